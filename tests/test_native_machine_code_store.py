@@ -109,7 +109,7 @@ def test_what_others_can_write_is_not_believed(
     store.write(KEY, b"code")
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     assert store.read(KEY) is None
-    with pytest.raises(PermissionError, match="not a folder of this user's alone"):
+    with pytest.raises(PermissionError, match="not a folder for this user alone"):
         Store(store.folder)
 
 
@@ -125,7 +125,7 @@ def test_a_folder_that_is_open_to_others_is_not_used(chosen: Path) -> None:
 
 def test_a_folder_that_cannot_be_made(chosen: Path) -> None:
     chosen.parent.write_text("a file")
-    with pytest.warns(RuntimeWarning, match="keeps no machine code"):
+    with pytest.warns(RuntimeWarning, match="stores no machine code"):
         assert of_seven() == 7
 
 

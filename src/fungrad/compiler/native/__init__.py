@@ -1,1 +1,1 @@
-"""The native backend: LLVM IR made from Graphs, compiled by llvmlite; the extra `native`."""
+"""The native backend: compiles Graphs to machine code by llvmlite, the extra `native`."""

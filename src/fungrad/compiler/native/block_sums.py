@@ -1,4 +1,4 @@
-"""Whole reductions: partial results of blocks, put together by pairs.
+"""Reductions to one number: partial results of blocks, combined in pairs.
 
 Blocks do not depend on the number of threads, so neither do the results.
 """
@@ -28,8 +28,8 @@ class Reduction(NamedTuple):
 
     Attributes:
       equation: a sum, maximum, minimum, or a contraction of vectors.
-      operation: which puts two parts together.
-      type: of its values.
+      operation: the name of the operation that combines two partial results.
+      type: the type of the values.
     """
 
     equation: Equation
@@ -54,7 +54,7 @@ class Reduction(NamedTuple):
         return OPERATIONS[self.operation][kind](code, x, y)
 
     def joined_lanes(self, code: Function, x: Value) -> Value:
-        """The same, by a call: for what is done once a unit."""
+        """`across`, by a call: for code that runs once per unit."""
         name = f"{self.operation}_across_{self.type}_{x.lanes}"
         if x.lanes > 1 and name not in code.module.functions:
             given = [(x.full, "x")]
@@ -63,7 +63,7 @@ class Reduction(NamedTuple):
         return code.call(name, self.type, [x]) if x.lanes > 1 else x
 
     def across(self, code: Function, x: Value) -> Value:
-        """The lanes of a value put together, by halves."""
+        """The lanes of a value, combined by halves."""
         while x.lanes > 1:
             half = x.lanes // 2
             low, high = (_part(code, x, start, half) for start in (0, half))
@@ -79,7 +79,7 @@ START: Any = {
 
 
 def reduction(equation: Equation) -> Reduction | None:
-    """The reduction that an equation is; None where it is none that is known."""
+    """The Reduction of an equation; None if it is no supported one."""
     operation = OPERATION.get(equation.primitive)
     if operation is None:
         return None
@@ -102,8 +102,8 @@ def _part(code: Function, x: Value, start: int, lanes: int) -> Value:
 
 
 def by_pairs(module: Module, reduction: Reduction) -> str:
-    """The name of a function `T(ptr parts, i64 count)` that puts parts, 8 bytes apart, together in
-    their place."""
+    """The name of a function `T(ptr parts, i64 count)` that combines partial results, 8 bytes
+    apart, in place."""
     name = f"{reduction.operation}_pairs_{reduction.type}"
     if name in module.functions:
         return name

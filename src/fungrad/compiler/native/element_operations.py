@@ -1,8 +1,8 @@
-"""One elementwise equation as IR: a table from operations to instructions.
+"""IR of single elementwise equations: tables from operations to instructions.
 
-Results are NumPy's, of NaN, infinities, zeros of both signs and integers that wrap. What is not in
-the tables is refused. Operations are called by the names of primitives, or of the operations of
-their scalar forms (`ScalarForm`).
+Results are NumPy's, also for NaN, infinities, zeros of both signs and integers that wrap. Other
+operations are refused. An operation has the name of its primitive, or of the operation in its
+scalar form (`ScalarForm`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def type_of(dtype: Any) -> str:
     """The type of Values of a dtype.
 
     Raises:
-      Refused: native code does not know the dtype.
+      Refused: if native code does not support the dtype.
     """
     found = TYPES.get(np.dtype(dtype))
     if found is None:
@@ -60,14 +60,14 @@ def apply(
 
     Args:
       code: the function that is written.
-      name: of the operation.
-      xs: operands, Values or numbers of Python's, which are weak as in NumPy.
-      dtype: of the result.
-      params: those of the equation.
-      computed: the dtype in which operands are compared; by default what NumPy promotes them to.
+      name: the operation's name.
+      xs: operands: Values, or Python numbers, which are weak as in NumPy.
+      dtype: the result's dtype.
+      params: the equation's parameters.
+      computed: the dtype in which operands are compared; by default NumPy's promoted dtype.
 
     Raises:
-      Refused: the operation is not known for these dtypes.
+      Refused: if the operation is not supported for these dtypes.
     """
     result, name = type_of(dtype), _NAMES.get(name, name)
     if name == "select":
@@ -89,7 +89,7 @@ def apply(
 
 
 def _function(code: Function, name: str, xs: Sequence[Value]) -> Value:
-    """An elementary function, written out, or called where that was done often enough."""
+    """An elementary function: inlined up to `code.copies` times, then called."""
     rule, type = FUNCTIONS[name], xs[0].type
     code.written[name] += 1
     if code.written[name] <= code.copies or any(x.lanes > 1 for x in xs):
@@ -103,7 +103,7 @@ def _function(code: Function, name: str, xs: Sequence[Value]) -> Value:
 
 
 def apply_equation(code: Function, equation: Equation, xs: Sequence[Operand]) -> Value:
-    """The result of an elementwise equation of one output; weak inputs promote as NumPy's do."""
+    """The result of an elementwise equation of one output; weak inputs promote as in NumPy."""
     (output,) = equation.outputs
     operands, examples = [], []
     for atom, x in zip(equation.inputs, xs, strict=True):
@@ -118,19 +118,19 @@ def apply_equation(code: Function, equation: Equation, xs: Sequence[Operand]) ->
 
 
 def of_python(equation: Equation) -> bool:
-    """Whether an equation computes with Python's integers, which have no bound."""
+    """Whether an equation computes with Python integers, which are unbounded."""
     atoms = (*equation.inputs, *equation.outputs)
     return all(a.type.weak for a in atoms) and any(a.type.dtype.kind == "i" for a in atoms)
 
 
 def known(name: str) -> bool:
-    """Whether there is such an operation, for some dtypes."""
+    """Whether the operation is supported for some dtypes."""
     name = _NAMES.get(name, name)
     return any(name in table for table in (OPERATIONS, TESTS, FUNCTIONS, _MOVES))
 
 
 def cost(equation: Equation) -> float:
-    """Nanoseconds an element, roughly."""
+    """Estimated nanoseconds per element."""
     name = equation.primitive.name
     if name == "power":
         exponent = getattr(equation.inputs[1], "value", None)
@@ -141,7 +141,7 @@ def cost(equation: Equation) -> float:
 
 
 def convert(code: Function, x: Value, type: str) -> Value:
-    """A Value in another type, as astype does it."""
+    """A Value converted to another type, as by astype."""
     if x.type == type:
         return x
     before, after = _KINDS[x.type], _KINDS[type]
@@ -187,7 +187,7 @@ def _example(x: Operand) -> Any:
 
 
 def _value(code: Function, x: Operand, others: Sequence[Operand], type: str = "") -> Value:
-    """A number takes the lanes of its neighbours."""
+    """An operand as a Value; a number gets as many lanes as the other operands."""
     if isinstance(x, Value):
         return x
     lanes = max([y.lanes for y in others if isinstance(y, Value)], default=1)
@@ -225,7 +225,7 @@ def _bitcast(code: Function, x: Operand, type: str) -> Value:
     return x if x.type == type else code.convert("bitcast", x, type)
 
 
-# --- operations in the dtype of their result ----------------------------------------------------
+# --- operations whose operands have the result's dtype ------------------------------------------
 
 
 def _binary(instruction: str) -> Rule:
@@ -246,7 +246,7 @@ def _of(code: Function, x: Value, number: Any) -> Value:
 
 
 def _extremum(beyond: str) -> Rule:
-    """NaN where an operand is it; of two zeros the second."""
+    """NaN if an operand is NaN; of two zeros the second."""
 
     def rule(code: Function, x: Value, y: Value) -> Value:
         if _KINDS[x.type] != "f":
@@ -260,7 +260,7 @@ def _extremum(beyond: str) -> Rule:
 
 
 def _extremum_of_numbers(beyond: str) -> Rule:
-    """The other operand where one is NaN."""
+    """The other operand if one is NaN."""
 
     def rule(code: Function, x: Value, y: Value) -> Value:
         first = code.binary("or", code.compare(beyond, x, y), code.compare("uno", y, y))
@@ -285,7 +285,7 @@ def _heaviside(code: Function, x: Value, at_zero: Value) -> Value:
 
 
 def _shift(instruction: str) -> Rule:
-    """Shifts by too much leave no digit; so do those by a negative number."""
+    """Shifts by a negative number, or by the number of bits or more, shift all bits out."""
 
     def rule(code: Function, x: Value, by: Value) -> Value:
         last = _BITS[x.type] - 1
@@ -302,14 +302,14 @@ def _absolute(code: Function, x: Value) -> Value:
 
 
 def _integer_power(code: Function, x: Value, n: Any) -> Value:
-    """By repeated squaring: products wrap as NumPy's do, in any order."""
+    """By repeated squaring: products wrap as NumPy's, in any order."""
     if isinstance(n, float) or n < 0:
         raise Refused("integers to a power that is no natural number")
     return product_of(code, x, int(n)) if n else _of(code, x, 1)
 
 
 def _float_power(code: Function, x: Value, n: Any) -> Value:
-    """As NumPy: numbers as exponents are looked at."""
+    """A power with a known exponent, which selects the method as in NumPy."""
     if n == 0:
         return _of(code, x, 1.0)
     if n in (1, 2):
@@ -322,7 +322,7 @@ def _float_power(code: Function, x: Value, n: Any) -> Value:
 
 
 def _scaled(ufunc: Any) -> Rule:
-    """Times the factor that NumPy has for the dtype."""
+    """Multiplies by NumPy's factor for the dtype."""
     return lambda code, x: code.mul(x, float(ufunc(_DTYPES[x.type].type(1))))
 
 
@@ -362,12 +362,12 @@ OPERATIONS: dict[str, dict[str, Rule]] = {
     "remainder": {"f": remainders.remainder, "i": remainders.integer_remainder},
     "fmod": {"f": remainders.fmod, "i": remainders.integer_fmod},
 }  # fmt: skip
-"""By names, and by the kinds of numbers: floats, integers, truth values."""
+"""By name, and by kind of number: f(loat), i(nteger), b(ool)."""
 for _name, _logic in {"add": "or", "mul": "and", "maximum": "or", "minimum": "and"}.items():
     OPERATIONS[_name]["b"] = _binary(_logic)
 POWERS: Mapping[str, Mapping[str, Rule]] = {"power": {"i": _integer_power, "f": _float_power}}
 
-# --- tests: operands are of one type, the result is a truth value ---------------------------------
+# --- tests: operands of one type, a bool as result ------------------------------------------------
 
 
 def _comparison(floats: str, integers: str) -> dict[str, Rule]:

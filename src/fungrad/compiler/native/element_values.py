@@ -1,7 +1,8 @@
-"""Values of a Graph at an index of a loop nest, in lanes along its last loop, as IR.
+"""IR of a Graph's values at one index of a loop nest, in lanes along its last loop.
 
-Pull form: a value is computed where it is read, once for each place. What a piece leaves out is
-known from the box that the loops run through; where it is not, lanes are 1 and each element looks.
+Values are pulled: each is computed where it is read, once for each Place (an index map). Limits
+of pieces are decided for a whole box of the index space where possible; otherwise there is one
+lane, and each element tests them.
 """
 
 from __future__ import annotations
@@ -33,25 +34,25 @@ from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.primitives.movement.stack_iota import unstack
 
 Box = Sequence[tuple[int, int]]
-"""For each loop from where to where it runs."""
+"""The range of each loop: (begin, end)."""
 Key = tuple[int, Place]
 AHEAD = 2
-"""So many steps of lanes across columns memory is asked for before it is read."""
+"""Memory is prefetched so many steps of lanes ahead."""
 GATHERED = 32_768
 """The most elements of an array whose lanes are read one by one."""
 
 
 class Source:
-    """A Graph as loop nests read it.
+    """A Graph, with the positions of its arrays among the pointers that a kernel receives.
 
     Attributes:
       graph: the Graph.
-      made: by identity of its output, each equation.
-      arrays: by identity, the place of each array among the pointers that a kernel receives.
-      constants: the arrays behind the inputs and outputs.
-      outputs: the place of the first output among the pointers; `pointers`: how many there are.
-      short: whether short axes are no loops.
-      outside: the index maps of no loops.
+      made: each equation, by identity of its outputs.
+      arrays: the position of each array among the pointers, by identity.
+      constants: the constant arrays, whose pointers follow those of inputs and outputs.
+      outputs: the position of the first output among the pointers; `pointers`: their number.
+      short: whether short axes are unrolled and are not loops.
+      outside: the index maps outside of all loops.
     """
 
     def __init__(self, graph: Graph, short: bool = False) -> None:
@@ -74,7 +75,7 @@ class Source:
         self.pointers = behind + len(known)
 
     def behind(self, values: Sequence[Atom]) -> Source:
-        """The Graph where values are arrays, at places behind all pointers."""
+        """A Source in which these values are arrays, whose pointers follow all others."""
         found = copy.copy(self)
         mine = set(map(id, values))
         found.made = {i: e for i, e in self.made.items() if i not in mine}
@@ -89,7 +90,7 @@ class Source:
         return FlatMaps(math.prod(shape)) if self._flat else IndexMaps(shape)
 
     def is_array(self, atom: Atom) -> bool:
-        """Whether a value has axes that have to be loops."""
+        """Whether a value has axes that need loops."""
         return bool(self.outside.long(atom.type.shape))
 
     @functools.cached_property
@@ -129,7 +130,7 @@ class Source:
     def demanded(
         self, maps: IndexMaps, roots: Sequence[Piece], box: Box | None
     ) -> Mapping[Key, Piece]:
-        """All values at all places that roots need within a box, in an order of evaluation."""
+        """All values at all places that roots need within a box, in order of evaluation."""
         found: dict[Key, Piece] = {}
         seen: set[Key] = set()
         stack: list[tuple[Piece, bool]] = [(root, False) for root in reversed(roots)]
@@ -147,7 +148,7 @@ class Source:
         return found
 
     def reads(self, maps: IndexMaps, atom: Atom, place: Place, box: Box | None) -> list[Piece]:
-        """The pieces of a value that count somewhere in a box."""
+        """The pieces of a value that contribute somewhere in a box."""
         below = self.pieces(maps, atom, place)
         if isinstance(below, Moved):
             below = [*([below.base] if below.base else []), *below.pieces]
@@ -155,24 +156,24 @@ class Source:
 
 
 def inside(limits: Sequence[Limit], box: Box) -> bool:
-    """Whether limits hold everywhere in a box; they do, or hold nowhere."""
+    """Whether limits hold in a box: they hold everywhere in it or nowhere."""
     return all(low <= box[loop][0] and box[loop][1] <= high for loop, low, high in limits)
 
 
 class Body:
-    """Values at one index of a nest.
+    """Values at one index of a loop nest.
 
     Args:
       source: the Graph.
-      maps: of the nest.
-      code: the function that is written; its first parameter are the pointers.
-      index: those of the loops that run, as i64; of the last loop that of the first lane.
-      box: where the loops run; None where each element looks at the limits.
-      lanes: along the last loop.
-      outer: the Body around the loops that run here: it has the values of its indices already.
+      maps: the index maps of the nest.
+      code: the function that is written; its first parameter points to the pointers.
+      index: the indices of the running loops, as i64; the last loop's is that of the first lane.
+      box: the ranges of the loops; None if each element tests the limits.
+      lanes: the number of lanes along the last loop.
+      outer: the Body of the surrounding loops, whose values are used.
 
     Attributes:
-      ahead: whether memory of the next lanes is asked for ahead of them.
+      ahead: whether memory of the next lanes is prefetched.
     """
 
     def __init__(
@@ -196,7 +197,7 @@ class Body:
         return self.lanes if self.last in loops_of(place) else 1
 
     def value(self, atom: Atom, place: Place) -> Value:
-        """A value at a place: of all lanes, or one number that they share."""
+        """A value at a place: in all lanes, or one number that they share."""
         lanes = self.lanes_at(place)
         self.code.lanes = lanes
         if isinstance(atom, Literal):
@@ -208,7 +209,7 @@ class Body:
         return found
 
     def _compute(self, wanted: Piece) -> None:
-        """Computes a value, behind all that it needs: Graphs are deeper than Python's stack."""
+        """Computes a value after its operands, without recursion: Graphs can be deep."""
         stack = [wanted]
         while stack:
             atom, place, _ = stack[-1]
@@ -226,7 +227,7 @@ class Body:
                 self.memo[id(atom), place] = self._made(atom, place, lanes)
 
     def found(self, key: Key) -> Value | None:
-        """A value that this Body, or one around it, has already."""
+        """A value that this Body, or an outer one, has computed already."""
         body: Body | None = self
         while body is not None:
             if key in body.memo:
@@ -253,7 +254,7 @@ class Body:
         if folded is not None:
             values = [self.spread(self.value(p.atom, p.place), lanes) for p in below]
             terms = [folded.term(self.code, [x]) for x in values]
-            if folded.operation == "add":  # NumPy begins with 0.0, so that no sum is -0.0
+            if folded.operation == "add":  # NumPy begins with 0.0: no sum is -0.0
                 terms.insert(0, folded.start(self.code, lanes))
             return functools.reduce(functools.partial(folded.joined, self.code), terms)
         return self._applied(equation, below, lanes)
@@ -305,20 +306,20 @@ class Body:
     # Memory.
 
     def pointer(self, array: int) -> Value:
-        """The data of an array; known from the function's begin."""
+        """The pointer to an array's data, loaded by `point`."""
         body = self
         while body.outer is not None and array not in body.pointers:
             body = body.outer
         return body.pointers[array]
 
     def point(self, arrays: Iterable[int]) -> None:
-        """Reads pointers, for this Body and those within it."""
+        """Loads the pointers to arrays, for this Body and those within it."""
         for array in arrays:
             at = self.code.at(self.code.parameters[0], array, "ptr")
             self.pointers[array] = self.code.load(at, "ptr", 1)
 
     def address(self, array: int, type: str, shape: Sequence[int], place: Place) -> Value:
-        """The pointer to an element; where each element looks it stays within the array."""
+        """The pointer to an element; clamped to the array where elements test the limits."""
         code, total, known = self.code, None, 0
         for along, length, stride in self.maps.element(shape, place):
             if along.loop < 0:
@@ -337,7 +338,7 @@ class Body:
         return code.at(self.pointer(array), total, "i8" if type == "i1" else type)
 
     def along(self, along: Along) -> Value:
-        """The index along an axis; where lanes run down, that of the last lane."""
+        """The index along an axis; the last lane's if the axis is reversed."""
         code, i = self.code, self.index[along.loop]
         offset = along.offset
         if along.step == -1:
@@ -362,12 +363,12 @@ class Body:
         return code.compare("ne", x, 0) if type == "i1" else x
 
     def stride(self, shape: Sequence[int], place: Place) -> int:
-        """How many elements two lanes lie apart in memory."""
+        """The distance of two lanes in memory, in elements."""
         found = self.maps.element(shape, place)
         return sum([along.step * stride for along, _, stride in found if along.loop == self.last])
 
     def _gathered(self, atom: Atom, place: Place, lanes: int, step: int) -> Value:
-        """Lanes that lie apart in memory, read one by one."""
+        """Lanes that are not adjacent in memory, loaded one by one."""
         code, type = self.code, type_of(atom.type.dtype)
         if (atom.type.size > GATHERED and step > SHORT) or step < 0:
             raise Refused("a large array across its rows")
@@ -393,7 +394,7 @@ class Body:
             self.code.store(self.code.lane(x, lane), self.code.at(first, lane * stride, x.type))
 
     def near(self, at: Value, type: str, writes: bool = False) -> Value:
-        """A pointer; what lies AHEAD of it is brought near where the next lanes run there."""
+        """The pointer itself; prefetches the cache lines AHEAD of it if `self.ahead`."""
         size = self.lanes * size_of(type)
         for line in range(0, size if self.ahead else 0, 64):
             self.code.prefetch(self.code.at(at, AHEAD * size + line), writes)
@@ -401,7 +402,7 @@ class Body:
 
 
 def reversed_lanes(code: Function, x: Value) -> Value:
-    """The lanes from the last to the first."""
+    """The lanes in reversed order."""
     places = ", ".join([f"i32 {n}" for n in reversed(range(x.lanes))])
     return code.new(f"shufflevector {x}, {x.full} poison, <{x.lanes} x i32> <{places}>",
                     x.type, x.lanes)  # fmt: skip

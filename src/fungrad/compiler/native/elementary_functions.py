@@ -1,7 +1,7 @@
 """Elementary and special functions by the names of their primitives, in both precisions.
 
-Errors are below 2 ulp (most below 1). A result does not depend on the number of lanes, nor on what
-stands in the other ones.
+Errors are below 2 ulp (most below 1). A result does not depend on the number of lanes, nor on the
+values in other lanes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Rule = Callable[..., Value]
 
 
 def by_doubles(rule: Rule) -> Rule:
-    """A rule of doubles, for single precision: converted, and rounded once."""
+    """A rule for single precision that computes in double precision and rounds once."""
 
     def single(code: Function, *xs: Value) -> Value:
         wide = [code.convert("fpext", x, "double") for x in xs]
@@ -82,7 +82,7 @@ _SHORT: Mapping[str, Rule] = {
 FUNCTIONS: Mapping[str, Rule] = {
     name: _by_precision(rule, by_doubles(_SHORT.get(name, rule))) for name, rule in _DOUBLE.items()
 }
-"""By names of primitives: `rule(code, *xs)`, of Values of one type, double or float."""
+"""Rules by the names of primitives: `rule(code, *xs)`, with Values of type double or float."""
 _NANOSECONDS: Mapping[str, float] = {
     "exp": 0.6, "exp2": 0.6, "expm1": 0.9, "sinh": 1.0, "cosh": 1.1, "tanh": 1.0, "expit": 1.0,
     "log": 0.9, "log2": 1.2, "log10": 0.9, "log1p": 0.9, "arcsinh": 2.3, "arccosh": 2.0,
@@ -91,9 +91,9 @@ _NANOSECONDS: Mapping[str, float] = {
     "hypot": 0.7, "power": 2.7, "erf": 2.7, "erfc": 2.8, "normal_cdf": 2.5, "gammaln": 3.8,
     "digamma": 5.7, "exp_difference": 0.7, "exp2_difference": 0.7, "xlogy": 1.0, "xlog1py": 1.3,
 }  # fmt: skip
-"""Measured by benchmarks/native_functions.py on an AVX-512 machine, in L1."""
+"""Nanoseconds per element, measured by benchmarks/native_functions.py with AVX-512, data in L1."""
 
 
 def heavy(name: str) -> float:
-    """Nanoseconds an element, roughly, for the cost model."""
+    """Estimated nanoseconds per element, for the cost model."""
     return _NANOSECONDS.get(name, 1.0)

@@ -1,7 +1,7 @@
-"""The entry of a native program: a builtin function of Python that looks at its arguments, makes
-the outputs and runs the kernel.
+"""The entry of a native program: a builtin Python function that checks its arguments, allocates the
+outputs and runs the kernel.
 
-What it does not take goes to its `self`, in Python: arrays in another layout are copied and come
+Other arguments go to its `self`, in Python: arrays in another memory layout are copied and passed
 again, and the rest runs on NumPy.
 """
 
@@ -35,24 +35,24 @@ from fungrad.ir.types import Type
 Runner = Callable[..., Sequence[Any]]
 
 RELEASED = 30_000.0
-"""Nanoseconds from which on a kernel runs without the interpreter's lock."""
+"""A kernel of at least so many nanoseconds runs without the interpreter's lock."""
 SHARED = 60_000.0
-"""Nanoseconds from which on threads share a kernel."""
+"""Threads share a kernel of at least so many nanoseconds."""
 ON_STACK = 1024
-"""Bytes of scratch memory that stand on the stack."""
+"""The most bytes of scratch memory that are on the stack."""
 MOST_ARRAYS = 250
-"""More arguments and results would need more of the stack."""
+"""The most arguments, results and constants: their pointers are on the stack."""
 _FASTCALL = 0x80
 _PYTHON = {"float64": "float", "int64": "int", "bool": "bool", "complex128": "complex"}
-"""Python's own types of the weak ones."""
+"""The Python types of weak numbers, by dtype."""
 
 
 class Program:
-    """What a native program holds, and what it does with arguments that it does not take.
+    """A native program, and its handling of arguments that the entry does not accept.
 
     Args:
-      kernel: is given an entry.
-      fallback: does the same on NumPy.
+      kernel: receives an entry.
+      fallback: computes the same on NumPy.
 
     Attributes:
       kernel: with its entry.
@@ -79,11 +79,11 @@ class Program:
         self._again = self.callable(fallback)
 
     def callable(self, instead: Callable[..., Any]) -> Any:
-        """A builtin function, which calls `instead` where it does not take its arguments."""
+        """A builtin function, which calls `instead` if it does not accept its arguments."""
         return _new_builtin(ctypes.addressof(self._definition), instead, None)
 
     def __call__(self, *args: Any) -> Any:
-        """The results for arguments that the entry did not take."""
+        """The results for arguments that the entry did not accept."""
         if len(args) != len(self.kernel.inputs):
             return self.fallback(*args)
         return self._again(*map(_laid_out, args, self.kernel.inputs))
@@ -100,10 +100,10 @@ def callable(kernel: Kernel, fallback: Runner) -> Runner:
 
     Args:
       kernel: receives an entry.
-      fallback: the NumPy program, for all that the entry does not take.
+      fallback: the NumPy program, for arguments that the entry does not accept.
 
     Raises:
-      Refused: where an argument or a result is of a type that no entry knows.
+      Refused: if entries do not support the type of an argument or result.
     """
     program = Program(kernel, fallback)
     runner: Runner = program.callable(program)
@@ -111,7 +111,7 @@ def callable(kernel: Kernel, fallback: Runner) -> Runner:
 
 
 def _laid_out(arg: Any, wanted: Type) -> Any:
-    """An argument as the entry takes it, if it is an array that differs in its layout alone."""
+    """A copy that the entry accepts, of an array in another memory layout; else the argument."""
     if type(arg) is not np.ndarray or arg.dtype != wanted.dtype or arg.shape != wanted.shape:
         return arg
     made = np.empty(arg.shape, wanted.dtype.name)
@@ -141,7 +141,7 @@ def write(kernel: Kernel) -> None:
     """Adds the entry, `fg_entry`, to the module of a kernel.
 
     Raises:
-      Refused: where an argument or a result is of a type that no entry knows.
+      Refused: if entries do not support the type of an argument or result.
     """
     types = [*kernel.inputs, *kernel.outputs]
     for type in types:
@@ -194,19 +194,19 @@ class _Entry:
     # Pieces.
 
     def must(self, condition: Value) -> None:
-        """Goes on where this holds, else to the fallback."""
+        """Continues if this holds, else goes to the fallback."""
         yes = self.code.label("ok")
         self.code.branch(condition, yes, "fallback")
         self.code.begin(yes)
 
     def made(self, object: Value, otherwise: str = "failed") -> None:
-        """Goes on if Python could make an object."""
+        """Continues if Python could make an object."""
         yes = self.code.label("made")
         self.code.branch(self.code.compare("ne", object, _NULL), yes, otherwise)
         self.code.begin(yes)
 
     def symbol(self, name: str) -> Value:
-        """The address of an object of Python's."""
+        """The address of a Python object."""
         self.code.module.declare(f"@fg_{name} = external global i8")
         return Value(f"@fg_{name}", "ptr")
 
@@ -214,17 +214,17 @@ class _Entry:
         return self.code.load(self.code.at(object, offset), type)
 
     def is_kind(self, object: Value, *names: str) -> Value:
-        """Whether an object is of one of these types."""
+        """Whether an object's type is one of these."""
         kind = self.field(object, HEAD - 8)
         found = [self.code.compare("eq", kind, self.symbol(name)) for name in names]
         return found[0] if len(found) == 1 else self.code.binary("or", *found)
 
     def array(self, place: int) -> Value:
-        """Where the pointer to the data of an array stands."""
+        """The slot of the pointer to an array's data."""
         return self.code.at(self.arrays, place, "ptr")
 
     def argument(self, place: int, type: Type) -> None:
-        """Checks an argument; its data go to `arrays`."""
+        """Checks an argument, and stores the pointer to its data in `arrays`."""
         code = self.code
         object = code.load(code.at(self.args, place, "ptr"), "ptr")
         if type.shape:
@@ -258,7 +258,7 @@ class _Entry:
         code.store(code.get(data), self.array(place))
 
     def boolean(self, object: Value, after: str) -> Value:
-        """A slot with one of Python's truth values; goes to a block `after` + "b" for others."""
+        """A slot with the value of a Python bool; other objects go to the block `after` + "b"."""
         code, slot = self.code, self.code.variable("i8")
         truth = code.compare("eq", object, self.symbol("true"))
         either = code.binary("or", truth, code.compare("eq", object, self.symbol("false")))
@@ -269,7 +269,7 @@ class _Entry:
         return slot
 
     def integer(self, object: Value, after: str) -> Value:
-        """A slot with one of Python's integers; goes to a block `after` + "b" for others."""
+        """A slot with the value of a Python int; other objects go to the block `after` + "b"."""
         code, slot = self.code, self.code.variable("i64")
         yes, odd, fine = code.label("integer"), code.label("odd"), code.label("fits")
         code.branch(self.is_kind(object, "int"), yes, after + "b")
@@ -288,7 +288,7 @@ class _Entry:
         return slot
 
     def data(self, array: Value, type: Type) -> Value:
-        """The data of an array that has this type and layout."""
+        """The pointer to an array's data, after checks of its type and memory layout."""
         code = self.code
         right = code.compare("eq", self.field(array, NDIM, "i32"), type.ndim)
         dtype = self.symbol(f"dtype_{type.dtype.name}")
@@ -312,7 +312,7 @@ class _Entry:
         return self.field(array, DATA)
 
     def errors_are_quiet(self) -> None:
-        """Goes to the fallback where `np.errstate` wants an error to raise, or to call."""
+        """Goes to the fallback if `np.errstate` is "raise" or "call" for some error."""
         code, slot = self.code, self.code.variable("ptr")
         code.call("PyContextVar_Get", "i32", [self.symbol("errors"), _NULL, slot])
         state = code.get(slot)
@@ -327,13 +327,13 @@ class _Entry:
         code.begin(go)
 
     def give(self, place: int, object: Value) -> None:
-        """Makes an object a part of the result, or fails if there is none."""
+        """Puts an object into the result tuple, or fails if it is null."""
         self.made(object)
         given = [self.result, self.code.constant(place, "i64"), object]
         self.code.call("PyTuple_SetItem", "i32", given)
 
     def output(self, place: int, type: Type) -> Value | None:
-        """Makes the memory of an output; the pointer to that of a number, which follows later."""
+        """Allocates an output; returns the slot of a number, whose object is made later."""
         code, array = self.code, self.array(len(self.kernel.inputs) + place)
         if not type.shape:
             slot = code.variable("i64", 2)
@@ -353,7 +353,7 @@ class _Entry:
         return None
 
     def number(self, type: Type, pointer: Value) -> Value:
-        """The object of a number: one of Python's where weak, else one of NumPy's."""
+        """The object of a number: Python's if weak, else NumPy's."""
         code, name = self.code, type.dtype.name
         if not type.weak:
             dtype = self.symbol(f"dtype_{name}")
@@ -369,7 +369,7 @@ class _Entry:
         return code.call("PyComplex_FromDoubles", "ptr", parts)
 
     def constants(self) -> None:
-        """Puts the pointers to the constants behind the others."""
+        """Stores the pointers to the constants behind the others."""
         code, kernel = self.code, self.kernel
         count = len(kernel.constants)
         if count:
@@ -379,7 +379,7 @@ class _Entry:
             code.store(pointer, self.array(len(kernel.inputs) + len(kernel.outputs) + n))
 
     def run(self) -> None:
-        """Runs the kernel, without the interpreter's lock where it takes long."""
+        """Runs the kernel, without the interpreter's lock if it takes long."""
         code, kernel = self.code, self.kernel
         scratch, on_stack = self.scratch, kernel.scratch <= ON_STACK
         if not on_stack:
@@ -406,7 +406,7 @@ class _Entry:
             self.failures(status if kernel.interruptible else code.constant(0, "i32"))
 
     def failures(self, status: Value) -> None:
-        """Fails where the kernel could not end, or no memory was found."""
+        """Handles a status that is not 0: the fallback, the kernel's error, or a MemoryError."""
         code = self.code
         yes, no, end = code.label("stopped"), code.label("ended"), "failed"
         code.branch(code.compare("ne", status, 0), yes, no, rare=True)

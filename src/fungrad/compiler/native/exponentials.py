@@ -1,12 +1,11 @@
-"""Sums of two floats, a value and what it was rounded by, for the last bits of functions.
+"""Exponentials and hyperbolic functions in double precision, as branch-free IR.
 
-Algorithms: Dekker's fast sum, Knuth's sum, products by a fused multiply-add (Muller et al.,
-Handbook of Floating-Point Arithmetic, chapters 4 and 14).
+An argument is n ln 2 + r with |r| <= ln(2) / 2 (Cody and Waite), and e^r - 1 a polynomial. If both
+e^x and e^-x are needed, their even and odd parts come from the Taylor series.
 
-Exponentials and hyperbolic functions in double precision, as straight-line IR.
-
-An argument is n ln 2 + r with |r| <= ln(2) / 2 (Cody and Waite), and e^r - 1 a polynomial. Where
-both e^x and e^-x are needed, their even and odd parts are those of Taylor's series.
+For the last bits there are pairs: a rounded value and its rounding error, with Dekker's fast sum,
+Knuth's sum, and products by a fused multiply-add (Muller et al., Handbook of Floating-Point
+Arithmetic, chapters 4 and 14).
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def _left(code: Function, x: Pair, y: Pair, q: Value) -> Value:
 
 
 def root(code: Function, x: Pair) -> Pair:
-    """The square root of a pair that is not negative; 0 of 0."""
+    """The square root of a nonnegative pair; 0 of 0."""
     s = code.sqrt(x[0])
     left = code.add(code.fma(code.neg(s), s, x[0]), x[1])
     twice = code.add(s, s)
@@ -73,7 +72,7 @@ def root(code: Function, x: Pair) -> Pair:
 
 MAGIC = 1.5 * 2.0**52
 MAGIC_BITS = 0x4338000000000000
-"""Added to a float it leaves the rounded integer in the low bits, and none is poison for NaN."""
+"""MAGIC added to a float leaves the rounded integer in the low bits; NaN yields no poison."""
 LOG2E = 1.4426950408889634
 LN2 = 0.6931471805599453, 2.3190468138462996e-17
 EXP = (
@@ -99,13 +98,13 @@ def power_of_two(code: Function, k: Value) -> Value:
 
 
 def clamped(code: Function, x: Value, low: float, high: float) -> Value:
-    """NaN stays."""
+    """x limited to [low, high]; NaN stays."""
     x = code.select(code.compare("olt", x, low), low, x)
     return code.select(code.compare("ogt", x, high), high, x)
 
 
 def reduced(code: Function, x: Value) -> tuple[Value, Value, Value]:
-    """n, r and what r was rounded by, of x = n ln 2 + r + low."""
+    """n, r and r's rounding error, of x = n ln 2 + r + low."""
     n, k = nearest(code, x, LOG2E)
     first = code.fma(n, -LN2[0], x)  # exact
     r = code.fma(n, -LN2[1], first)
@@ -137,7 +136,7 @@ def exp(code: Function, x: Value) -> Value:
 
 
 def exp_parts(code: Function, x: Value, low: Value) -> tuple[Value, Value]:
-    """q and k of e^(x + low) = (1 + q) 2^k, where low is what x was rounded by."""
+    """q and k of e^(x + low) = (1 + q) 2^k; low is x's rounding error."""
     inside = clamped(code, x, -746.0, 710.0)
     low = code.select(code.compare("oeq", inside, x), low, 0.0)
     k, r, more = reduced(code, inside)

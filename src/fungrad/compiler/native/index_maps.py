@@ -1,10 +1,10 @@
-"""Where the elements that an equation reads lie: index maps, followed from outputs to inputs.
+"""Index maps, followed from outputs to inputs: which elements an equation reads.
 
-A loop nest has loops 0, 1, ... of known lengths. A place says for each axis of a value which index
-it has there: `step * loop + offset`. Short axes need not be loops: each of their indices is a place
-of its own then, and reductions along them are folded. What moves elements (slices, scatters of
-slices, rolls, flips, transposes, concatenations) becomes pieces: values at other places, each
-within some limits.
+A loop nest has loops 0, 1, ... of known lengths. A Place is an index map: for each axis of a value
+the index `step * loop + offset`. Short axes need not be loops: each of their indices is then a
+separate place, and reductions along them are folded. Equations that move elements (slices, scatters
+of slices, rolls, flips, transposes, concatenations) become pieces: values at other places, each
+within limits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from fungrad.primitives.reduction.reduce import reduce_max, reduce_min
 
 
 class Along(NamedTuple):
-    """The index along one axis: `step * loop + offset`; of no loop where `loop` is -1."""
+    """The index along one axis: `step * loop + offset`; just the offset if `loop` is -1."""
 
     loop: int
     offset: int = 0
@@ -49,7 +49,7 @@ SHORT = 12
 
 
 class Limit(NamedTuple):
-    """The stretch of a loop in which a piece counts."""
+    """The range of a loop's index in which a piece contributes."""
 
     loop: int
     low: int
@@ -57,7 +57,7 @@ class Limit(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A value at a place, where all limits hold."""
+    """A value at a place, read where all limits hold."""
 
     atom: Atom
     place: Place
@@ -65,7 +65,7 @@ class Piece(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """A moving equation as pieces over a base, or over zeros: added to it, or in its place."""
+    """A moving equation as pieces that are added to a base (or zeros), or replace its elements."""
 
     base: Piece | None
     pieces: list[Piece]
@@ -78,11 +78,11 @@ def loops_of(place: Place) -> frozenset[int]:
 
 
 class IndexMaps:
-    """The maps of a nest of loops.
+    """The index maps of a loop nest.
 
     Attributes:
-      lengths: of the loops.
-      reduced: the loops that reductions along axes run through.
+      lengths: the lengths of the loops.
+      reduced: the loops over axes that reductions reduce.
     """
 
     def __init__(self, lengths: Sequence[int], reduced: Sequence[int] = ()) -> None:
@@ -90,20 +90,20 @@ class IndexMaps:
         self.reduced = tuple(reduced)
 
     def whole(self, shape: Sequence[int], offsets: Sequence[int] = ()) -> Place:
-        """The place of a value along all loops, beginning at some offsets."""
+        """The place of a value along all loops, whose first element is at the offsets."""
         offsets = offsets or [0] * len(shape)
         return normal([Along(i, -o) for i, o in enumerate(offsets)], shape)
 
     def nest(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """The lengths of loops along a value."""
+        """The lengths of the loops over a value's axes."""
         return tuple(shape)
 
     def long(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """The lengths of the axes that have to be loops."""
+        """The lengths of the axes that need loops."""
         return tuple([n for n in shape if n > 1])
 
     def places(self, shape: Sequence[int], loops: Sequence[Along]) -> list[Place]:
-        """The places of a value whose long axes lie along loops."""
+        """The places of a value whose long axes are mapped to loops."""
         rest = iter(loops)
         return [tuple([FIRST if n == 1 else next(rest) for n in shape])]
 
@@ -121,14 +121,15 @@ class IndexMaps:
         return [Piece(a, broadcast(a.type.shape, shape, place)) for a in equation.inputs]
 
     def moved(self, equation: Equation, place: Place) -> Moved | None:
-        """The operand of a moving equation; None of other equations."""
+        """The pieces of a moving equation; None for other equations."""
         rule = _MOVES.get(equation.primitive)
         return None if rule is None else rule(self, equation, place)
 
     def terms(self, equation: Equation, place: Place) -> list[Piece] | None:
-        """The operand of a reduction, along all reduced loops, for its element at a place.
+        """The operands of a reduction, along all reduced loops, for its element at a place.
 
-        Any loops of the right lengths that do not occur in the place would do: they are bound.
+        Any loops of the right lengths that do not occur in the place are suitable: they are bound
+        variables.
         """
         if not self.reduced or loops_of(place) & set(self.reduced):
             return None
@@ -148,7 +149,7 @@ class IndexMaps:
         return [Piece(atom, normal(source, shape)) for atom in equation.inputs]
 
     def element(self, shape: Sequence[int], place: Place) -> list[tuple[Along, int, int]]:
-        """Where an element lies in C order: for each axis its index, length and stride."""
+        """The position of an element in C order: for each axis its index, length and stride."""
         terms, stride = list[tuple[Along, int, int]](), 1
         for along, length in zip(reversed(place), reversed(shape), strict=True):
             terms.append((along, length, stride))
@@ -156,7 +157,7 @@ class IndexMaps:
         return terms
 
     def limited(self, along: Along, low: int, high: int) -> tuple[Limit, ...] | None:
-        """The limits for an index to lie in [low, high); None where it never does."""
+        """The limits for an index to be in [low, high); None if it never is."""
         if along.loop < 0:
             return () if low <= along.offset < high else None
         length = self.lengths[along.loop]
@@ -171,7 +172,7 @@ class IndexMaps:
 
 
 class FlatMaps(IndexMaps):
-    """The maps of one loop over all elements, where each array has all of them or one."""
+    """The maps of one loop over all elements, for arrays with all of the elements or one."""
 
     def __init__(self, size: int) -> None:
         super().__init__([size])
@@ -216,7 +217,7 @@ class ShortMaps(IndexMaps):
         return bool(reduced) and max(reduced) <= SHORT
 
     def parts(self, equation: Equation, place: Place) -> list[Piece]:
-        """What a reduction of short axes puts together for its element at a place."""
+        """The terms of a reduction of short axes for its element at a place."""
         (atom,), axes = equation.inputs, equation.params["axes"]
         rest = iter(place)
         along = [[Along(-1, k) for k in range(n)] if i in axes else [next(rest)]
@@ -225,19 +226,19 @@ class ShortMaps(IndexMaps):
 
 
 def flat(equations: Sequence[Equation], types: Sequence[Any]) -> bool:
-    """Whether each array has all elements, in one shape, or one element, and none moves."""
+    """Whether all arrays have one shape or one element, and no element moves."""
     shapes = {tuple([n for n in type_.shape if n != 1]) for type_ in types} - {()}
     moving = (reshape, broadcast_to)
     return len(shapes) <= 1 and all(elementwise(e) or e.primitive in moving for e in equations)
 
 
 def normal(place: Sequence[Along], shape: Sequence[int]) -> Place:
-    """A place whose axes of length 1 belong to no loop."""
+    """A place in which axes of length 1 belong to no loop."""
     return tuple([FIRST if n == 1 else along for along, n in zip(place, shape, strict=True)])
 
 
 def broadcast(shape: Sequence[int], out: Sequence[int], place: Place) -> Place:
-    """The place in an operand of that in the result."""
+    """The place in an operand that corresponds to a place in the result."""
     return normal(place[len(out) - len(shape) :], shape)
 
 
@@ -291,7 +292,7 @@ def _shifted(along: Along, by: int) -> Along:
 
 
 def _entries(equation: Equation, ndim: int) -> list[Any]:
-    """The entries of an index that has slices and integers alone."""
+    """The entries of an index of slices and integers; other indices are refused."""
     entries = expanded(equation.params["index"], ndim)
     if not all(e is None or type(e) in (int, slice) for e in entries):
         raise Refused("an index array")
@@ -299,7 +300,9 @@ def _entries(equation: Equation, ndim: int) -> list[Any]:
 
 
 def static(equation: Equation) -> bool:
-    """Whether a moving equation has no index arrays, and no reshape or step that maps lack."""
+    """Whether index maps can express a moving equation: no index array, and no other reshape or
+    step.
+    """
     if equation.primitive is stack:
         return len(equation.inputs) <= SHORT
     index = equation.params.get("index")
@@ -336,7 +339,7 @@ def _getitem(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
 
 
 def _part(maps: IndexMaps, equation: Equation, part: Atom, place: Place) -> list[Piece]:
-    """The values written to some elements of an array, at a place of that."""
+    """The values written to some elements of an array, at a place of the array."""
     entries = _entries(equation, len(place))
     source, limits, axis = list[Along](), list[Limit](), 0
     shape = equation.outputs[0].type.shape
@@ -363,7 +366,7 @@ def _part(maps: IndexMaps, equation: Equation, part: Atom, place: Place) -> list
 
 
 def _lengths(entries: Sequence[Any], shape: Sequence[int]) -> list[int]:
-    """The shape of what an index of slices and integers selects."""
+    """The shape of the selection by an index of slices and integers."""
     found, axis = list[int](), 0
     for entry in entries:
         if entry is None:
@@ -380,7 +383,7 @@ def _indexed(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
 
 
 def _reduce(maps: IndexMaps, equation: Equation, place: Place) -> Moved | None:
-    """Of a reduction along axes of length 1; of a sum with the 0.0 that NumPy begins with."""
+    """A reduction along axes of length 1; a sum is added to the 0.0 that NumPy begins with."""
     shape, axes = equation.inputs[0].type.shape, equation.params["axes"]
     if any(shape[axis] != 1 for axis in axes):
         return None
@@ -417,7 +420,7 @@ def _pad(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
 def _joined(
     maps: IndexMaps, parts: Sequence[tuple[Atom, int, int, int]], axis: int, place: Place
 ) -> Moved:
-    """Parts (atom, low, high, shift) that follow each other along an axis."""
+    """Consecutive parts (atom, low, high, shift) along an axis."""
     pieces = []
     for atom, low, high, shift in parts:
         limits = maps.limited(place[axis], low, high)

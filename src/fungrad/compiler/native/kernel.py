@@ -1,4 +1,4 @@
-"""Kernel: what a generator of native code hands over; Refused: that it leaves a Graph to NumPy."""
+"""Kernel: a native program without its entry. Refused: the error that leaves a Graph to NumPy."""
 
 from __future__ import annotations
 
@@ -10,36 +10,37 @@ from fungrad.ir.types import Type
 from fungrad.support.lazy import Record
 
 LINES = 5_000
-"""The most lines of IR that are worth their compiling."""
+"""The most lines of IR that are compiled."""
 GIVEN_UP = 2
-"""The result of an interruptible kernel that leaves its work to NumPy."""
+"""The status of an interruptible kernel that leaves its work to NumPy."""
 
 SHORT = 0.1
-"""Nanoseconds of a call, for each line of IR, up to which a kernel is built quickly: better code,
+"""A kernel with calls of at most so many nanoseconds per line of IR is built quickly. Better code,
 three times as fast, would have to be called some 100,000 times to make up for its build."""
 QUICK, WELL = (4.0, 0.04), (8.0, 0.09)
-"""Milliseconds of a build: of any, and of each line of IR."""
+"""Milliseconds of a quick and of a full build: a constant, and the time per line of IR."""
 
 
 class Kernel(Record):
-    """A native program without its entry: an internal function, and what its caller has to know.
+    """A native program without its entry: an internal function, and how to call it.
 
     The function is `void @kernel(ptr %arrays, i64 %begin, i64 %end, ptr %scratch)`. `arrays` holds
-    pointers to the data of the inputs, then of the outputs, then of the constants; all are in C
-    order and aligned, and an output has memory of its own. Begin and end are the units to compute.
+    pointers to the data of the inputs, then of the outputs, then of the constants. All are in C
+    order and aligned, and an output overlaps no other array. A call computes the units of work from
+    begin to end.
 
     Attributes:
       module: holds the function.
       inputs: the types of the arguments.
       outputs: the types of the results.
-      units: into how many pieces the work can be cut: 1 where it runs at once.
-      scratch: bytes that all units share, not set to zero.
+      units: the number of units of work, which threads share; 1 if the work cannot be divided.
+      scratch: bytes of memory that all units share, not set to zero.
       finish: the name of an internal function `void(ptr %arrays, ptr %scratch)` that runs at the
         end, in one thread; or "".
-      cost_ns: what a call takes, roughly, in one thread.
+      cost_ns: a rough estimate of a call's time in one thread.
       interruptible: whether the function is `i32 @kernel(...)` and calls `i32 @fg_signalled()` from
-        time to time: it returns at once what that gives if it is not 0, -1 where memory ran out,
-        and GIVEN_UP where the NumPy program has to do the work. It has one unit, and no `finish`.
+        time to time. It returns that status at once if it is not 0, -1 if memory ran out, and
+        GIVEN_UP if the NumPy program has to do the work. It has one unit, and no `finish`.
       constants: arrays that the function reads, in C order.
     """
 
@@ -54,15 +55,15 @@ class Kernel(Record):
     constants: Sequence[Any] = ()
 
     def into(self) -> Kernel:
-        """The kernel that writes its arrays, which stand before its numbers, into arguments behind
-        the inputs.
+        """The kernel that writes its output arrays, which precede its numbers, into arguments
+        behind the inputs.
         """
         arrays = [type for type in self.outputs if type.shape]
         rest: Any = self.outputs[len(arrays) :]
         return self._replace(inputs=[*self.inputs, *arrays], outputs=rest)
 
     def written(self, runner: Callable[..., Any]) -> Callable[..., Any]:
-        """What does the work of `into` by a function of the inputs."""
+        """A function with the arguments of `into`, which calls a function of the inputs."""
         count = len(self.inputs)
 
         def run(*args: Any) -> Any:
@@ -75,7 +76,7 @@ class Kernel(Record):
 
     @property
     def quick(self) -> bool:
-        """Whether its code runs for so short a time that the quicker build is the better one."""
+        """Whether its code runs for so short a time that the quick build is better."""
         return self.cost_ns < SHORT * len(self.module)
 
     @property
@@ -86,4 +87,4 @@ class Kernel(Record):
 
 
 class Refused(Exception):
-    """A Graph, or a part of it, is not for native code; the message is the reason."""
+    """A Graph, or a part of it, cannot be native code; the message is the reason."""

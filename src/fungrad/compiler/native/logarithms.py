@@ -1,7 +1,7 @@
-"""Logarithms, and inverse hyperbolic functions, in double precision, as straight-line IR.
+"""Logarithms, and inverse hyperbolic functions, in double precision, as branch-free IR.
 
 A positive number is 2^k m with m between the roots of 1/2 and 2, and log m = 2 atanh(f / (2 + f)),
-f = m - 1 (fdlibm, e_log.c, whose coefficients these are; log2 and log10 as FreeBSD's e_log2.c and
+f = m - 1 (method and coefficients: fdlibm, e_log.c; log2 and log10: FreeBSD, e_log2.c and
 e_log10.c).
 """
 
@@ -31,7 +31,7 @@ LG = (
 )  # fmt: skip
 """(log m / s - 2) / s^2, minimax in s^2."""
 LN2 = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-"""n times the first is exact."""
+"""ln 2 as a pair; n times the first is exact."""
 LOG10_2 = 3.01029995663611771306e-01, 3.69423907715893078616e-13
 LOG2E_LOW = 2.0355273740931033e-17
 LOG10E = 0.4342944819032518, 1.098319650216765e-17
@@ -54,13 +54,13 @@ def split(code: Function, u: Value) -> tuple[Value, Value]:
 
 
 def normal(code: Function, x: Value) -> tuple[Value, Value]:
-    """A positive number as a normal one, and the power of two that was taken out."""
+    """A positive number scaled to a normal one, and the exponent of the scale."""
     small = code.compare("olt", x, TINY)
     return code.mul(x, choose(code, small, LARGE, 1.0, x)), choose(code, small, 54.0, 0.0, x)
 
 
 def to_float(code: Function, k: Value) -> Value:
-    """A small integer."""
+    """A small integer as a float."""
     return code.sub(code.as_float(code.add(k, MAGIC_BITS)), MAGIC)
 
 
@@ -84,14 +84,14 @@ def parts(
 
 
 def log_of(code: Function, u: Value, less: Operand = 0.0, low: Value | None = None) -> Value:
-    """log(u + low) - less ln 2 of a positive normal number, which is neither infinite nor NaN."""
+    """log(u + low) - less ln 2, for a finite positive normal number u."""
     n, f, half, rest = parts(code, u, less, low)
     rest = code.fma(n, LN2[1], rest)
     return code.sub(code.mul(n, LN2[0]), code.sub(code.sub(half, rest), f))
 
 
 def ends(code: Function, x: Value, pole: float, y: Value) -> Value:
-    """-inf where x is at the pole, NaN below it, inf and NaN as they are."""
+    """y, but -inf for x at the pole, NaN below it, and inf and NaN of x themselves."""
     y = code.select(code.compare("olt", x, INFINITY), y, x)
     y = code.select(code.compare("oeq", x, pole), -INFINITY, y)
     return code.select(code.compare("olt", x, pole), float("nan"), y)
@@ -103,7 +103,7 @@ def log(code: Function, x: Value) -> Value:
 
 
 def log_pair(code: Function, x: Value) -> Pair:
-    """log x of a positive normal number as a sum of two."""
+    """log x of a positive normal number as a pair."""
     n, f, half, rest = parts(code, x)
     h, low = fast_sum(code, f, code.neg(half))
     low = code.fma(n, LN2[1], code.add(low, rest))
@@ -140,7 +140,7 @@ def log1p(code: Function, x: Value) -> Value:
 
 
 def log_of_sum(code: Function, x: Value, y: Pair) -> Value:
-    """log(1 + y), or log(2 x) where x is beyond 2^28; y is small, and not negative."""
+    """log(1 + y), or log(2 x) for x beyond 2^28; y is nonnegative."""
     u, low = two_sum(code, code.constant(1.0, "double", x.lanes), y[0])
     far = code.compare("ogt", x, 2.0**28)
     u = code.select(far, x, u)
@@ -211,7 +211,7 @@ def logaddexp2(code: Function, x: Value, y: Value) -> Value:
 
 
 def _log_of_sum(code: Function, x: Value, y: Value, exponential: object, by: float) -> Value:
-    """The larger one, and the logarithm of 1 + e^-|x - y|."""
+    """The larger operand plus the logarithm of 1 + e^-|x - y|."""
     first = code.binary("or", code.compare("oge", x, y), code.compare("uno", x, x))
     top = code.select(first, x, y)
     d = code.select(code.compare("oeq", x, y), 0.0, code.neg(code.fabs(code.sub(x, y))))

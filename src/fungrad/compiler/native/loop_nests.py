@@ -1,7 +1,8 @@
-"""Nests of loops over the elements of arrays, cut into units.
+"""Loop nests over the elements of arrays, divided into units that threads share.
 
-Lanes run along the last loop, through boxes in which it is known what each slice and scatter
-contributes; along borders a guarded copy of the body runs for single elements.
+The vector loop runs along the last loop through boxes of the index space, in each of which the same
+slices and scatters contribute to all elements. On the borders between boxes a scalar loop tests the
+limits of each element.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from fungrad.compiler.native.machine_code import host
 BLOCK = 4096
 """Elements of a unit."""
 HEAVY, LONG = 0.4, 50_000
-"""Nanoseconds of an equation, and elements, from which on twice as many registers are filled at
-once: between one and four."""
+"""Nanoseconds of an equation, and elements, each of which doubles the number of registers that a
+vector step fills, from one to four."""
 BOXES = 4
-"""The most boxes that have loops of their own."""
+"""The most boxes with separate vector loops."""
 
 
 class Root(NamedTuple):
     """The result of a nest: an output that is stored, or a reduction.
 
     Attributes:
-      pieces: the values, at their places; two of a contraction.
-      number: of the output, or of the reduction.
+      pieces: the values, at their places; two for a contraction.
+      number: the index of the output, or of the reduction.
       reduction: None for an output.
-      limits: where in the nest its elements are.
+      limits: the part of the nest that has its elements.
     """
 
     pieces: Sequence[Piece]
@@ -44,14 +45,14 @@ class Root(NamedTuple):
 
 
 class Nest:
-    """Loops for some roots.
+    """Loops that compute some roots.
 
     Attributes:
-      units: into how many the work is cut.
-      first: the number of the first of them.
-      cost_ns: what all take, roughly.
-      buffer: bytes of a unit that are kept between its loops. The units of one call use those of
-        the first of them.
+      units: the number of units.
+      first: the number of the first unit.
+      cost_ns: a rough estimate of the time of all units.
+      buffer: bytes of a unit's buffer between its loops. All units of one call use the first unit's
+        buffer.
     """
 
     lanes: int
@@ -78,7 +79,7 @@ class Nest:
         return list({root.number: root for root in self.roots if root.reduction}.values())
 
     def sum_of(self, root: Root) -> int:
-        """The place of the reduction of a root."""
+        """The index of a root's reduction among `sums`."""
         return [other.number for other in self.sums].index(root.number)
 
     def write(self, code: Function, first: int, partials: Mapping[int, int], buffers: int) -> None:
@@ -87,8 +88,8 @@ class Nest:
         Args:
           code: the kernel.
           first: the number of the first unit.
-          partials: for each reduction where in the scratch the results of its units stand.
-          buffers: where the buffers of the units stand, in bytes.
+          partials: for each reduction the index in the scratch of its units' partial results.
+          buffers: the offset of the units' buffers in the scratch, in bytes.
         """
         self.first, self.partials = first, partials
         self.scratch = code.parameters[3]
@@ -104,14 +105,14 @@ class Nest:
         code.for_range(begin, end, lambda unit: self.unit(code, entry, unit))
 
     def entry(self, code: Function) -> Body:
-        """The values that no loop changes."""
+        """The values that are constant in all loops."""
         body = Body(self.source, self.maps, code, {}, None)
         body.point(range(self.source.pointers))
         self.settle(body, self.demanded)
         return body
 
     def settle(self, body: Body, demanded: Mapping[Key, Piece]) -> None:
-        """Computes ahead of a loop what does not change in it."""
+        """Computes loop-invariant values ahead of the loop."""
         for piece in demanded.values():
             if loops_of(piece.place) <= body.index.keys():
                 body.value(piece.atom, piece.place)
@@ -151,7 +152,7 @@ class Nest:
         code.set(variable, reduction.joined(code, code.get(variable), x))
 
     def add_tail(self, body: Body, root: Root, tails: Value, counted: Value | None) -> None:
-        """Adds single numbers to a reduction."""
+        """Adds a single element to a reduction."""
         code, reduction = body.code, root.reduction
         assert reduction is not None
         x = reduction.term(code, [body.value(p.atom, p.place) for p in root.pieces])
@@ -162,10 +163,10 @@ class Nest:
 
 
 class BoxNest(Nest):
-    """Loops over the elements of arrays of one shape, through boxes and along their borders.
+    """Loops over the elements of arrays of one shape, through boxes and on their borders.
 
     Attributes:
-      extra: the pointers to arrays that the kernel does not receive.
+      extra: the pointers to buffers, by array number.
     """
 
     def __init__(self, source: Source, maps: IndexMaps, roots: Sequence[Root], name: str) -> None:
@@ -185,7 +186,7 @@ class BoxNest(Nest):
         self.boxes = self._boxes()
 
     def _cuts(self) -> list[list[tuple[int, int]]]:
-        """For each loop the stretches between the borders of pieces."""
+        """For each loop the ranges between the borders of pieces."""
         found = [{0, n} for n in self.maps.lengths]
         limits = [limit for root in self.roots for limit in root.limits]
         for loop, low, high in [*limits, *self.source.limits(self.maps, self.pieces)]:
@@ -193,7 +194,7 @@ class BoxNest(Nest):
         return [list(itertools.pairwise(sorted(f))) for f in found]
 
     def _boxes(self) -> list[list[tuple[int, int]]]:
-        """For each loop the stretches that boxes are made of: the long ones."""
+        """For each loop the long ranges, whose products are the boxes."""
         found = []
         for stretches, length in zip(self.cuts, self.maps.lengths, strict=True):
             found.append([s for s in stretches if 8 * (s[1] - s[0]) >= length])
@@ -207,7 +208,7 @@ class BoxNest(Nest):
         return found
 
     def unit(self, code: Function, entry: Body, unit: Value) -> None:
-        """One unit: its rows, and its partial results."""
+        """One unit: its rows, or a part of one row, and its partial results."""
         own = code.sub(unit, self.first)
         self.start_sums(code)
         if self.across:
@@ -263,7 +264,7 @@ class BoxNest(Nest):
         self, code: Function, entry: Body, index: dict[int, Value], row: Value,
         outer: Sequence[tuple[int, int]], low: Value, high: Value,
     ) -> None:  # fmt: skip
-        """The boxes along a row, one after the other, and the borders between them."""
+        """The boxes along a row in order, and the borders between them."""
         before = 0
         for stretch in self.boxes[-1]:
             first, stop = stretch
@@ -285,7 +286,7 @@ class BoxNest(Nest):
         return low, high
 
     def vector_loop(self, code: Function, outer: Body, low: Value, high: Value) -> None:
-        """Lanes along a box; the last of them are the last ones that fit, for a second time."""
+        """Vector steps along a box; the last one ends at the box's end, and may repeat elements."""
         assert outer.box is not None
         (first, stop), lanes = outer.box[-1], self.lanes
         exact = first % lanes == 0 and stop % lanes == 0 and BLOCK % lanes == 0
@@ -308,14 +309,14 @@ class BoxNest(Nest):
         code.for_range(low, high, step, lanes)
 
     def body(self, body: Body, counted: Value | None) -> None:
-        """All roots in lanes of a box."""
+        """All roots at the lanes of one vector step in a box."""
         assert body.box is not None
         for root in self.roots:
             if inside(root.limits, body.box):
                 self.element(body, root, counted)
 
     def border(self, caller: Function, row: Value, low: Value, high: Value) -> None:
-        """Elements of a row one by one, each of which looks at the limits."""
+        """Elements of a row one by one, with tests of the limits."""
         module = caller.module
         if self.name not in module.functions:
             given = [("ptr", "arrays"), ("i64", "row"), ("i64", "low"), ("i64", "high"),

@@ -1,7 +1,7 @@
-"""LLVM's work: IR to machine code in memory, by a few cheap passes.
+"""Compiles IR to machine code in memory, by a few cheap LLVM passes.
 
-Vectors are explicit in the IR, so LLVM's loop vectoriser is not run. llvmlite is imported with the
-first function that is built.
+Vectors are explicit in the IR, so LLVM's loop vectoriser is not run. llvmlite is imported when the
+first function is built.
 """
 
 from __future__ import annotations
@@ -17,25 +17,24 @@ from typing import Any
 from fungrad.compiler.native.llvm_ir import Module
 
 PASSES = ("sroa", "instruction_combine", "simplify_cfg", "new_gvn", "dead_code_elimination")
-"""In this order: 1 to 8 ms a kernel, where the standard pipeline takes 8 to 28. The first alone
-serves for code that is made quickly.
+"""Passes in order: 1 to 8 ms per kernel; the standard pipeline takes 8 to 28 ms. Quick builds run
+the first one alone.
 """
 
 
 class Target:
-    """The machine that code is made for.
+    """The machine that code is compiled for.
 
     Args:
-      processor: its name for LLVM; by default this machine's.
-      features: of it.
-      quick: whether code is made soon rather than well: in a third of the time.
+      processor: its name in LLVM; by default this machine's.
+      features: its features.
+      quick: whether to compile in a third of the time, to slower code.
 
     Attributes:
       machine: llvmlite's TargetMachine.
-      passes: that run before it.
-      name: LLVM's version, the processor and its features: code made under another name does not
-        run here.
-      vector_bytes: of its widest registers.
+      passes: the passes to run.
+      name: LLVM's version, the processor and its features: code of another name does not run here.
+      vector_bytes: the width of its widest registers.
     """
 
     def __init__(self, processor: str = "", features: str = "", quick: bool = False) -> None:
@@ -65,10 +64,10 @@ def host(quick: bool = False) -> Target:
 
 
 class Built:
-    """Functions and globals in memory; they live as long as this does.
+    """Functions and globals in memory; they live as long as this object.
 
     Args:
-      library: of LLVM's linker, which has their addresses.
+      library: the library of LLVM's linker, with their addresses.
     """
 
     def __init__(self, library: Any) -> None:
@@ -92,7 +91,7 @@ def assembly(ir: str, target: Target) -> str:
 
 
 def loaded(code: bytes, ir: str) -> Built:
-    """The object file of a module's text, linked to the symbols of this process."""
+    """The functions of an object file made of `ir`, linked to the symbols of this process."""
     global _pending
     known = _llvm().JITLibraryBuilder()
     if _pending:
@@ -115,7 +114,7 @@ def build(module: Module) -> Built:
 
 
 def _optimised(ir: str, target: Target) -> Any:
-    """A module as LLVM holds it: checked, since malformed IR ends the process, and optimised."""
+    """LLVM's module of some IR: verified, since malformed IR ends the process, and optimised."""
     llvm = _llvm()
     parsed = llvm.parse_assembly(ir)
     parsed.verify()
@@ -136,13 +135,13 @@ _count = itertools.count()
 
 
 def symbol(name: str, address: int) -> None:
-    """Gives an address a name that IR can declare: no number stands in code."""
+    """Gives an address a name that IR can declare: code contains no addresses."""
     _pending[name] = address
 
 
 @functools.cache
 def _linker() -> Any:
-    """LLVM's linker; it outlives the interpreter, since threads may still be in its programs."""
+    """LLVM's linker; it outlives the interpreter, since threads may still run its programs."""
     llvm = _llvm()
     made = llvm.create_lljit_compiler(Target().machine)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
@@ -150,7 +149,7 @@ def _linker() -> Any:
 
 
 def executable() -> bool:
-    """Whether this process may run memory that it wrote; LLVM ends the process where it may not."""
+    """Whether this process may execute memory that it wrote; if not, LLVM ends the process."""
     if os.name == "nt":
         return True
     page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -1,7 +1,7 @@
-"""Machine code in files of the user's, so that another process need not make it again.
+"""Files of machine code, so that other processes need not compile it again.
 
-A file is named by what its code depends on: the IR, LLVM and the processor. It is as safe as
-`__pycache__`: the folder is the user's own and closed to others, and what is not is not used.
+A file's name is a digest of its code's inputs: the IR, LLVM and the processor. It is as safe as
+`__pycache__`: folders and files that are not the user's own, or are open to others, are not used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fungrad.compiler.native.machine_code import Built, host, loaded, object_cod
 OLDEST = 90 * 86_400.0
 """Seconds after which a file that nobody has read is removed."""
 LARGEST = 256_000_000
-"""Bytes of all files; beyond it those that were not read for longest are removed."""
+"""The most bytes of all files; beyond it the least recently read files are removed."""
 _DAY = 86_400.0
 _DIGEST = 32
 _NAME = re.compile(r"[0-9a-f]{64}\.o(\.\d+)*")
@@ -32,7 +32,7 @@ _count = itertools.count()
 
 
 def build(module: Module) -> Built:
-    """A module as functions in memory, by the machine code that is kept of it."""
+    """A module as functions in memory, from stored machine code if there is some."""
     ir, target = module.text(), host(module.quick)
     parts = [ir, target.name, *target.passes]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -47,15 +47,15 @@ def build(module: Module) -> Built:
 
 @functools.cache
 def opened() -> Store | None:
-    """The store of this process; None where it is off, or its folder is not for us alone."""
+    """The store of this process; None if it is off, or its folder cannot be used."""
     if os.environ.get("FUNGRAD_CACHE") == "0":
         return None
     try:
         return Store(_folder() / "native")
-    except (OSError, RuntimeError) as error:  # no home, a disk that is full or cannot be written
+    except (OSError, RuntimeError) as error:  # no home, or a full or read-only disk
         warnings.warn(
-            f"fungrad keeps no machine code: {error}. FUNGRAD_CACHE_DIR names another folder; "
-            "FUNGRAD_CACHE=0 keeps none.",
+            f"fungrad stores no machine code: {error}. Set FUNGRAD_CACHE_DIR to another folder, "
+            "or FUNGRAD_CACHE=0 to store none.",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -63,7 +63,7 @@ def opened() -> Store | None:
 
 
 def _folder() -> Path:
-    """Where this user's programs keep what can be made again."""
+    """The user's folder for caches."""
     chosen = os.environ.get("FUNGRAD_CACHE_DIR")
     if chosen:
         return Path(chosen)
@@ -76,7 +76,7 @@ def _folder() -> Path:
 
 
 def _own(found: os.stat_result, others: int) -> bool:
-    """Whether something is this user's, and others have none of these rights to it."""
+    """Whether a file or folder is this user's, and others have none of these rights to it."""
     return os.name == "nt" or (found.st_uid == os.geteuid() and not found.st_mode & others)
 
 
@@ -84,10 +84,10 @@ class Store:
     """A folder of object files.
 
     Args:
-      folder: made if it is not there.
+      folder: its path; it is made if it does not exist.
 
     Raises:
-      OSError: where it cannot be made, is not this user's, or is open to others.
+      OSError: if it cannot be made, is not this user's, or is open to others.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -95,17 +95,17 @@ class Store:
         folder.mkdir(mode=0o700, exist_ok=True)
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or not _own(found, 0o077):
-            raise PermissionError(f"{folder} is not a folder of this user's alone (mode 0700)")
+            raise PermissionError(f"{folder} is not a folder for this user alone (mode 0700)")
         self.folder = folder
 
     def read(self, key: str) -> bytes | None:
-        """The code that is kept under a key; None where there is none that is whole and ours."""
+        """The code stored under a key; None if there is no undamaged file of this user's."""
         path = self.folder / f"{key}.o"
         try:
             with open(path, "rb", opener=_opened_itself) as file:
                 found = os.fstat(file.fileno())
                 data = file.read() if stat.S_ISREG(found.st_mode) and _own(found, 0o022) else b""
-        except OSError:  # there is none, or somebody has removed it
+        except OSError:  # it does not exist, or was removed just now
             return None
         code = data[_DIGEST:]
         if not code or data[:_DIGEST] != _digest(key, code):
@@ -116,20 +116,20 @@ class Store:
         return code
 
     def write(self, key: str, code: bytes) -> None:
-        """Keeps code under a key; another process sees all of it or nothing."""
+        """Stores code under a key, atomically: other processes see all of it or nothing."""
         path = self.folder / f"{key}.o"
         aside = self.folder / f"{key}.o.{os.getpid()}.{next(_count)}"
         try:
             with open(aside, "xb", opener=_closed_to_others) as file:
                 file.write(_digest(key, code) + code)
             os.replace(aside, path)
-        except OSError:  # a full disk: the next process makes the code again
+        except OSError:  # a full disk: the next process compiles again
             with contextlib.suppress(OSError):
                 aside.unlink()
         self.prune_daily()
 
     def prune_daily(self) -> None:
-        """Prunes, if nobody has done so for a day."""
+        """Prunes, if no process has done so for a day."""
         stamp = self.folder / "pruned"
         try:
             if time.time() - stamp.stat().st_mtime < _DAY:
@@ -141,7 +141,7 @@ class Store:
             self.prune()
 
     def prune(self) -> None:
-        """Removes files that were not read for long, and the oldest where there are too many."""
+        """Removes files that were not read for long, and the oldest if there are too many."""
         files = []
         for entry in os.scandir(self.folder):
             if _NAME.fullmatch(entry.name):

@@ -1,8 +1,8 @@
 """Powers, the cube root and hypot in double precision, as IR.
 
-x^y is e^(y log x) with log x and the product as sums of two floats: the logarithm is 2 atanh of
-(m - 1) / (m + 1), as in logarithms.py, to 2^-65. Powers by known integers are products of pairs,
-so that they are exact where the power is a float, and else almost always the nearest one.
+x^y is e^(y log x) with log x and the product as pairs of floats: the logarithm is 2 atanh of
+(m - 1) / (m + 1), as in logarithms.py, to 2^-65. Powers by known integers are products of pairs:
+exact if the power is a float, and else almost always correctly rounded.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ CBRT = (
 )  # fmt: skip
 """m^(-1/3) for 1 <= m <= 2, minimax."""
 LONGEST = 64
-"""Known integer exponents up to this size are products."""
+"""Powers by known integers up to this size are products."""
 
 
 def log_pair(code: Function, x: Value) -> Pair:
-    """log x as a sum of two, of a positive number."""
+    """log x of a positive number as a pair."""
     u, less = normal(code, x)
     k, m = split(code, u)
     n = code.sub(to_float(code, k), less)
@@ -63,7 +63,7 @@ def log_pair(code: Function, x: Value) -> Pair:
 
 
 def power(code: Function, x: Value, y: Value, single: bool = False) -> Value:
-    """As C's pow; good enough for single precision where that is asked for."""
+    """C's pow; with `single`, accurate enough for single precision only."""
     a = code.fabs(x)
     inside = code.binary("and", code.compare("ogt", a, 0.0), code.compare("olt", a, INFINITY))
     u, edge = code.select(inside, a, 1.0), code.select(code.compare("oeq", a, 0.0), -INFINITY, a)
@@ -89,7 +89,7 @@ def power(code: Function, x: Value, y: Value, single: bool = False) -> Value:
 
 
 def integer_power(code: Function, x: Value, n: int) -> Value:
-    """x to a known integer, by repeated squaring of pairs; of doubles, in single precision."""
+    """x to a known integer, by repeated squaring of pairs; of doubles for single precision."""
     if x.type == "float":
         wide = product_of(code, code.convert("fpext", x, "double"), abs(n))
         return code.convert("fptrunc", wide if n > 0 else code.div(1.0, wide), "float")
@@ -117,8 +117,8 @@ def product_of(code: Function, x: Value, n: int) -> Value:
 
 
 def cbrt(code: Function, x: Value, single: bool = False) -> Value:
-    """By x^(-1/3) of the mantissa, which needs no division, and a step of Newton's in pairs, which
-    single precision does not need.
+    """By x^(-1/3) of the mantissa, which needs no division, and a Newton step in pairs, except for
+    single precision.
     """
     a = code.fabs(x)
     small = code.compare("olt", a, TINY)
@@ -148,7 +148,7 @@ def cbrt(code: Function, x: Value, single: bool = False) -> Value:
 
 
 def hypot(code: Function, x: Value, y: Value) -> Value:
-    """sqrt(x^2 + y^2), scaled by a power of two, with what squares and sum were rounded by."""
+    """sqrt(x^2 + y^2), scaled by a power of two, with the rounding errors of squares and sum."""
     a, b = code.fabs(x), code.fabs(y)
     less = code.compare("olt", a, b)
     large, small = code.select(less, b, a), code.select(less, a, b)

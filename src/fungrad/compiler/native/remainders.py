@@ -1,9 +1,9 @@
-"""Quotients and remainders as NumPy has them, of floats and of integers.
+"""NumPy's quotients and remainders of floats and integers.
 
-The remainder of a float division is exact: what one step of a long division leaves is a float, and
-a fused multiply-add gives it without an error (Brisebarre, Muller et al., Handbook of
-Floating-Point Arithmetic, theorem on exact remainders). Quotients that have more digits than a
-float take more steps, which is rare.
+The remainder of a float division is exact: the remainder of one step of a long division is a float,
+which a fused multiply-add computes without error (Brisebarre, Muller et al., Handbook of
+Floating-Point Arithmetic, theorem on exact remainders). Quotients of more digits than a float has,
+which are rare, take more steps.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from __future__ import annotations
 from fungrad.compiler.native.llvm_ir import Function, Value
 
 _EXACT = 2.0**52
-"""Below this a quotient's integer part may be one too large, above it is the quotient itself."""
+"""Below this a quotient's integer part may be one too large; above, quotients are integers."""
 
 
 def fmod(code: Function, x: Value, y: Value) -> Value:
     """x - n y with n = x / y rounded towards zero; it has the sign of x."""
-    if x.type == "float":  # exact, so that doubles give it
+    if x.type == "float":  # the remainder is exact, so that doubles compute the same
         wide = [code.convert("fpext", part, "double") for part in (x, y)]
         return code.convert("fptrunc", fmod(code, *wide), "float")
     a, b = code.fabs(x), code.fabs(y)
     q = code.div(a, b)
-    near = _short_division(code, a, b, q)  # NaN where x is infinite or y is zero
+    near = _short_division(code, a, b, q)  # NaN if x is infinite or y is zero
     far = code.binary("and", code.compare("oge", q, _EXACT), code.compare("ogt", b, 0.0))
     far = code.binary("and", far, code.compare("olt", a, float("inf")))
     (r,) = code.rarely(far, [near], lambda: [_long_division(code, a, b, near, far)])
@@ -48,7 +48,7 @@ def _long_division(code: Function, a: Value, b: Value, near: Value, far: Value) 
         r, by = code.get(rest), b
         size = code.fabs(r)
         q = first = code.div(size, b)
-        for power in (1000, 90):  # where quotients overflow: a multiple of the divisor
+        for power in (1000, 90):  # if the quotient overflows, divide by a multiple of the divisor
             overflow = code.compare("oeq", q, float("inf"))
             by = code.mul(
                 by, code.select(overflow, code.constant(2.0**power, r.type, r.lanes), 1.0)
@@ -89,7 +89,7 @@ def floor_divide(code: Function, x: Value, y: Value) -> Value:
 
 
 def integer_fmod(code: Function, x: Value, y: Value) -> Value:
-    """As C's %: 0 for y = 0, as NumPy has it."""
+    """C's %, but 0 for y = 0, as in NumPy."""
     return code.select(_harmless(code, y), code.binary("srem", x, _divisor(code, y)), 0)
 
 
@@ -108,7 +108,7 @@ def integer_floor_divide(code: Function, x: Value, y: Value) -> Value:
 
 
 def _harmless(code: Function, y: Value) -> Value:
-    """Whether y is neither 0 nor -1, by which no remainder is left: division by them traps."""
+    """Whether y is neither 0 nor -1, by which division may trap; the remainder is 0 there."""
     return code.compare("ugt", code.add(y, 1), 1)
 
 
@@ -117,6 +117,6 @@ def _divisor(code: Function, y: Value) -> Value:
 
 
 def _lower(code: Function, r: Value, y: Value) -> Value:
-    """Whether the floor is below what truncation gives."""
+    """Whether the floor of the quotient is below the truncated quotient."""
     differ = code.compare("slt", code.binary("xor", r, y), 0)
     return code.binary("and", code.compare("ne", r, 0), differ)

@@ -1,8 +1,8 @@
-"""Stencils over dear values: a unit computes the rows of them that it reads once, into a buffer.
+"""Stencils over expensive values: each unit computes the rows that it reads once, into a buffer.
 
-A nest of two loops, as over an image, pulls each value from where it is read; of a value that is
-read at several shifts that would be computing it several times. Borders do where they read rows
-far away, as a roll does.
+A nest of two loops, as over an image, computes each value where it is read, so that a value read at
+several shifts would be computed several times. Borders that read distant rows, as a roll does,
+still compute it so.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from fungrad.compiler.native.loop_nests import BLOCK, BoxNest, Root
 from fungrad.ir.graph import Atom
 
 KEPT = 0.4
-"""Nanoseconds an element of computing a value again, from which on it is kept."""
+"""A value is buffered if computing it again takes at least so many nanoseconds per element."""
 HALO = 8
-"""The most rows of a buffer besides those of its unit."""
+"""The most rows of a buffer beyond those of its unit."""
 
 
 def box_nest(source: Source, maps: IndexMaps, roots: Sequence[Root], name: str) -> BoxNest:
@@ -41,10 +41,10 @@ def box_nest(source: Source, maps: IndexMaps, roots: Sequence[Root], name: str) 
 
 
 class BufferedNest(BoxNest):
-    """Loops that read some values from rows which a loop before them has filled.
+    """Loops that read some values from buffers of rows, which a loop before them fills.
 
     Args:
-      kept: the values, of one shape.
+      kept: the buffered values, of one shape.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class BufferedNest(BoxNest):
         return super().entry(code)
 
     def unit(self, code: Function, entry: Body, unit: Value) -> None:
-        """Fills the buffers with what the boxes of a unit read, and runs it."""
+        """Fills the buffers with the rows that a unit reads, and runs the unit."""
         row = code.mul(code.sub(unit, self.first), self.per)
         low = code.intrinsic("smax", [code.add(row, self.low), 0])
         high = code.add(row, self.per + self.high)
@@ -108,8 +108,8 @@ class BufferedNest(BoxNest):
 
 
 def _kept(source: Source, maps: IndexMaps, roots: Sequence[Root]) -> list[Atom]:
-    """The dear values that several places, or the buffers and a place, read: of the shape of which
-    that saves most.
+    """The expensive values that are read at several places, or at one and for a buffer; all of the
+    one shape that saves most.
     """
     if isinstance(maps, (FlatMaps, ShortMaps)) or len(maps.lengths) != 2 or maps.lengths[1] > BLOCK:
         return []

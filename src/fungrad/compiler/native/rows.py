@@ -1,10 +1,10 @@
 """Reductions along axes with elementwise work around them, in one pass over memory: softmax,
 logsumexp, layer norm.
 
-The loops of a nest are those that reductions run through, and the others, of which each step is an
-item: a row, or as many columns as there are lanes. For each item its equations run in phases: what
-needs a finished reduction is in the next one. A phase is one run through the reduced loops. Values
-that a later phase needs again, and that are dear, are kept in a buffer of one item.
+The outer loops of the nest run over items: rows, or groups of as many columns as there are lanes.
+The inner, reduced loops are those over axes that reductions reduce. Each item runs in phases, of
+one pass through the reduced loops each: a value that needs the result of a reduction is in a later
+phase. Expensive values that several phases need are kept in a buffer of one item.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from fungrad.compiler.native.loop_nests import BLOCK, Nest, Root
 from fungrad.ir.graph import Atom, Equation
 
 KEPT = 0.4
-"""Nanoseconds of a value, and of what it is made of, from which on it is kept for later phases."""
+"""A value is kept for later phases if it takes, with its operands, at least so many nanoseconds."""
 
 FAR = 100_000
-"""Elements from which on the rows of columns are too far apart for the processor to foresee them:
-memory is asked for ahead."""
+"""Beyond so many elements the rows that columns read are too far apart for the processor's
+prefetcher: memory is prefetched explicitly."""
 
 
 class RowNest(Nest):
     """Items and the reduced loops within them.
 
     Attributes:
-      phase: for each value at a place, in which phase it can be computed first.
-      needed: the phases in which it is.
-      kept: the values that have buffers, and where these begin, in bytes.
+      phase: the first phase in which each value (at a place) can be computed.
+      needed: the phases that need each value.
+      kept: the buffered values, and the offsets of their buffers in bytes.
     """
 
     def __init__(self, source: Source, maps: IndexMaps, roots: Sequence[Root]) -> None:
@@ -64,7 +64,7 @@ class RowNest(Nest):
         self._buffers()
 
     def reduction(self, key: Key) -> Reduction | None:
-        """The reduction along the reduced loops that a value is."""
+        """The Reduction that computes a value along the reduced loops; None if none does."""
         equation = self.source.made.get(key[0])
         if equation is None or self.maps.moved(equation, key[1]) is not None:
             return None
@@ -89,7 +89,7 @@ class RowNest(Nest):
         return bool(loops_of(key[1]) & set(self.inner))
 
     def _buffers(self) -> None:
-        """Which values are kept; and in which phases each is computed, or read again."""
+        """Chooses the values that are kept, and the phases in which each is computed or read."""
         dear: dict[Key, float] = {}
         for key in self.demanded:
             equation = self.source.made.get(key[0])
@@ -128,7 +128,7 @@ class RowNest(Nest):
         self.end_sums(code, unit)
 
     def settle(self, body: Body, demanded: Any) -> None:
-        """Computes ahead what no loop and no reduction changes."""
+        """Computes ahead the values that depend on no loop and no reduction."""
         for key, piece in demanded.items():
             if not loops_of(piece.place) and not self._late(key):
                 body.value(piece.atom, piece.place)
@@ -167,12 +167,12 @@ class RowNest(Nest):
                 self.element(outer, root, counted)
 
     def later(self, code: Function, wanted: Value, at: Value) -> Value:
-        """The lanes at an index that were not counted before."""
+        """The mask of the lanes at an index that the step before did not count."""
         code.lanes = self.lanes
         return code.compare("sge", code.iota(), code.splat(code.sub(wanted, at)))
 
     def run(self, code: Function, outer: Body, now: int, counted: Value | None) -> None:
-        """One phase: reductions, and what is stored, added up or kept in it."""
+        """One phase: its reductions, roots and buffered values."""
         reductions = [(key, r) for key in self.demanded if self.phase[key] == now
                       for r in [self.reduction(key)] if r is not None]  # fmt: skip
         roots = [root for root in self.roots
@@ -217,7 +217,7 @@ class RowNest(Nest):
         self, code: Function, left: Sequence[int], index: dict[int, Value],
         step: Callable[[dict[int, Value], Value | None], None],
     ) -> None:  # fmt: skip
-        """The reduced loops from one on, each within the one before."""
+        """The reduced loops `left`, each within the one before."""
         if not left:
             step(index, None)
             return
@@ -237,7 +237,7 @@ class RowNest(Nest):
             code.for_range(0, n, lambda i: self.loops(code, rest, {**index, loop: i}, step))
 
     def buffered(self, body: Body, key: Key, x: Value | None = None) -> Value:
-        """Reads what is kept of a value at the index of a Body, or keeps it."""
+        """Loads a value from its buffer at a Body's index, or stores `x` there."""
         code, type = body.code, type_of(self.demanded[key].atom.type.dtype)
         at = None
         for loop in self.inner:
@@ -255,7 +255,7 @@ class RowNest(Nest):
         return x
 
     def element(self, body: Body, root: Root, counted: Value | None) -> None:
-        """Stores an output, or adds to a reduction; what an item has once counts once."""
+        """Stores an output, or adds to a reduction; a value that an item has once counts once."""
         once = self.along and not any(self._inside((0, p.place)) for p in root.pieces)
         if root.reduction is not None and once:
             self.add_tail(body, root, self.tails, None)
@@ -264,7 +264,7 @@ class RowNest(Nest):
 
 
 def row_maps(source: Source) -> list[IndexMaps]:
-    """The loops of a Graph with reductions along axes whose results arrays need, for each choice of
+    """The loops of a Graph whose arrays need results of reductions along axes, for each choice of
     axes.
     """
     maps = source.outside
@@ -290,7 +290,7 @@ def reduced_loops(maps: IndexMaps, equation: Equation) -> tuple[int, ...]:
 
 
 def for_arrays(source: Source) -> set[int]:
-    """By identity, the values that arrays need: outputs, and what these are made of."""
+    """By identity, the values that arrays need: output arrays, and their operands."""
     needed = {id(atom) for atom in source.graph.outputs if source.is_array(atom)}
     for equation in reversed(source.graph.equations):
         if id(equation.outputs[0]) in needed or source.is_array(equation.outputs[0]):
@@ -302,8 +302,8 @@ def for_arrays(source: Source) -> set[int]:
 def embedded(
     source: Source, maps: IndexMaps, atoms: Sequence[Atom], known: Sequence[Root]
 ) -> list[list[Piece]]:
-    """The values of a root at the loops by which most of what it needs is there already: once for
-    each index along short axes.
+    """The values of a root, mapped to the loops at which most of its operands are computed already;
+    once for each index along short axes.
     """
     shape = atoms[0].type.shape
     long = list(maps.long(shape))

@@ -1,4 +1,4 @@
-"""Writes scalar programs as LLVM IR: a register for each number, loops and branches native.
+"""Writes scalar programs as LLVM IR: a register for each number, native loops and branches.
 
 The second emitter of the scalarising walk. Arithmetic is NumPy's to the bit; integers wrap.
 """
@@ -27,34 +27,34 @@ from fungrad.compiler.native.llvm_ir import Function, Module, Value, size_of
 from fungrad.compiler.native.rows_and_records import Column, Memory, Records, Rows, load, store
 
 STRAIGHT = 1_250
-"""The most lines of IR of a program without loops: code for arrays as vectors is shorter."""
+"""The most lines of IR of a program without loops: vector code is shorter."""
 SIZE = 256
-"""The largest number of elements of an array that is taken apart."""
+"""The largest size of an array that is split into numbers."""
 EVERY = 65_536
-"""Steps of loops between two looks for signals."""
+"""Loop steps between two checks for signals."""
 SHORT = 64
-"""Scans of so many steps do not look for signals."""
+"""Scans of at most so many steps do not check for signals."""
 SELECTED = 4
-"""The largest number of elements of which one is picked by comparisons."""
+"""The largest number of elements from which comparisons select one."""
 OF_PYTHON = frozenset(
     "add sub mul neg abs positive power bitwise_and bitwise_or bitwise_xor invert".split()
 )
-"""Operations on Python's integers, besides tests and divisions."""
+"""Supported operations on Python integers, besides tests and divisions."""
 LEFT = {"exhausted": -1, "given_up": GIVEN_UP}
-"""The blocks that leave a program before its end, and what it returns: memory ran out; the NumPy
-program has to do the work.
+"""The basic blocks that leave a program early, and the status that it returns: memory ran out; the
+NumPy program has to do the work.
 """
 
 
 class Cell:
-    """The state of a variable: a place of the function, or what is read where it is used.
+    """The state of a variable: a stack slot of the function, or a number in memory, loaded on use.
 
     Attributes:
-      type: of the number.
-      depth: in how many loops it is.
-      pointer: the place; None until the variable is set.
-      read: writes the reading of a number in memory; None if there is none.
-      origin: the array and the offset of a number that lies in one that is not written.
+      type: the type of the number.
+      depth: the number of loops around it.
+      pointer: the stack slot; None until the variable is set.
+      read: writes the load of a number in memory; None if there is none.
+      origin: the array and byte offset of a number in an array that is only read.
     """
 
     __slots__ = ("depth", "origin", "pointer", "read", "type")
@@ -68,13 +68,13 @@ class Cell:
 
 
 class NativeEmitter:
-    """The function of a program; see `Emitter` for what the methods write.
+    """The function of a program; `Emitter` documents the methods.
 
     Args:
-      inputs: how many arguments there are.
-      outputs: how many results.
-      leaves: whether the program may be left before its end: it has loops, records, or indices.
-      records: whether loops or branches record.
+      inputs: the number of arguments.
+      outputs: the number of results.
+      leaves: whether the program may return early, as with loops, records, or indices.
+      records: whether loops or branches record residuals.
     """
 
     size = SIZE
@@ -109,12 +109,12 @@ class NativeEmitter:
         return self._along(self._constant(array), type_, int(np.argmax(type_.shape)))
 
     def value(self, number: Number) -> Value:
-        """The register of a number; of a variable what it holds now."""
+        """The register of a number, or of a variable's present value."""
         handle = number.handle
         if not isinstance(handle, Cell):
             found: Value = handle
             return found
-        if self._block != self.code.block:  # what was read before need not have been on the way
+        if self._block != self.code.block:  # loads of other blocks may not dominate this one
             self._known.clear()
             self._block = self.code.block
         held = self._known.get(handle)
@@ -124,7 +124,7 @@ class NativeEmitter:
         return held
 
     def converted(self, number: Number, type: str) -> Value:
-        """The register of a number in another type."""
+        """The register of a number, converted to another type."""
         if number.number is not None and number.handle.type != type:
             return self.code.constant(number.number, type, 1)
         return convert(self.code, self.value(number), type)
@@ -170,10 +170,10 @@ class NativeEmitter:
         return Number(load(code, code.at(room, code.mul(place, size)), values[0].type), dtype)
 
     def check_overflow(self, value: Number) -> None:
-        """Integers of NumPy's wrap."""
+        """Does nothing: NumPy's integers wrap."""
 
     def unbounded(self, equation: Any, operands: Sequence[Any]) -> None:
-        """Leaves the program where what comes next is not what Python's integers give."""
+        """Prepares for an equation of Python integers: results that differ leave the program."""
         name, code = equation.primitive.name, self.code
         divides = name in ("floor_divide", "remainder", "div")
         if not (divides or name in OF_PYTHON or name in TESTS) or (divides and operands[1] == 0):
@@ -182,13 +182,13 @@ class NativeEmitter:
         if divides and isinstance(operands[1], Value):
             self.must(convert(code, operands[1], "i1"))
         types = [a.type.dtype for a in equation.inputs]
-        if name == "div" or (name in TESTS and len(set(types)) > 1):  # Python's are exact
+        if name == "div" or (name in TESTS and len(set(types)) > 1):  # exact in Python
             for x in operands:
                 if isinstance(x, Value) and x.type == "i64":
                     self.must(code.compare("ule", code.binary("add", x, 2**53), 2**54))
 
     def must(self, condition: Value) -> None:
-        """Leaves the program to NumPy where a condition does not hold."""
+        """Leaves the program to NumPy if a condition does not hold."""
         on = self.code.label("on")
         self.code.branch(condition, on, "given_up")
         self.code.begin(on)
@@ -229,7 +229,7 @@ class NativeEmitter:
         write(0)
 
     def _step(self, body: Block, steps: int | None = None) -> None:
-        """The body of a loop: looks for signals, and forgets the records that no one reads."""
+        """The body of a loop: checks for signals, and frees records that nothing reads."""
         if self.leaves and (steps is None or steps > SHORT):
             self._look()
         if self._records is None:
@@ -263,14 +263,14 @@ class NativeEmitter:
 
     def table(self, rows: Sequence[Sequence[Number]], width: int) -> Rows:
         if not len(rows):
-            return self.memory.rows(0, ["i1"] * width)  # it is never read
+            return self.memory.rows(0, ["i1"] * width)  # never read
         found = self.memory.rows(len(rows), [_type_of(number.dtype) for number in rows[0]])
         for place, type in enumerate(found.types):
             found.columns.append(self._column(type, [row[place] for row in rows]))
         return found
 
     def _column(self, type: str, numbers: Sequence[Number]) -> Column:
-        """A column that holds numbers; where they lie in an array already, there."""
+        """A column of numbers; if they are in an array already, a view of it."""
         cells = [x.handle for x in numbers if isinstance(x.handle, Cell)]
         origins = [cell.origin for cell in cells if cell.origin is not None]
         if len(origins) == len(numbers):
@@ -292,7 +292,7 @@ class NativeEmitter:
         return self._array(f"%k{place}", self._inputs + self._outputs + place)
 
     def _array(self, name: str, place: int) -> str:
-        """The pointer to an array, loaded at the begin of the program."""
+        """The pointer to an array, loaded at the start of the program."""
         self.code.first(f"{name}.at = getelementptr ptr, ptr %arrays, i64 {place}")
         self.code.first(f"{name} = load ptr, ptr {name}.at")
         return name
@@ -307,7 +307,7 @@ class NativeEmitter:
                 cell: Cell = variable.handle
                 if rows.length:
                     cell.read = functools.partial(self.memory.read, rows, place, index)
-                else:  # it is never read
+                else:  # never read
                     cell.read = functools.partial(self.code.constant, 0, cell.type, 1)
 
     def append(self, rows: Rows, values: Sequence[Number]) -> None:
@@ -400,7 +400,7 @@ class NativeEmitter:
         return Stack(rows, type_, 0, len(offsets), axis)
 
     def _element(self, name: str, offset: int, type: str) -> Callable[[], Value]:
-        """Reads an element of an argument once, at the begin of the program."""
+        """Loads an element of an argument once, at the start of the program."""
         first, found = self.code.first, f"{name}.{offset}"
         made: list[Value] = []
 
@@ -453,7 +453,7 @@ class NativeEmitter:
 
 
 def _places(shape: Sequence[int], axis: int, size: int) -> tuple[list[int], int]:
-    """Where the elements of the first row along an axis lie in an array, and the bytes between
+    """The byte offsets of the first row's elements along an axis of an array, and the bytes between
     rows.
     """
     places = np.moveaxis(np.arange(math.prod(shape)).reshape(shape) * size, axis, 0)

@@ -1,9 +1,9 @@
 """Error functions, log gamma and digamma in double precision, as IR.
 
 erfc is e^(-x^2) times a polynomial (the form of Schonfelder, Math. Comp. 32, 1978). log gamma and
-digamma are polynomials between 1 and 2.5, shifted there by their recurrences below 8.5, and
-asymptotic series above (DLMF 5.5, 5.11); negative arguments are reflected. Polynomials are
-interpolants at Chebyshev's nodes, by mpmath.
+digamma are polynomials between 1 and 2.5, to which recurrences shift arguments below 8.5, and
+asymptotic series above (DLMF 5.5, 5.11); negative arguments are reflected. Polynomials interpolate
+at Chebyshev nodes (computed by mpmath).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ PSI_FAR = (
 """The asymptotic series of psi in 1 / x^2, for x > 8.49."""
 FAR = 8.5
 ZERO = 1.4616321449683622, 9.549995429965697e-17
-"""Of digamma."""
+"""The positive zero of digamma, as a pair."""
 
 
 def _tail(code: Function, a: Value) -> Value:
@@ -113,12 +113,12 @@ def erfc(code: Function, x: Value) -> Value:
 
 
 def normal_cdf(code: Function, x: Value) -> Value:
-    """The integral of the normal density."""
+    """The cumulative distribution function of the standard normal distribution."""
     return code.mul(erfc(code, code.mul(x, -math.sqrt(0.5))), 0.5)
 
 
 def _shifted(code: Function, x: Value, low: float) -> tuple[Value, Pair, Pair]:
-    """x less the steps that lead to [low, low + 1), the product passed, and its derivative."""
+    """x shifted into [low, low + 1), the product of the recurrence, and its derivative."""
     zero, one = (code.constant(number, x.type, x.lanes) for number in (0.0, 1.0))
     y, whole, slope = x, (one, zero), (zero, zero)
     for _ in range(math.ceil(FAR - low) - 1):
@@ -136,7 +136,7 @@ def _shifted(code: Function, x: Value, low: float) -> tuple[Value, Pair, Pair]:
 
 
 def _polynomial(code: Function, coefficients: Sequence[float], x: Value) -> Pair:
-    """Its last step as a pair."""
+    """A polynomial, with its last step as a pair."""
     first, *rest = coefficients
     p, lost = product(code, x, code.polynomial(rest, x))
     h, low = fast_sum(code, first, p)
@@ -186,14 +186,14 @@ def _stirling(code: Function, a: Value, h: Value, low: Value) -> Value:
 
 
 def _turn(code: Function, a: Value) -> tuple[Value, Pair]:
-    """The distance of a from an integer, and pi times that, as a pair."""
+    """The distance of a from the nearest integer, and pi times it as a pair."""
     r = code.sub(a, code.intrinsic("rint", [a]))
     p, low = product(code, r, math.pi)
     return r, (p, code.fma(r, 1.2246467991473532e-16, low))
 
 
 def _reflected(code: Function, a: Value, y: Value) -> Value:
-    """log |gamma(-a)| of log gamma(a): log(pi / (a sin(pi a))) - log gamma(a)."""
+    """log |gamma(-a)| from y = log gamma(a): log(pi / (a |sin(pi a)|)) - y."""
     r, angle = _turn(code, a)
     sine = code.fabs(_kernel(code, angle))
     found = code.sub(log(code, code.div(math.pi, code.mul(a, sine))), y)
@@ -234,14 +234,14 @@ def digamma(code: Function, x: Value) -> Value:
 
 
 def _digamma(code: Function, x: Value) -> Value:
-    """For x > 0."""
+    """digamma for x > 0."""
     below, far = code.compare("olt", x, 1.0), code.compare("oge", x, FAR)
     y, whole, slope = _shifted(code, x, 1.0)
     y = code.select(below, x, code.sub(y, 1.0))  # from 1 on
     v = code.sub(code.select(far, 0.5, y), 0.5)
     h, low = two_sum(code, v, code.constant(1.5 - ZERO[0], x.type, x.lanes))
     near = times(code, (h, code.sub(low, ZERO[1])), _polynomial(code, PSI, v))
-    # below 1: less 1 / x; above: and the sum of 1 / (x - i), slope / whole
+    # the recurrence: -1 / x below 1; above, the sum of 1 / (x - i) = slope / whole
     over = code.select(below, -1.0, slope[0]), code.select(below, 0.0, slope[1])
     under = code.select(below, x, whole[0]), code.select(below, 0.0, whole[1])
     shift = quotient_pair(code, over, under)
@@ -255,7 +255,7 @@ def _digamma(code: Function, x: Value) -> Value:
     return code.select(far, distant, code.select(code.compare("uno", x, x), x, y))
 
 
-# --- composed of those and of elementary ones -----------------------------------------------------
+# --- compositions of special and elementary functions ---------------------------------------------
 
 
 def difference(code: Function, x: Value, y: Value) -> Value:
@@ -263,12 +263,12 @@ def difference(code: Function, x: Value, y: Value) -> Value:
 
 
 def exp_difference(code: Function, x: Value, y: Value) -> Value:
-    """e^(x - y), 1 where both are the same infinity."""
+    """e^(x - y); 1 if both are the same infinity."""
     return exp(code, difference(code, x, y))
 
 
 def exp2_difference(code: Function, x: Value, y: Value) -> Value:
-    """2^(x - y), 1 where both are the same infinity."""
+    """2^(x - y); 1 if both are the same infinity."""
     return exp2(code, difference(code, x, y))
 
 

@@ -1,7 +1,7 @@
-"""The parts of Python and NumPy that native code uses, by symbols, and their layouts in memory.
+"""Symbols for the parts of Python and NumPy that native code uses, and their memory layouts.
 
-Machine code names no address, so that it can be kept in files. What it assumes of arrays and
-numbers in memory is compared with ctypes and NumPy before the first program is made.
+Machine code contains no addresses, so that it can be stored in files. The assumed layouts of arrays
+and numbers are checked by ctypes and NumPy before the first program is compiled.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from fungrad.compiler.native.machine_code import symbol
 HEAD = object.__basicsize__
 """Bytes before the fields of an object: 16, and more in free-threaded builds."""
 DATA, NDIM, DIMS, DTYPE, FLAGS = HEAD, HEAD + 8, HEAD + 16, HEAD + 40, HEAD + 48
-"""Where the fields of an array are."""
+"""The offsets of an array's fields."""
 LAID_OUT = 0x101
-"""The flags of an array in C order that is aligned."""
+"""The flags of an aligned array in C order."""
 RAISING = 0b010_010_010_010
-"""The bits of NumPy's error state that are set where an error raises, or calls."""
+"""The bits of NumPy's error state that are set if an error raises, or calls a function."""
 DTYPES = {
     "float64": "double", "float32": "float", "int64": "i64", "int32": "i32", "bool": "i8",
     "complex128": "", "complex64": "", "int16": "i16", "int8": "i8",
     "uint64": "i64", "uint32": "i32", "uint16": "i16", "uint8": "i8",
 }  # fmt: skip
-"""The dtypes that arrays may have, and the types of their numbers in LLVM, if they have one."""
+"""The dtypes of supported arrays, and the LLVM types of their numbers, if there is one."""
 
 _NUMPY = {"PyArray_New": 93, "PyArray_Scalar": 60}
-"""The places of functions in NumPy's table, which its ABI fixes."""
+"""The indices of functions in NumPy's C API table, which its ABI fixes."""
 _ABI = 0x02000000
 _PYTHON = (
     "PyTuple_New", "PyTuple_SetItem", "PyObject_Vectorcall", "Py_DecRef",
@@ -49,7 +49,7 @@ _PYTHON = (
 
 
 def _table() -> Any:
-    """NumPy's table of functions and types."""
+    """NumPy's C API table of functions and types."""
     return ctypes.cast(_in_capsule(_umath._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
 
 
@@ -64,7 +64,7 @@ def _address(function: Any) -> Any:
 
 @functools.cache
 def registered() -> None:
-    """Names all that native code may use."""
+    """Defines all symbols that native code may use."""
     for name in _PYTHON:
         symbol(name, _address(getattr(ctypes.pythonapi, name)))
     table = _table()
@@ -85,18 +85,18 @@ _KEPT: list[Any] = []
 
 
 def _usual_errors() -> Any:
-    """NumPy's error state where no `np.errstate` holds."""
+    """NumPy's error state outside of `np.errstate`."""
     return contextvars.Context().run(_umath._extobj_contextvar.get)
 
 
 @functools.cache
 def mismatch() -> str:
-    """Why objects lie in memory otherwise than native code assumes; "" where they do not."""
+    """The first difference from the memory layouts that native code assumes; "" if none."""
     if sys.implementation.name != "cpython":
         return "the interpreter is not CPython"
     table = _table()
     if table[2] != id(np.ndarray) or ctypes.CFUNCTYPE(ctypes.c_uint)(table[0])() != _ABI:
-        return "NumPy's table of functions is another one"
+        return "NumPy's C API has another version"
     array = np.arange(6.0).reshape(2, 3)
     at, pointer, flags = id(array), ctypes.c_void_p, ctypes.c_int
     lengths = (ctypes.c_ssize_t * 2).from_address(pointer.from_address(at + DIMS).value or 0)
@@ -119,7 +119,7 @@ def mismatch() -> str:
 
 
 def _errors_are_read() -> bool:
-    """Whether `RAISING` says of NumPy's error state what it shall."""
+    """Whether the bits of `RAISING` in NumPy's error state mean that errors raise or call."""
     cases = {"ignore": 0, "warn": 0, "raise": 1, "call": 1, "print": 0, "log": 0}
     for how, expected in cases.items():
         for kind in ("divide", "over", "under", "invalid"):

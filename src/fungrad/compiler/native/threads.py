@@ -1,10 +1,10 @@
-"""What runs without the interpreter's lock: threads that share the units of a kernel, and the look
-for signals in long loops.
+"""IR that runs without the interpreter's lock: the thread pool that shares the units of a kernel,
+and the check for signals in long loops.
 
-The threads are raw ones that wait in Python's own portable locks, and touch no Python object. They
-claim units from a counter. Whoever has work opens a job, works himself, closes it, and waits only
-for those that are in it: who comes late sleeps on. Whoever finds the pool busy works alone. A
-forked child starts threads of its own; at the end of the process they are told to leave.
+The threads wait in Python's portable locks and touch no Python object. They claim units from an
+atomic counter. The calling thread opens a job, wakes the others, works too, closes the job, and
+waits only for the threads in it: a late one goes back to sleep. A caller that finds the pool busy
+works alone. A forked child starts new threads; at the end of the process the threads exit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fungrad.compiler.native.symbols import registered
 from fungrad.runtime import thread_pool
 
 MOST = 255
-"""Threads beside the caller's."""
+"""The most threads besides the caller's."""
 
 _SIGNALS = """
 declare i32 @PyGILState_Ensure()
@@ -286,10 +286,9 @@ entry:
 
 @functools.cache
 def signals() -> None:
-    """Gives kernels `i32 @fg_signalled()`: whether the interpreter wants this thread to end; then
-    an error is set.
+    """Defines `i32 @fg_signalled()` for kernels: not 0 if a signal handler raised an error.
 
-    Only the main thread looks, and takes the interpreter's lock for it every 20 ms of work.
+    Only the main thread checks, and takes the interpreter's lock for it every 20 ms of work.
     """
     long, clocks = ("i32", "20") if os.name == "nt" else ("i64", "20000")
     built = _built(_SIGNALS.replace("LONG", long).replace("CLOCKS", clocks))
@@ -305,8 +304,8 @@ def signals() -> None:
 
 @functools.cache
 def pool() -> None:
-    """Gives entries `fg_share`, which runs the units of a kernel in as many threads as
-    `fungrad.config.num_threads` says. They are started with the first job.
+    """Defines `fg_share` for entries, which runs the units of a kernel in
+    `fungrad.config.num_threads` threads. The first job starts them.
     """
     built = _built(_POOL)
     symbol("fg_share", built.address("fg_share"))
@@ -322,7 +321,7 @@ def pool() -> None:
 
 
 def provide(text: str) -> None:
-    """Gives what the IR of a program calls of this module."""
+    """Defines the functions of this module that the IR of a program calls."""
     if " @fg_share(" in text:
         pool()
     if " @fg_signalled(" in text:
@@ -335,7 +334,7 @@ def _in_child(function: Any) -> None:
 
 
 def _built(text: str) -> Built:
-    """Functions that stay in memory: other threads may be in them to the end."""
+    """Functions that stay in memory: other threads may run them until the process ends."""
     registered()
     module = Module()
     module.declare(text)

@@ -1,8 +1,8 @@
 """Trigonometric functions and their inverses in double precision, as IR.
 
-Angles are reduced by pi / 2 in three parts (Cody and Waite), large ones by the bits of 2 / pi that
-matter (Payne and Hanek, 1983), lane by lane, in integers of 256 bits. Kernels: fdlibm (k_sin.c,
-k_cos.c, e_asin.c, e_acos.c, s_atan.c), whose coefficients these are.
+Angles are reduced by pi / 2 in three parts (Cody and Waite); large ones lane by lane by the
+relevant bits of 2 / pi, in integers of 256 bits (Payne and Hanek, 1983). Kernels and coefficients:
+fdlibm (k_sin.c, k_cos.c, e_asin.c, e_acos.c, s_atan.c).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ HALF_PI = 1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33
 TWO_OVER_PI = 0.63661977236758134
 FAR = 2.0**27
 _BITS = 1280
-"""Of 2 / pi; those of weight 4 and more in a product with an argument change no value."""
+"""The stored bits of 2 / pi. Those that add multiples of 4 to x 2 / pi are skipped."""
 
 
 def sincos_kernel(code: Function, r: Value, low: Value, k: Value) -> Value:
@@ -110,7 +110,7 @@ def angle(
 def _write_far(
     outer: Function, name: str, kernel: Callable[[Function, Value, Value, Value], Value]
 ) -> None:
-    """The function of a scalar beyond 2^27, as `name`."""
+    """Adds the function `name` of a scalar beyond 2^27."""
     if name in outer.module.functions:
         return
     words = _two_over_pi().to_bytes(_BITS // 8 + 32, "little")
@@ -121,7 +121,7 @@ def _write_far(
     bits = code.as_integer(code.fabs(x))
     exponent = code.sub(code.binary("lshr", bits, 52), 1075)
     mantissa = code.binary("or", code.binary("and", bits, (1 << 52) - 1), 1 << 52)
-    # x 2 / pi = mantissa * (2 / pi) 2^exponent; its quadrant shall be bits 246 and 247
+    # x 2 / pi = mantissa * (2 / pi) 2^exponent, shifted so that bits 246 and 247 are its quadrant
     place = code.sub(_BITS - 246, exponent)
     table = code.at(Value("@two_over_pi", "ptr"), code.binary("lshr", place, 3))
     window = code.load(table, "i256", 1, align=1)
@@ -148,7 +148,7 @@ def _write_far(
 
 
 def _digits(code: Function, digits: Value, shift: int) -> Value:
-    """53 binary digits as a float."""
+    """A float from 53 binary digits."""
     part = code.convert("trunc", code.binary("lshr", digits, shift), "i64")
     return code.convert("sitofp", code.binary("and", part, (1 << 53) - 1), "double")
 
@@ -192,7 +192,9 @@ def tan(code: Function, x: Value) -> Value:
 
 
 def _arcsine_parts(code: Function, x: Value) -> tuple[Value, Value, Pair, Value]:
-    """Whether |x| < 1/2, asin(x) / x - 1, and for others the root of (1 - |x|) / 2 as a pair."""
+    """Whether |x| < 1/2; asin(s) / s - 1 for s = |x| then, else for s = sqrt((1 - |x|) / 2); that
+    root as a pair; and |x|.
+    """
     a = code.fabs(x)
     near = code.compare("olt", a, 0.5)
     z = code.select(near, code.mul(a, a), code.mul(code.sub(1.0, a), 0.5))
@@ -248,7 +250,7 @@ def _like(code: Function, number: float, x: Value) -> Value:
 
 
 def arctan2(code: Function, y: Value, x: Value) -> Value:
-    """The angle of (x, y): atan of the smaller over the larger one, and a multiple of pi / 2."""
+    """The angle of (x, y): atan of the smaller over the larger size, and a multiple of pi / 2."""
     b, a = code.fabs(y), code.fabs(x)
     steep = code.compare("ogt", b, a)
     large, small = code.select(steep, b, a), code.select(steep, a, b)
@@ -262,7 +264,7 @@ def arctan2(code: Function, y: Value, x: Value) -> Value:
     less, more = fast_sum(code, large, code.neg(small)), fast_sum(code, large, small)
     over = [code.select(mid, code.neg(v), w) for v, w in zip(less, (small, 0.0), strict=True)]
     under = [code.select(mid, v, w) for v, w in zip(more, (large, 0.0), strict=True)]
-    # the angle in the first half of a quadrant, reflected twice: base + atan with a sign
+    # reflected from the first octant: base + atan with a sign
     left = code.compare("slt", code.as_integer(x), 0)
     back = code.binary("xor", steep, left)
     base = []
@@ -272,7 +274,7 @@ def arctan2(code: Function, y: Value, x: Value) -> Value:
         base.append(code.select(left, code.sub(2 * part, h), h))
     over = [code.select(back, code.neg(v), v) for v in over]
     angle = _arctangent(code, (over[0], over[1]), (under[0], under[1]), base)
-    # where the quotient may be subnormal it is the angle itself, or nothing beside the base
+    # a quotient that may be subnormal is the angle itself, or negligible beside the base
     tiny = code.compare("olt", small, code.mul(large, 2.0**-60))
     quotient = code.select(back, base[0], code.add(base[0], code.div(small, large)))
     angle = code.select(tiny, quotient, angle)

@@ -1,4 +1,4 @@
-"""Whether a native program is worth its build: what LLVM takes for it, against what it saves.
+"""Whether a native program is worth its build: LLVM's time against the time that calls save.
 
 Both are estimates that depend on the Graph, the IR and the setting alone.
 """
@@ -13,16 +13,16 @@ from fungrad.compiler.passes.pipeline import optimised
 from fungrad.ir.graph import Equation, Graph
 
 CALLS = 10_000
-"""As often a program has to be called until it has saved what its build took."""
+"""A program has to save the time of its build in so many calls."""
 CALL = 1_500.0
-"""Nanoseconds of a call that an entry in machine code saves."""
+"""Nanoseconds per call that an entry in machine code saves."""
 TRIPS = 100
-"""Of loops of unknown length, a guess."""
+"""The assumed trip count of a loop of unknown length."""
 
 
 def weigh(graph: Graph, kernel: Kernel, times: float = 1.0) -> None:
-    """Raises Refused where building a kernel takes longer than CALLS calls save, in each of which
-    it runs some times.
+    """Raises Refused if building a kernel takes longer than CALLS calls save, each of which runs it
+    `times` times.
     """
     saved = CALL + numpy_ns(graph) - kernel.cost_ns
     if kernel.build_ms * 1e6 > CALLS * times * saved:

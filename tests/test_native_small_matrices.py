@@ -47,6 +47,13 @@ def test_systems_inverses_and_determinants(n: int, dtype: Any) -> None:
             np.testing.assert_allclose(found, expected, rtol=rest, atol=rest)
 
 
+def test_systems_without_unknowns() -> None:
+    a, b = np.zeros((0, 0)), np.zeros((0, 2))
+    f = fg.jit(lambda a, b: (np.linalg.solve(a, b), np.linalg.inv(a), np.linalg.slogdet(a)[0]))
+    x, inverse, sign = f(a, b)
+    assert (x.shape, inverse.shape, sign) == ((0, 2), (0, 0), 1.0)
+
+
 @pytest.mark.parametrize("lower", [True, False])
 def test_triangles_are_read_alone(lower: bool) -> None:
     a, b = rng.normal(size=(4, 4)) + 3.0 * np.eye(4), rng.normal(size=(4, 3))

@@ -12,6 +12,7 @@ from typing import Any
 
 from fungrad.compiler.lowering.backend import Later, NumpyBackend, build
 from fungrad.compiler.native import entry, machine_code, symbols
+from fungrad.compiler.native.array_loops import loop_kernel
 from fungrad.compiler.native.clusters import LEAST_OFTEN, with_clusters, with_tiles
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel, Refused
@@ -24,7 +25,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive
 
 Generator = Callable[[Graph], Kernel]
-GENERATORS: list[Generator] = [scalar_kernel, fused_kernel]
+GENERATORS: list[Generator] = [scalar_kernel, loop_kernel, fused_kernel]
 """Functions that make kernels of Graphs, in the order in which they are asked; each raises Refused
 for Graphs that it does not take.
 """
@@ -97,7 +98,7 @@ class Native(Backend):
 
         def make(cluster: Graph, times: float = 1.0, into: bool = False) -> Runner | None:
             loop = len(cluster.equations) == 1 and cluster.equations[0].primitive.multiple
-            generators = GENERATORS[:1] if loop else GENERATORS[1:]
+            generators = GENERATORS[:-1] if loop else GENERATORS[-1:]
             fallback = Later(functools.partial(build, cluster))
             found = self._native(cluster, fallback, generators, times, into)
             if found is None:

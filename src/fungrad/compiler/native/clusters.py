@@ -32,9 +32,8 @@ FEW = 12
 """Equations from which on the calls of NumPy are worth it that a cluster saves, of any size."""
 MOST = 24
 """Kernels of one Graph."""
-Runner = Callable[..., Any]
-Make = Callable[[Graph], Runner | None]
-"""The native program of a Graph; None where it is refused."""
+Make = Callable[[Graph], Any]
+"""The native program of a Graph, or its Kernel; None where it is refused."""
 
 
 def with_clusters(graph: Graph, make: Make, least: int = LEAST) -> Graph | None:
@@ -224,9 +223,7 @@ def _called(graph: Graph, members: Sequence[Equation], make: Make) -> Equation |
     return _call(members[0], runner, inner.inputs, inner.outputs)
 
 
-def _call(
-    like: Equation, runner: Runner, inputs: Sequence[Any], outputs: Sequence[Any]
-) -> Equation:
+def _call(like: Equation, runner: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Equation:
     params = {"runner": runner, "types": tuple([v.type for v in outputs])}
     return placed(like, _native_cluster(), tuple(inputs), tuple(outputs), params)
 

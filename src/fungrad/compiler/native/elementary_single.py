@@ -134,7 +134,7 @@ def arcsinh(code: Function, x: Value) -> Value:
 def arccosh(code: Function, x: Value) -> Value:
     t = code.sub(x, 1.0)
     y = log1p(code, code.add(t, code.sqrt(code.mul(t, code.add(t, 2.0)))))
-    return y
+    return code.select(code.compare("olt", t, 0.0), float("nan"), y)
 
 
 def arctanh(code: Function, x: Value) -> Value:

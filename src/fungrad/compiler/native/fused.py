@@ -51,18 +51,18 @@ ONE_CALL = 0.1
 """Nanoseconds an element that NumPy's own call takes no longer for."""
 
 
-def fused_kernel(graph: Graph) -> Kernel:
-    """The kernel of a Graph.
+def fused_kernel(graph: Graph, cheap: bool = False) -> Kernel:
+    """The kernel of a Graph; also of a cheap one, that moves alone, or one call of NumPy's, make.
 
     Raises:
       Refused: it is not for such loops; the message says why.
     """
     if _has_short_axes(graph):
         try:
-            return _Program(graph, short=True).kernel()
+            return _Program(graph, cheap, short=True).kernel()
         except Refused:
             pass  # loops along them may do
-    return _Program(graph).kernel()
+    return _Program(graph, cheap).kernel()
 
 
 def _has_short_axes(graph: Graph) -> bool:
@@ -129,10 +129,11 @@ class _Program:
 
     Args:
       graph: the Graph.
+      cheap: see `fused_kernel`.
       short: whether short axes are no loops.
     """
 
-    def __init__(self, graph: Graph, short: bool = False) -> None:
+    def __init__(self, graph: Graph, cheap: bool = False, short: bool = False) -> None:
         if any(map(effectful, graph.equations)):
             raise Refused("effects")
         self.graph, self.module = graph, Module()
@@ -142,7 +143,7 @@ class _Program:
             reason = known_equation(equation)
             if reason is not None:
                 raise Refused(reason)
-        if sum(map(_work, live)) <= ONE_CALL:
+        if not cheap and sum(map(_work, live)) <= ONE_CALL:
             raise Refused("moves alone, or one call of NumPy's")
         self.sums: list[Sum] = []
         for equation in live:

@@ -18,9 +18,11 @@ entry:
 
 from __future__ import annotations
 
+import itertools
+import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 FLOATS = ("double", "float")
@@ -28,6 +30,7 @@ COPIES = 2
 """Of an elementary function of scalars that a function has written out; others are called."""
 _SHORT = {"double": "f64", "float": "f32", "ptr": "p0"}
 _OF_FLOATS = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
+_NAME = re.compile(r"@(\w+)")
 RARELY = '!0 = !{!"branch_weights", i32 1, i32 2000}'
 
 
@@ -101,6 +104,25 @@ class Module:
         """A declaration, global or piece of metadata, written once."""
         self._lines.setdefault(line)
 
+    def absorb(self, other: Module) -> dict[str, str]:
+        """Takes another module's functions, and gives their names here: equal ones are shared."""
+        texts = {name: function.text() for name, function in other.functions.items()}
+        mine = {n: f.text() for n, f in self.functions.items() if n in texts}
+        names = {name: name for name in texts}
+        unlike = {name for name, text in mine.items() if texts[name] != text}
+        while unlike:
+            for name in unlike:
+                free = (f"{name}_{n}" for n in itertools.count())
+                names[name] = next(x for x in free if x not in {*self.functions, *texts})
+            called = re.compile("@(" + "|".join(unlike) + r")\b")
+            unlike = {n for n in mine if names[n] == n and called.search(texts[n])}
+        for name, function in other.functions.items():
+            if names[name] not in self.functions:
+                self.functions[names[name]] = function
+                function.rename(names)
+        self._lines.update(other._lines)
+        return names
+
     def __len__(self) -> int:
         """How many lines its functions have."""
         return sum(map(len, self.functions.values()))
@@ -162,6 +184,14 @@ class Function:
     def text(self) -> str:
         """The function as LLVM reads it; variables are made at its begin."""
         return "\n".join([self._head, "entry:", *self._variables, *self._lines, "}\n"])
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Gives functions other names, where it has them."""
+
+        def renamed(text: str) -> str:
+            return _NAME.sub(lambda found: "@" + names.get(found[1], found[1]), text)
+
+        self._head, self._lines = renamed(self._head), [*map(renamed, self._lines)]
 
     # Lines, names and basic blocks.
 

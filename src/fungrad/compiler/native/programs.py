@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.lowering.scalar import element_rules
-from fungrad.compiler.lowering.scalar.emitter import Costs, Elements, Unsupported, shaped
+from fungrad.compiler.lowering.scalar.emitter import Costs, Elements, Stack, Unsupported, shaped
 from fungrad.compiler.lowering.scalar.emitter import Value as Number
-from fungrad.compiler.lowering.scalar.planning import Elementwise, Structural
+from fungrad.compiler.lowering.scalar.planning import Elementwise, Rule, Structural
 from fungrad.compiler.lowering.scalar.scalar_program import structural
 from fungrad.compiler.lowering.scalar.scalarise import Scalariser
-from fungrad.compiler.native import long_arrays, small_matrices
+from fungrad.compiler.native import small_matrices
 from fungrad.compiler.native.element_operations import TYPES, apply, cost, known, of_python
 from fungrad.compiler.native.kernel import Kernel, Refused
 from fungrad.compiler.native.scalar_emitter import NativeEmitter
@@ -25,7 +25,7 @@ from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.primitives.movement.gather import getitem
 from fungrad.rematerialisation.checkpoint import checkpointed
 
-RULES = {**element_rules.RULES, **long_arrays.RULES, **small_matrices.RULES}
+RULES = {**element_rules.RULES, **small_matrices.RULES}
 del RULES[power]
 COSTS = Costs(operation=0.5, pick=0.5, assign=0.2, trips=100)
 """Nanoseconds; of loops of unknown length a guess."""
@@ -84,6 +84,23 @@ def _needs(graph: Graph) -> tuple[bool, bool]:
     return leaves, records
 
 
+def _getitem(walk: Any, equation: Equation, inputs: list[Any]) -> list[Any]:
+    """Also of some elements of a long array, each read where it lies."""
+    x, *arrays = inputs
+    if not isinstance(x, Stack) or arrays:
+        return element_rules.RULES[getitem].write(walk, equation, [walk.whole(x), *arrays])
+    walk.plans.check(equation.outputs[0].type)
+    shape = [n for axis, n in enumerate(x.type.shape) if axis != x.axis]
+    found, entries = np.empty(equation.outputs[0].type.shape, object), equation.params["index"]
+    places = [axis[entries.entries] for axis in np.indices(x.type.shape, np.int32)]
+    for place in np.ndindex(*found.shape):
+        at = [int(axis[place]) for axis in places]
+        row = walk.emitter.code.constant(at.pop(x.axis), "i64", 1)
+        number = x.start + int(np.ravel_multi_index(at, shape)) if shape else x.start
+        found[place] = Number(walk.emitter.memory.read(x.rows, number, row), x.type.dtype)
+    return [found]
+
+
 # --- elementwise equations ------------------------------------------------------------------------
 
 
@@ -131,6 +148,7 @@ def _elementwise(walk: Scalariser, equation: Equation, inputs: list[Elements]) -
     return [shaped(found, spread[0].shape)]
 
 
-ELEMENTWISE = Elementwise(_price, long_arrays.elementwise(_elementwise), long=True)
+ELEMENTWISE = Elementwise(_price, _elementwise)
+RULES[getitem] = Rule(_getitem, moves=True, long=True)
 
 __all__ = ["scalar_kernel"]

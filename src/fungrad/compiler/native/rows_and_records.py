@@ -76,8 +76,7 @@ class Rows:
     Attributes:
       length: how many there are.
       types: of the numbers in a row.
-      columns: for each of these its Column, or the constant that it is in each row, or a function
-        that writes it, of the index of a row.
+      columns: for each of these its Column, or the constant that it is in each row.
       index: the number of the row that a scan makes now.
       cost: what filling them costs besides the operations.
     """
@@ -87,7 +86,7 @@ class Rows:
     def __init__(self, length: int, types: Sequence[str]) -> None:
         self.length = length
         self.types = types
-        self.columns: list[Column | Value | Callable[[Value], Value]] = []
+        self.columns: list[Column | Value] = []
         self.index: Value | None = None
 
     @property
@@ -136,8 +135,6 @@ class Memory:
         column = rows.columns[place]
         if isinstance(column, Value):
             return column
-        if not isinstance(column, Column):
-            return column(index)
         column.read = True
         return load(self.code, column.pointer(self.code, index), column.type)
 

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.scalar.emitter import Elements, Stack, Unsupported
+from fungrad.compiler.lowering.scalar.emitter import Elements, Unsupported
 from fungrad.compiler.lowering.scalar.emitter import Value as Number
-from fungrad.compiler.lowering.scalar.planning import Rule, Write
+from fungrad.compiler.lowering.scalar.planning import Rule
 from fungrad.compiler.native.element_operations import type_of
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
 from fungrad.compiler.native.llvm_ir import Value
-from fungrad.compiler.native.long_arrays import batched
 from fungrad.ir.graph import Equation
 from fungrad.primitives.linalg.determinant import slogdet
 from fungrad.primitives.linalg.solve import inv, solve
@@ -75,7 +74,7 @@ class _Eliminated:
 
 
 def _values(walk: Any, x: Elements, type: str) -> list[Row]:
-    if len(x) > MOST:
+    if not 0 < len(x) <= MOST:
         raise Unsupported(f"a system of {len(x)} equations")
     return [[walk.emitter.converted(number, type) for number in row] for row in x]
 
@@ -145,23 +144,9 @@ def _diagonal(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Ele
     return [np.diagonal(inputs[0], equation.params["offset"], -2, -1)]
 
 
-def _ahead(equation: Equation, inputs: list[Any]) -> int:
-    """The axis of Stacks of matrices."""
-    ndim = equation.outputs[0].type.ndim
-    axes = {x.axis for x in inputs if isinstance(x, Stack)}
-    same = all(atom.type.ndim == ndim for atom in equation.inputs)
-    if len(axes) > 1 or not same or max(axes) >= ndim - 2:
-        raise Unsupported(f"{equation.primitive.name} of long matrices")
-    return max(axes)
-
-
-def _rule(write: Write) -> Rule:
-    return Rule(batched(write, _ahead), long=True)
-
-
 RULES: Mapping[Any, Rule] = {
-    solve: _rule(_solve),
-    inv: _rule(_solve),
+    solve: Rule(_solve),
+    inv: Rule(_solve),
     slogdet: Rule(_slogdet),
     from_diagonal: Rule(_from_diagonal, zeros=True),
     diagonal: Rule(_diagonal),

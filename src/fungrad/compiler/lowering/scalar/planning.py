@@ -51,12 +51,10 @@ class Elementwise(Record):
       price: of an emitter and an equation the nanoseconds of one element; None where it is no such
         equation, or one that cannot be written.
       write: the rule.
-      long: as of a Rule.
     """
 
     price: Callable[[Emitter, Equation], float | None]
     write: Write
-    long: bool = False
 
 
 class Structural(Record):
@@ -142,8 +140,8 @@ class Planner:
         operations, cost, sums, zeros, arrays = 0, 0.0, 0.0, False, 0.0
         costs, emitter = self._costs, self._emitter
         for equation in graph.equations:  # at once: the Graphs that others hold take longer
-            known = self._rules.get(equation.primitive, self._elementwise)
-            if self.structural(equation.primitive) is None and not known.long:
+            known = self._rules.get(equation.primitive)
+            if self.structural(equation.primitive) is None and not (known and known.long):
                 for variable in equation.outputs:
                     self.check(variable.type, equation.primitive.name)
         for equation in graph.equations:
@@ -166,8 +164,7 @@ class Planner:
             arrays += costs.movement if rule is not None and rule.moves else costs.ufunc
             zeros = zeros or (rule is not None and rule.zeros)
             if each is not None:
-                known = self._elementwise if rule is None else rule
-                rules.append((known.write, known.long))
+                rules.append(((rule or self._elementwise).write, False))
                 if primitive.name in ("add", "sub"):
                     sums += size * each
                 else:

@@ -1,0 +1,289 @@
+"""Loops over arrays as one native program: the parts of a body are kernels, called in their order.
+
+A body is cut into clusters, as a mixed Graph is. Each is what a generator makes of it; products and
+loops within are parts of their own. What one part makes for another lies in scratch memory. A step
+finds the carry where the one before left it, and writes stacked results where they stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.compiler.lowering.scalar.scalar_program import structural
+from fungrad.compiler.native import small_matrices
+from fungrad.compiler.native.clusters import cluster_graph, with_clusters
+from fungrad.compiler.native.fused import fused_kernel
+from fungrad.compiler.native.kernel import LINES, Kernel, Refused
+from fungrad.compiler.native.llvm_ir import Function, Module, Value
+from fungrad.compiler.native.products import product_kernel
+from fungrad.compiler.native.programs import scalar_kernel
+from fungrad.compiler.passes.pipeline import optimised
+from fungrad.control_flow.scan import scan
+from fungrad.control_flow.scan_reverse import parts
+from fungrad.ir.graph import Atom, Graph, Literal, Variable, effectful
+from fungrad.ir.types import Type
+from fungrad.retracing.inlining import copied, placed
+
+STEP = 50_000.0
+"""Nanoseconds of a step from which on Python calls its parts, which threads then share."""
+LOOK = 500_000.0
+"""Nanoseconds between two looks for signals."""
+CALLED = 5.0
+"""Nanoseconds that a call of a part takes."""
+CONSTANT = 1 << 16
+"""The most elements of an array that is kept as a constant."""
+ARRAYS = 250
+"""The most pointers that a part receives."""
+
+
+def loop_kernel(graph: Graph) -> Kernel:
+    """The kernel of a Graph with loops.
+
+    Raises:
+      Refused: it has none, or something else, or parts that threads should share.
+    """
+    first = graph.equations[0].primitive if len(graph.equations) == 1 else None
+    if first not in (scan, None) or not any(structural(e.primitive) for e in graph.equations):
+        raise Refused("no scan")
+    made = _scan(graph) if first is scan else _sequence(graph)
+    if len(made.module) > LINES:
+        raise Refused(f"{len(made.module)} lines of IR")
+    return made
+
+
+def _part(graph: Graph) -> Kernel:
+    """The kernel of a part."""
+    reasons = []
+    for generator in _LOOPS if structural(graph.equations[0].primitive) else _ARRAYS:
+        try:
+            return generator(graph)
+        except Refused as reason:
+            reasons.append(str(reason))
+    raise Refused(reasons[-1])
+
+
+def _rows(graph: Graph) -> Kernel:
+    """The kernel of matrices that are taken one after the other, by a scan."""
+    (equation, *more) = graph.equations
+    if more or equation.primitive not in small_matrices.RULES:
+        raise Refused(equation.primitive.name)
+    depth, length = max((a.type.ndim, a.type.shape[0]) for a in equation.inputs)
+    if depth < 3:
+        raise Refused("one matrix")
+    rows = [a for a in equation.inputs if a.type.ndim == depth and a.type.shape[0] == length]
+    others = [a for a in equation.inputs if a not in rows]
+    inner = {a: Variable(Type(a.type.shape[a in rows :], a.type.dtype)) for a in (*others, *rows)}
+    outputs = tuple([Variable(Type(v.type.shape[1:], v.type.dtype)) for v in equation.outputs])
+    given = tuple([inner[a] for a in equation.inputs])
+    body = Graph(tuple(inner.values()), (), (copied(equation, given, outputs),), outputs)
+    params = {"body": body, "counts": (len(others), 0), "length": length, "reverse": False,
+              "unroll": 1, "checkpoint": None}  # fmt: skip
+    loop = placed(equation, scan, (*others, *rows), equation.outputs, params)
+    return _scan(graph.replace(equations=(loop,)))
+
+
+_ARRAYS: Sequence[Callable[[Graph], Kernel]] = (
+    product_kernel, lambda graph: fused_kernel(graph, cheap=True), _rows, scalar_kernel,
+)  # fmt: skip
+_LOOPS: Sequence[Callable[[Graph], Kernel]] = scalar_kernel, loop_kernel
+
+
+class _Writer:
+    """A function that calls kernels.
+
+    Args:
+      graph: its arguments and results are those of the Graph.
+      within: bytes of scratch memory for the kernels that it calls.
+
+    Attributes:
+      code: the function.
+      scratch: the bytes of its scratch memory.
+      pointers: to the arrays of the Graph, by identity.
+    """
+
+    def __init__(self, graph: Graph, within: int) -> None:
+        self.graph, self.module = graph, Module()
+        given = [("ptr", "arrays"), ("i64", "begin"), ("i64", "end"), ("ptr", "scratch")]
+        self.code = Function(self.module, "kernel", "i32", given, attributes="internal")
+        self.scratch, self.cost, self.constants = 0, 0.0, list[Any]()
+        self.within = self.room(within)
+        self.pointers = {id(v): self.array(n) for n, v in enumerate(graph.inputs)}
+        self.pointers.update((id(v), self.constant(x)) for v, x in graph.constants)
+
+    def array(self, place: int) -> Value:
+        """The pointer to an array that the function receives."""
+        return self.code.load(self.code.at(self.code.parameters[0], place, "ptr"), "ptr")
+
+    def result(self, place: int) -> Value:
+        return self.array(len(self.graph.inputs) + place)
+
+    def constant(self, array: Any) -> Value:
+        self.constants.append(np.asarray(array))
+        return self.result(len(self.graph.outputs) + len(self.constants) - 1)
+
+    def pointer(self, atom: Atom) -> Value:
+        if isinstance(atom, Literal):
+            return self.constant(np.asarray(atom.value, atom.type.dtype))
+        return self.pointers[id(atom)]
+
+    def room(self, size: int) -> Value:
+        """Scratch memory."""
+        found = self.code.at(self.code.parameters[3], self.scratch)
+        self.scratch += -(-size // 64) * 64
+        return found
+
+    def copy(self, to: Value, source: Value, type_: Type) -> None:
+        name = "llvm.memcpy.p0.p0.i64"
+        self.module.declare(f"declare void @{name}(ptr, ptr, i64, i1)")
+        self.code.raw(f"call void @{name}({to}, {source}, i64 {_bytes(type_)}, i1 false)")
+
+    def table(self, kernel: Kernel) -> Value:
+        """Room for the pointers that a kernel receives; those of its constants are there."""
+        count = len(kernel.inputs) + len(kernel.outputs)
+        if count + len(kernel.constants) > ARRAYS:
+            raise Refused(f"{count} arrays in a part of a loop")
+        table = Value(f"%{self.code.label('table')}", "ptr")
+        self.code.first(f"{table.text} = alloca [{count + len(kernel.constants)} x ptr]")
+        for n, array in enumerate(kernel.constants):
+            self.put(table, count + n, self.constant(array))
+        return table
+
+    def put(self, table: Value, place: int, pointer: Value) -> None:
+        self.code.store(pointer, self.code.at(table, place, "ptr"))
+
+    def call(self, kernel: Kernel, table: Value) -> None:
+        """Runs a kernel; where that does not end well, neither does this function."""
+        code, names = self.code, self.module.absorb(kernel.module)
+        given = [table, *[code.constant(n, "i64") for n in (0, kernel.units)], self.within]
+        self.cost += kernel.cost_ns + CALLED
+        status = code.call(names["kernel"], "i32" if kernel.interruptible else "void", given)
+        if kernel.interruptible:
+            self.end(status)
+        if kernel.finish:
+            code.call(names[kernel.finish], "void", [table, self.within])
+
+    def end(self, status: Value) -> None:
+        """Returns a status that is not 0."""
+        code, on, stopped = self.code, self.code.label("on"), self.code.label("stopped")
+        code.branch(code.compare("eq", status, 0), on, stopped)
+        code.begin(stopped)
+        code.ret(status)
+        code.begin(on)
+
+    def kernel(self) -> Kernel:
+        self.code.ret(self.code.constant(0, "i32"))
+        return Kernel(
+            self.module, self.graph.input_types, self.graph.output_types, scratch=self.scratch,
+            cost_ns=self.cost, interruptible=True, constants=self.constants,
+        )  # fmt: skip
+
+
+def _sequence(graph: Graph) -> Kernel:
+    """The kernel of a Graph by those of its parts."""
+    if any(map(effectful, graph.equations)):
+        raise Refused("effects")
+    found = list[tuple[Kernel, Sequence[Atom], Sequence[Atom]]]()
+    known = dict[int, Any]()
+    for equation in (with_clusters(graph, _cluster, 0) or graph).equations:
+        primitive, params, (out, *_) = equation.primitive, equation.params, equation.outputs
+        if isinstance(params.get("runner"), Kernel):
+            found.append((params["runner"], equation.inputs, equation.outputs))
+        elif not equation.inputs and out.type.size <= CONSTANT and hasattr(primitive, "eval"):
+            known[id(out)] = np.asarray(primitive.eval(**params), out.type.dtype)
+        else:
+            alone = cluster_graph(graph, [equation])
+            found.append((_part(alone), alone.inputs, alone.outputs))
+    made = _Writer(graph, max([kernel.scratch for kernel, *_ in found], default=0))
+    made.pointers.update((i, made.constant(array)) for i, array in known.items())
+    own = {id(v) for *_, outputs in found for v in outputs}
+    for place, atom in enumerate(graph.outputs):
+        if id(atom) in own and id(atom) not in made.pointers:
+            made.pointers[id(atom)] = made.result(place)
+    for kernel, inputs, outputs in found:
+        table = made.table(kernel)
+        for variable in outputs:
+            if id(variable) not in made.pointers:
+                made.pointers[id(variable)] = made.room(_bytes(variable.type))
+        for n, atom in enumerate((*inputs, *outputs)):
+            made.put(table, n, made.pointer(atom))
+        made.call(kernel, table)
+    there = set[int]()
+    for place, atom in enumerate(graph.outputs):
+        if id(atom) in own and id(atom) not in there:
+            there.add(id(atom))
+        else:
+            made.copy(made.result(place), made.pointer(atom), atom.type)
+    return made.kernel()
+
+
+def _cluster(graph: Graph) -> Any:
+    try:
+        return _part(graph)
+    except Refused:
+        if structural(graph.equations[0].primitive):
+            raise
+        return None
+
+
+def _scan(graph: Graph) -> Kernel:
+    """The kernel of a scan."""
+    (equation,) = graph.equations
+    params, results = equation.params, {id(v): n for n, v in enumerate(graph.outputs)}
+    body, length, (first, count) = optimised(params["body"]), params["length"], params["counts"]
+    places = [results.get(id(v)) for v in equation.outputs]
+    carried = body.outputs[:count]
+    stacked = [(atom, n) for atom, n in zip(body.outputs, places, strict=True) if n is not None]
+    stacked = stacked[sum(n is not None for n in places[:count]) :]
+    computed = {id(v) for e in body.equations for v in e.outputs}
+    rows = [id(atom) if id(atom) in computed else 0 for atom, _ in stacked]
+    own = [atom for atom in carried if id(atom) not in rows]
+    kernel = _sequence(body.replace(outputs=(*own, *[atom for atom, _ in stacked])))
+    if kernel.cost_ns > STEP:
+        raise Refused("steps that take long")
+    made = _Writer(graph, kernel.scratch)
+    code, table = made.code, made.table(kernel)
+    given = parts(list(map(made.pointer, equation.inputs)), (first, count))
+    for n, pointer in enumerate((*given.consts, *given.carry)):
+        made.put(table, n, pointer)
+    inputs, behind = len(body.inputs), len(body.inputs) + len(own)
+    sums = []
+    for n, atom in enumerate(own):  # two buffers, which take turns
+        both = [made.room(_bytes(atom.type)) for _ in range(2)]
+        made.put(table, inputs + n, both[0])
+        sums.append(code.add(*[code.convert("ptrtoint", pointer, "i64") for pointer in both]))
+    moving = [(first + count + n, array) for n, array in enumerate(given.xs)]
+    moving += [(behind + n, made.result(place)) for n, (_, place) in enumerate(stacked)]
+    types = [v.type for v in (*body.inputs[first + count :], *[atom for atom, _ in stacked])]
+
+    def entry(place: int, type: str = "ptr") -> Value:
+        return code.load(code.at(table, place, "ptr"), type)
+
+    def step(index: Value) -> None:
+        at = code.sub(length - 1, index) if params["reverse"] else index
+        for (place, array), type_ in zip(moving, types, strict=True):
+            made.put(table, place, code.at(array, code.mul(at, _bytes(type_))))
+        made.call(kernel, table)
+        for n, atom in enumerate(carried):
+            found = behind + rows.index(id(atom)) if id(atom) in rows else inputs + own.index(atom)
+            made.put(table, first + n, entry(found))
+        for n, both in enumerate(sums):
+            other = code.sub(both, entry(inputs + n, "i64"))
+            code.store(other, code.at(table, inputs + n, "ptr"))
+        often = 1 << int(LOOK / made.cost).bit_length()
+        if length > often:
+            due = code.compare("eq", code.binary("and", index, often - 1), often - 1)
+            code.if_else(due, lambda: made.end(code.call("fg_signalled", "i32", [])))
+
+    code.for_range(0, length, step)
+    made.cost *= length
+    for n, found in enumerate(places[:count]):
+        if found is not None:
+            made.copy(made.result(found), entry(first + n), carried[n].type)
+    return made.kernel()
+
+
+def _bytes(type_: Type) -> int:
+    return type_.size * type_.dtype.itemsize

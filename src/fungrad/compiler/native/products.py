@@ -1,0 +1,237 @@
+"""Products of small arrays as loop nests: a tile of results at a time, in registers.
+
+A result adds up its terms in the order of the contracted axes, by multiply-adds where the machine
+has them. Lanes run along an axis that is contiguous in what is read: one of the result, else a
+contracted one, whose lanes are added up in the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from fungrad.compiler.native.block_sums import Reduction
+from fungrad.compiler.native.element_operations import TYPES, type_of
+from fungrad.compiler.native.kernel import Kernel, Refused
+from fungrad.compiler.native.llvm_ir import FLOATS, Function, Module, Value, size_of
+from fungrad.compiler.native.machine_code import host
+from fungrad.ir.graph import Atom, Graph, Literal
+from fungrad.primitives.contraction.dot_general import dot_general
+
+MOST = 1 << 16
+"""Terms of a product, above which NumPy's is faster."""
+TILE = 8
+"""Registers that the results of a tile take."""
+At = Sequence[Value]
+"""The pointers into both operands and the result."""
+
+
+class Axis(NamedTuple):
+    """An axis of a product: its length, and its steps in the operands and the result."""
+
+    length: int
+    steps: tuple[int, int, int]
+
+
+class Part(NamedTuple):
+    """Results of a tile: how far along its rows and columns, and how many lanes."""
+
+    row: int
+    column: int
+    lanes: int
+
+
+def product_kernel(graph: Graph) -> Kernel:
+    """The kernel of a Graph that is a product.
+
+    Raises:
+      Refused: it is another Graph, or for BLAS.
+    """
+    (equation, *more) = graph.equations
+    dtypes = {atom.type.dtype for atom in (*equation.inputs, *equation.outputs)}
+    known = len(dtypes) == 1 and TYPES.get(min(dtypes), "i1") != "i1"
+    known = known and not any(isinstance(atom, Literal) for atom in equation.inputs)
+    if more or equation.primitive is not dot_general or not known:
+        raise Refused(equation.primitive.name)
+    return _Product(graph).kernel()
+
+
+class _Product:
+    """The loops of a product.
+
+    Attributes:
+      row, column: the axes of the results of a tile.
+      lane: the axis of lanes: that of columns, or a contracted one.
+      outer, contracted: the other axes.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph, (equation,) = graph, graph.equations
+        (x, y), out = [atom.type for atom in equation.inputs], equation.outputs[0].type
+        self.type, self.equation = type_of(out.dtype), equation
+        contract, batch = equation.params["contract"], equation.params["batch"]
+        steps_x, steps_y, steps = map(_steps, (x.shape, y.shape, out.shape))
+        free = [(steps_x[i], steps_y[j]) for i, j in zip(*batch, strict=True)]
+        free += [(steps_x[i], 0) for i in range(x.ndim) if i not in (*contract[0], *batch[0])]
+        free += [(0, steps_y[i]) for i in range(y.ndim) if i not in (*contract[1], *batch[1])]
+        found = [Axis(n, (*pair, c)) for n, pair, c in zip(out.shape, free, steps, strict=True)]
+        self.outer = [axis for axis in found if axis.length != 1]
+        pairs = zip(*contract, strict=True)
+        summed = [Axis(x.shape[i], (steps_x[i], steps_y[j], 0)) for i, j in pairs]
+        self.contracted = [axis for axis in summed if axis.length != 1]
+        self.terms = math.prod([axis.length for axis in (*self.outer, *self.contracted)])
+        if not 0 < self.terms <= MOST:
+            raise Refused(f"a product of {self.terms} terms")
+        self._choose()
+
+    def _choose(self) -> None:
+        widest, one = host().vector_bytes // size_of(self.type), Axis(1, (0, 0, 0))
+        lanes = [a for a in self.outer if max(a.steps[:2]) == 1]
+        lanes += [a for a in self.contracted if a.steps[:2] == (1, 1)]
+        best = max(lanes, key=lambda a: (min(a.length, widest), a.steps[2] == 1), default=one)
+        self.lane, self.lanes = best, min(widest, 1 << best.length.bit_length() - 1)
+        self.contracted = [a for a in self.contracted if a is not best]
+        rest = sorted([a for a in self.outer if a is not best], key=lambda a: a.length)
+        self.across = best not in self.outer
+        self.column = best if not self.across else rest.pop() if rest else one
+        self.row = rest.pop() if rest else one
+        self.outer = rest
+
+    def kernel(self) -> Kernel:
+        module = Module()
+        given = [("ptr", "arrays"), ("i64", "begin"), ("i64", "end"), ("ptr", "scratch")]
+        self.code = code = Function(module, "kernel", "void", given, attributes="internal")
+        pointers: list[Atom] = [*self.graph.inputs, *self.graph.outputs]
+        pointers += dict(self.graph.constants)
+        atoms = (*self.equation.inputs, *self.equation.outputs)
+        places = [pointers.index(atom) for atom in atoms]
+        at = [code.load(code.at(code.parameters[0], n, "ptr"), "ptr", 1) for n in places]
+        self._nest(self.outer, at, self._rows)
+        code.ret()
+        cost = 5.0 + self.terms * (0.05 if self.lanes > 1 else 0.5)
+        return Kernel(
+            module, self.graph.input_types, self.graph.output_types, cost_ns=cost,
+            constants=[value for _, value in self.graph.constants],
+        )  # fmt: skip
+
+    # --- loops --------------------------------------------------------------------------------
+
+    def _nest(self, axes: Sequence[Axis], at: At, body: Callable[[At], None]) -> None:
+        """Loops along axes."""
+        if not axes:
+            body(at)
+            return
+        whole = axes[0].length
+        self._along(axes[0], whole, 1, at, lambda at: self._nest(axes[1:], at, body))
+
+    def _along(self, axis: Axis, stop: int, step: int, at: At, body: Callable[[At], None]) -> At:
+        """Steps along an axis; gives the pointers to its rest."""
+        if stop == step:
+            body(at)
+        elif stop:
+            self.code.for_range(0, stop, lambda i: body(self._moved(at, axis, i)), step)
+        return self._moved(at, axis, stop) if stop < axis.length else at
+
+    def _moved(self, at: At, axis: Axis, i: int | Value) -> At:
+        """The pointers, further along an axis."""
+        code = self.code
+        by = [i * n if isinstance(i, int) else code.binary("mul", i, n) for n in axis.steps]
+        return [code.at(p, n, self.type) if m else p
+                for p, n, m in zip(at, by, axis.steps, strict=True)]  # fmt: skip
+
+    def _rows(self, at: At) -> None:
+        rows = min(self.row.length, 2 if self.column.length > self.lanes else TILE)
+        full = self.row.length // rows * rows
+        rest = self._along(self.row, full, rows, at, lambda at: self._columns(rows, at))
+        if full < self.row.length:
+            self._columns(self.row.length - full, rest)
+
+    def _columns(self, rows: int, at: At) -> None:
+        """Tiles of some rows along the columns, whose last ones have fewer lanes."""
+        length, lanes = self.column.length, 1 if self.across else self.lanes
+        block = min(TILE // rows, length // lanes) * lanes
+        full = length // block * block
+        starts = [(n, lanes) for n in range(0, block, lanes)]
+        rest = self._along(self.column, full, block, at, lambda at: self._tile(rows, starts, at))
+        starts, start = [], 0
+        while full + start < length:
+            while full + start + lanes > length:
+                lanes //= 2
+            starts.append((start, lanes))
+            start += lanes
+        if starts:
+            self._tile(rows, starts, rest)
+
+    # --- tiles --------------------------------------------------------------------------------
+
+    def _tile(self, rows: int, columns: Sequence[tuple[int, int]], at: At) -> None:
+        """Some rows and columns of the result."""
+        code = self.code
+        parts = [Part(r, c, self.lanes if self.across else lanes)
+                 for r in range(rows) for c, lanes in columns]  # fmt: skip
+        tail = self.lane.length % self.lanes if self.across else 0
+        sums = [self._zero(part.lanes) for part in parts]
+        tails = [self._zero(1) for _ in parts if tail]
+
+        def add(at: At) -> None:
+            if not self.across:
+                self._add(parts, sums, at)
+                return
+            whole, step = self.lane.length - tail, self.lanes
+            rest = self._along(self.lane, whole, step, at, lambda at: self._add(parts, sums, at))
+            if tail:
+                ones = [part._replace(lanes=1) for part in parts]
+                short = self.lane._replace(length=tail)
+                self._along(short, tail, 1, rest, lambda at: self._add(ones, tails, at))
+
+        self._nest(self.contracted, at, add)
+        for n, part in enumerate(parts):
+            x = code.get(sums[n])
+            if self.across:
+                x = Reduction(self.equation, "add", self.type).across(code, x)
+            if tail:
+                x = code.add(x, code.get(tails[n]))
+            self._store(x, self._pointer(at, part, 2))
+
+    def _zero(self, lanes: int) -> Value:
+        variable = self.code.variable(self.type, lanes)
+        self.code.set(variable, self.code.constant(0, self.type, lanes))
+        return variable
+
+    def _pointer(self, at: At, part: Part, n: int) -> Value:
+        offset = part.row * self.row.steps[n] + part.column * self.column.steps[n]
+        return self.code.at(at[n], offset, self.type) if offset else at[n]
+
+    def _add(self, parts: Sequence[Part], sums: Sequence[Value], at: At) -> None:
+        """Adds a term to each result of a tile; what parts share is read once."""
+        code, known = self.code, dict[tuple[int, int, int, int], Value]()
+        for part, total in zip(parts, sums, strict=True):
+            pair = []
+            for n in (0, 1):
+                offsets = part.row * self.row.steps[n], part.column * self.column.steps[n]
+                key = (n, *offsets, part.lanes)
+                if key not in known:
+                    lanes = part.lanes if self.lane.steps[n] else 1
+                    x = code.load(self._pointer(at, part, n), self.type, lanes)
+                    code.lanes = part.lanes
+                    known[key] = code.splat(x)
+                pair.append(known[key])
+            x = code.get(total)
+            if self.type in FLOATS:
+                code.set(total, code.intrinsic("fmuladd", [*pair, x]))
+            else:
+                code.set(total, code.add(x, code.mul(*pair)))
+
+    def _store(self, x: Value, pointer: Value) -> None:
+        """The lanes of a result, which need not lie side by side."""
+        code, step = self.code, self.column.steps[2]
+        if x.lanes == 1 or step == 1:
+            code.store(x, pointer)
+            return
+        for lane in range(x.lanes):
+            code.store(code.lane(x, lane), code.at(pointer, lane * step, self.type))
+
+
+def _steps(shape: Sequence[int]) -> list[int]:
+    return [math.prod(shape[i + 1 :]) for i in range(len(shape))]

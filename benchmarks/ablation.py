@@ -48,7 +48,8 @@ def rules() -> dict[str, Any]:
 
 TOGETHER = {
     "rules: signs": ("- -x", "-(x * 2)", "x * -1", "-x * y", "x + -y", "-x, moved"),
-    "rules: choices": ("what is not chosen", "what is done to a choice", "what is chosen here"),
+    "rules: choices": ("where a condition holds", "what is not chosen", "what is done to a choice",
+                       "what is chosen here"),
     "rules: slices": ("a stretch of an axis", "zeros around an", "a slice of a"),
     "rules: scatters": ("the zeros of a scatter", "zeros that slices"),
     "rules: uniform": ("one value, moved", "a number for an array"),

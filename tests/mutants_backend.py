@@ -157,6 +157,7 @@ MUTANTS = (
         ("large angles are reduced by three parts", "LARGEST = 1e5", "LARGEST = 1e12"),
         ("half turns are counted wrongly", "COUNTED = 1e14", "COUNTED = 1e18"),
         ("two quarter turns are one", "_FEWER = 2.35", "_FEWER = 3.9"),
+        ("every number that is not chosen is 0.0", "if not y.ndim and not y:", "if not y.ndim:"),
         ("equal infinities differ by NaN", "    if unsure:", "    if False:"),
         ("small squares vanish", "if not (smallest > _SQUARED[out.dtype.char] and largest < np.inf):", "if not largest < np.inf:"),
         ("large squares overflow", "smallest > _SQUARED[out.dtype.char] and largest < np.inf)", "smallest > _SQUARED[out.dtype.char])"),

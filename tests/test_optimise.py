@@ -71,6 +71,11 @@ EXAMPLES = {
     "-x, moved about": (
         lambda x, y: y - np.reshape(-x, (2, 5)), (SPECIAL, OTHER.reshape(2, 5)), ["reshape", "add"],
     ),
+    "where a condition holds or not, all is chosen": (
+        lambda x, y: (np.where(np.logical_or(~(x > 0.0), x > 0.0), x, y),
+                      np.where(np.logical_or(x > 0.0, np.logical_not(x > 0.0)), y, 0.0)),
+        (SPECIAL, OTHER), [],
+    ),
     "what is not chosen need not be made": (
         lambda x, y: np.where(
             np.logical_and(y > 1.0, x > 0.0), np.where(x > 0.0, x, y),
@@ -151,6 +156,10 @@ FORBIDDEN = {
         (lambda x: -np.real(x) + x * complex(0.0, -1.0), np.array([0j, complex(-0.0, 0.0)])),
     ],
     "-x, moved about": [(lambda x: (lambda y: (y, y.T))(-x), MATRIX)],
+    "where a condition holds or not, all is chosen": [
+        (lambda x: np.where(np.logical_or(~(x > 0.0), x > 0.0), 1.0, x), OTHER),
+        (lambda x: np.where(np.logical_or(~(x > 0.0), x > 1.0), x, 1.0), OTHER),
+    ],
     "what is not chosen need not be made": [
         (lambda x: np.where(x > 1.0, np.where(x > 0.0, x, 1.0), 2.0), OTHER),
         (lambda x: np.where(

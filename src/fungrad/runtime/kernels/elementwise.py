@@ -314,6 +314,9 @@ def chosen(mask: Any, x: Any, y: Any, out: Any, t: Any) -> None:
     np.copyto(words, mask)
     np.negative(words, words)
     x, y = (np.asarray(a, out.dtype).view(bits.dtype) for a in (x, y))
+    if not y.ndim and not y:  # 0.0, all of whose bits are 0
+        np.bitwise_and(x, words, bits)
+        return
     np.bitwise_xor(x, y, bits)
     np.bitwise_and(bits, words, bits)
     np.bitwise_xor(bits, y, bits)

@@ -1,7 +1,7 @@
 """Rules for `select`: lanes that are not selected need not be computed.
 
 They hold for every float. Without them the gradient of clipped differences takes 1.44 times the
-time.
+time, without the first that of `benchmarks.stress` 1.19 times.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from fungrad.primitives.elementwise.family import (
     broadcast_shapes,
     logical_and,
     logical_not,
+    logical_or,
     mul,
     neg,
     select,
@@ -77,6 +78,17 @@ def sink_into_select(
     return writer.add(equation, select, condition, chosen, y)
 
 
+@rule(
+    made(select, made(logical_or, made((logical_not, invert), CONDITION), CONDITION), X, Y),
+    "where a condition holds or not, all is chosen",
+)
+def chosen_either_way(
+    writer: Writer, equation: Equation, condition: Atom, x: Atom, y: Atom
+) -> Atom | None:
+    """select(not c or c, x, y) is x: the cotangent of both sides of `np.where` together."""
+    return x
+
+
 def _beside_zeros(name: str) -> Made:
     return once(select, Value(f"condition_{name}"), Value(name), Number(f"zero_{name}", 0))
 
@@ -127,4 +139,4 @@ def _where_true(writer: Writer, atom: Atom, condition: Atom) -> Atom:
     return x if x.type.dtype == atom.type.dtype and not x.type.weak else atom
 
 
-RULES = (nested_select, sink_into_select, complementary_selects)
+RULES = (chosen_either_way, nested_select, sink_into_select, complementary_selects)

@@ -17,7 +17,9 @@ import numpy as np
 LIMIT = 1 << 26
 """Bytes that are held for later at most."""
 PAGE = 4096
-"""Bytes of a page: buffers take whole ones."""
+"""Bytes of a page: buffers take whole ones, and begin half a page from where large arrays of NumPy
+do. Processors tell what was written from what is read next by the last 12 bits of their places, and
+wait where those are alike: without it functions/newton 20000 takes 1.2 to 1.7 times the time."""
 CARVED = 64
 """How many ways of cutting itself up an arena remembers."""
 
@@ -34,7 +36,8 @@ class Arena:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._memory = np.empty(size, np.uint8)
+        memory = np.empty(size + PAGE, np.uint8)
+        self._memory = memory[(PAGE // 2 - memory.ctypes.data) % PAGE :][:size]
         self._cut: dict[Hashable, tuple[Any, ...]] = {}
 
     def arrays(self, key: Hashable, layout: Layout) -> tuple[Any, ...]:

@@ -52,35 +52,39 @@ class Plan:
 class Tiles:
     """The tiles of the rows from `start` to `stop`, in one thread."""
 
+    __slots__ = ("buffers", "plan", "start", "stop", "totals")
+
     def __init__(self, plan: Plan, start: int, stop: int, buffers: Sequence[Any]) -> None:
-        step = plan.step
         self.plan = plan
+        self.start = start
+        self.stop = stop
         self.buffers = buffers
-        self.rows_of = [slice(i, min(i + step, stop)) for i in range(start, stop, step)]
-        self.last = (stop - start) % step
-        """The rows of the last tile, if they are fewer than those of others."""
         self.totals: list[Any] = [None] * len(plan.totals)
 
-    def rows(self, x: Any, axis: int) -> Any:
+    def rows(self, x: Any, axis: int) -> Sequence[Any]:
         """The rows of each tile, of an array that has them along an axis."""
+        start, stop, step = self.start, self.stop, self.plan.step
+        if stop - start == x.shape[axis] <= step:
+            return (x,)
         before = (slice(None),) * axis
-        return map(x.__getitem__, [(*before, rows) for rows in self.rows_of])
+        return [x[(*before, slice(i, min(i + step, stop)))] for i in range(start, stop, step)]
 
     def buffer(self, number: int) -> Sequence[Any]:
-        """A buffer, for each tile."""
-        found = self.buffers[number]
-        each = [found] * len(self.rows_of)
-        if self.last:
-            each[-1] = found[(*(slice(None),) * self.plan.axes[number], slice(self.last))]
-        return each
+        """A buffer, for each tile; cut where the last one has fewer rows."""
+        found, rows, step = self.buffers[number], self.stop - self.start, self.plan.step
+        if rows % step == 0:
+            return [found] * (rows // step)
+        last = (*(slice(None),) * self.plan.axes[number], slice(rows % step))
+        return [*[found] * (rows // step), found[last]]
 
-    def lengths(self) -> Any:
+    def lengths(self) -> Sequence[int]:
         """How many rows each tile has."""
-        return (rows.stop - rows.start for rows in self.rows_of)
+        start, stop, step = self.start, self.stop, self.plan.step
+        return [min(step, stop - i) for i in range(start, stop, step)]
 
     def total(self, number: int, found: Any) -> None:
         """Adds what a tile was reduced to."""
-        held, ufunc = self.totals[number], self.plan.totals[number]
+        ufunc, held = self.plan.totals[number], self.totals[number]
         self.totals[number] = found if held is None else _both(ufunc, held, found)
 
 
@@ -88,37 +92,39 @@ def _both(ufunc: np.ufunc, held: Any, found: Any) -> Any:
     return ufunc(held, found, out=held) if held.shape else ufunc(held, found)
 
 
-def in_tiles(loop: Callable[..., None], plan: Plan, *arrays: Any) -> list[Any]:
+Loop = Callable[..., list[Any]]
+
+
+def _run(loop: Loop, plan: Plan, arrays: Sequence[Any], start: int, stop: int) -> list[Any]:
+    """Runs a loop over the tiles of some rows; its totals."""
+    arena = buffer_pool.take(plan.size)
+    try:
+        return loop(Tiles(plan, start, stop, arena.arrays(plan, plan.layout)), *arrays)
+    finally:
+        buffer_pool.give(arena)
+
+
+def in_tiles(loop: Loop, plan: Plan, *arrays: Any) -> list[Any]:
     """Runs a loop over all tiles; the totals of its reductions over rows.
 
     Where neighbouring tiles add to the same rows, threads leave out their first tile, and these run
     after all others: threads need not wait for each other, and the numbers do not depend on their
     order.
     """
-
-    def run(start: int, stop: int) -> list[Any]:
-        arena = buffer_pool.take(plan.size)
-        try:
-            tiles = Tiles(plan, start, stop, arena.arrays(plan, plan.layout))
-            loop(tiles, *arrays)
-            return tiles.totals
-        finally:
-            buffer_pool.give(arena)
-
+    if not (plan.shared or plan.multiplies):
+        return _run(loop, plan, arrays, 0, plan.length)
     left: list[tuple[int, int]] = []
 
     def work(start: int, stop: int) -> list[Any]:
-        if plan.overlap and start > 0:
-            first = min(start + plan.step, stop)
+        first = min(start + plan.step, stop) if plan.overlap and start > 0 else start
+        if first > start:
             left.append((start, first))
-            start = first
-        return run(start, stop)
+        return _run(loop, plan, arrays, first, stop)
 
     threads = thread_pool.num_threads() if plan.shared else 1
-    alone = blas_threads.alone() if plan.multiplies else None
-    with alone or contextlib.nullcontext():
+    with (blas_threads.alone() if plan.multiplies else None) or contextlib.nullcontext():
         parts = thread_pool.share(work, plan.length, plan.step, threads)
-        parts += [run(start, stop) for start, stop in sorted(left)]
+        parts += [_run(loop, plan, arrays, start, stop) for start, stop in sorted(left)]
     totals: list[Any] = parts[0]
     for part in parts[1:]:
         for number, (ufunc, found) in enumerate(zip(plan.totals, part, strict=True)):

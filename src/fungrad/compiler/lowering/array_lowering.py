@@ -274,6 +274,3 @@ def lowered(graph: Graph, lower_loop: LowerLoop) -> Runner:
     end = Return(listed([lowering.expression(atom) for atom in graph.outputs]))
     nodes = [*lowering.nodes, end]
     return lowering.runner(Program("run", parameters, nodes, lowering.globals, reuse=True))
-
-
-__all__ = ["ArrayLowering", "LowerLoop", "Operand", "Runner", "lowered", "placed"]

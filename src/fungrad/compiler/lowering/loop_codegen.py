@@ -12,7 +12,6 @@ from typing import Any
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.array_lowering import LowerLoop, Runner
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster
-from fungrad.compiler.lowering.loop_memory import TRANSPOSED
 from fungrad.compiler.lowering.numpy_expressions import expressed
 from fungrad.compiler.lowering.output_placement import OutputPlacement, out_call
 from fungrad.compiler.lowering.program import (
@@ -35,7 +34,6 @@ from fungrad.control_flow.scan import scan
 from fungrad.ir.graph import Atom, Equation, Variable, last_uses
 from fungrad.primitives.facts import is_view
 from fungrad.primitives.movement.reshape_broadcast_cast import reshape, transpose
-from fungrad.primitives.movement.scatter import index_add
 
 
 def lower(equation: Equation, shared: bool, lower_loop: LowerLoop) -> Runner | None:
@@ -140,7 +138,7 @@ class _ScanLowering(OutputPlacement):
             return None
         if source.rows is not None:
             transposed = equation.primitive is transpose and equation.params["axes"] == (1, 0)
-            return self.viewed(source, TRANSPOSED)[0] if transposed else None
+            return self.transposed(source)[0] if transposed else None
         if equation.primitive is reshape and source.memory is not BUFFER:
             return None  # it might be a copy
         text = expressed(equation, ["{0}"], self.constant)
@@ -158,21 +156,7 @@ class _ScanLowering(OutputPlacement):
         call = make(equation, self)
         if call.may_alias_input:
             self.release()
-        found = target or self.given_up(equation) or self.assign(output)
+        found = target or self.assign(output)
         self.values[output] = found
         call.emit(found)
         return True
-
-    def given_up(self, equation: Equation) -> Value | None:
-        """The buffer of an array that only this equation reads, for a sum with a part in place."""
-        x, (output,) = equation.inputs[0], equation.outputs
-        if equation.primitive is not index_add or x not in self.liveness.ended[self.at]:
-            return None
-        found = self.assigned.pop(x, None)
-        if found is None:
-            return None
-        self.assigned[output] = found
-        return found[1]
-
-
-__all__ = ["lower"]

@@ -31,18 +31,6 @@ from fungrad.primitives.elementwise.family import select
 from fungrad.support.lazy import Record
 
 
-class ViewForm(Record):
-    """The text of a view of a value, and of the same view of the stack that holds it as a row."""
-
-    one: str
-    stacked: str
-
-
-TRANSPOSED = ViewForm(".T", ".transpose(0, 2, 1)")
-COLUMN = ViewForm("[:, None]", "[:, :, None]")
-ROW_VECTOR = ViewForm("[None]", "[:, None]")
-
-
 class LoopMemory(ArrayLowering):
     """Lowers the body of a loop, and assigns the memory that it writes into.
 
@@ -96,16 +84,16 @@ class LoopMemory(ArrayLowering):
             self.preheader.append(View(text, [source], [found]))
         return found
 
-    def viewed(self, source: Value, form: ViewForm) -> tuple[Value, str]:
-        """A view of a value, and the suffix left to write: none if it is hoisted or iterated."""
+    def transposed(self, source: Value) -> tuple[Value, str]:
+        """A matrix transposed, and the suffix left to write: none if it is hoisted or iterated."""
         if source.invariant:
-            return self.hoisted_view(source, f"{{0}}{form.one}"), ""
+            return self.hoisted_view(source, "{0}.T"), ""
         if source.rows is None:
-            return source, form.one
-        found = self._views.get((source, form.one))
+            return source, ".T"
+        found = self._views.get((source, ".T"))
         if found is None:
-            found = self.row(source.rows.then(form.stacked), source.stem)
-            self._views[source, form.one] = found
+            found = self.row(source.rows.then(".transpose(0, 2, 1)"), source.stem)
+            self._views[source, ".T"] = found
         return found, ""
 
     # --- buffers --------------------------------------------------------------------------------
@@ -199,15 +187,3 @@ class AliasLiveness:
         if not isinstance(atom, Variable):
             return _NOTHING
         return self._bases.get(atom) or frozenset([atom])
-
-
-__all__ = [
-    "COLUMN",
-    "ROW_VECTOR",
-    "TRANSPOSED",
-    "AliasLiveness",
-    "LoopMemory",
-    "ViewForm",
-    "by_ufunc",
-    "owns",
-]

@@ -196,6 +196,3 @@ def as_ufunc(equation: Equation, arguments: list[Any]) -> tuple[np.ufunc, list[A
         if short is not None:
             return short, arguments[:1]
     return ufunc, arguments
-
-
-__all__ = ["OF_INTEGERS", "WRITTEN", "Constant", "as_ufunc", "expressed"]

@@ -200,6 +200,3 @@ def _graphs(params: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         for i, graph in enumerate(value if several else (value,)):
             if isinstance(graph, Graph):
                 yield f"{key}{i}" if several else key, in_python(compiled(graph))
-
-
-__all__ = ["Callee", "callees", "defined", "in_python", "printed", "written_out"]

@@ -209,9 +209,3 @@ class Program(Record):
     nodes: Sequence[Any]
     symbols: dict[Value, str]
     reuse: bool = False
-
-
-__all__ = [
-    "BUFFER", "FRESH", "INVARIANT", "ROW", "Alloc", "Call", "Copy", "Expression", "For", "Free",
-    "Iterator", "Node", "Program", "Return", "Value", "View", "joined", "listed", "value",
-]  # fmt: skip

@@ -237,6 +237,3 @@ def _made(
             outputs.append(variable)
             made.append([Part(variable, None, how.output, 0)])
     return outputs, made
-
-
-__all__ = ["FusionCluster", "cluster_and_schedule"]

@@ -101,6 +101,3 @@ def rows_of(part: Part) -> int:
     if part.place is None:
         return part.axis
     return sum(isinstance(entry, slice) for entry in part.place[: part.axis])
-
-
-__all__ = ["Part", "Readers", "put_together", "reach", "rows_of"]

@@ -279,22 +279,3 @@ _MOVED: dict[Any, Callable[[Equation, int], int | None]] = {
     broadcast_to: _broadcast,
     getitem: _read,
 }
-
-__all__ = [
-    "CASTS",
-    "REDUCED",
-    "RowAccess",
-    "axis_of",
-    "elementwise",
-    "form",
-    "gathers",
-    "joins",
-    "matrix_first",
-    "moved_form",
-    "moves",
-    "multiplies",
-    "part_indices",
-    "product",
-    "taken",
-    "taken_apart",
-]

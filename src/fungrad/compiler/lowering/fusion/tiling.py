@@ -157,13 +157,3 @@ def _run(block: Shape, shapes: Sequence[Shape], order: Sequence[int]) -> int:
         if block[i] > 1:
             run, kind = run * block[i], here
     return run
-
-
-__all__ = [
-    "heavy",
-    "in_columns",
-    "length",
-    "memory",
-    "moves",
-    "shared",
-]

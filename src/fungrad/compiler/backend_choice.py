@@ -1,6 +1,7 @@
-"""Which backend runs Graphs: native code where llvmlite is installed, else NumPy's calls.
+"""The choice of the backend that runs Graphs: native code if llvmlite is installed, else NumPy
+calls.
 
-Holds the setting. The backends are imported with the first Graph that is compiled.
+The backends are imported when the first Graph is compiled.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SETTINGS = ("auto", "numpy", "native")
 
 
 class Chosen(Backend):
-    """The backend that a setting stands for."""
+    """The backend that a setting selects."""
 
     def __init__(self, setting: str) -> None:
         self.setting = setting
@@ -72,11 +73,11 @@ use(Chosen(state.setting))
 
 
 def choose(setting: str) -> None:
-    """Sets which backend compiles and runs Graphs from their next run on.
+    """Sets the backend that compiles and runs Graphs from their next run on.
 
     Raises:
-      ArgumentError: for no such setting.
-      MissingExtraError: for "native" where llvmlite is not installed.
+      ArgumentError: if there is no such setting.
+      MissingExtraError: for "native" if llvmlite is not installed.
     """
     if setting not in SETTINGS:
         raise ArgumentError(f'fg.config.backend is "auto", "numpy" or "native", not {setting!r}.')

@@ -1,10 +1,10 @@
-"""Branches of compiled functions, followed under guards.
+"""Guards for Python's branches in compiled functions.
 
 With `branches="guard"` the values of the call answer Python's questions (`if x > 0`, `int(n)`), and
-tracing follows that path. The result is a tree: each node has a program that computes what its
-question needs beyond the nodes above, and a branch for each answer met; each leaf has the program
-of the rest. A later call computes everything once, and nothing off its path. A new answer starts a
-new trace, with the values there are.
+tracing follows that path. The paths form a tree. Each node has a program that computes the value
+its question needs from the values of the nodes above, and a branch for each known answer; each leaf
+has the program of the rest. A later call computes everything once, and nothing off its path. A new
+answer starts a new trace, which reuses the values computed so far.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fungrad.transforms.arguments import owned
 CHOICES = ("error", "guard")
 MAX_PATHS = 16
 SHOWN = 4
-"""How many answers the error for too many paths shows."""
+"""The number of answers that the error for too many paths shows."""
 
 
 class _State:
@@ -37,14 +37,14 @@ class _State:
 
 
 state = _State()
-"""Its attribute is the setting; `fg.config.branches` sets it."""
+"""Holds the setting `fg.config.branches`."""
 
 
 def checked(value: str | None, name: str) -> str | None:
-    """The value of a setting or an argument of this name.
+    """The value of a setting or argument of this name, checked.
 
     Raises:
-      ArgumentError: for anything but "error" and "guard" (and None, for an argument).
+      ArgumentError: if it is not "error" or "guard" (or None, for an argument).
     """
     if value is None and name != "fg.config.branches":
         return None
@@ -54,14 +54,12 @@ def checked(value: str | None, name: str) -> str | None:
 
 
 def choose(value: str) -> None:
-    """Sets what holds for functions without a choice of their own, where they are traced anew."""
+    """Sets the choice for functions without one, from their next trace on."""
     state.branches = str(checked(value, "fg.config.branches"))
 
 
 def chosen(branches: str | None) -> str:
-    """What holds for a function of this choice: that of the function which calls it, if it has none
-    of its own, and else the setting.
-    """
+    """The choice for a function: its own, else its caller's, else the setting."""
     if branches is not None:
         return branches
     trace: Trace | None = current()
@@ -73,14 +71,14 @@ def chosen(branches: str | None) -> str:
 
 
 class UnguardedTrace(GraphTrace):
-    """Records a compiled function that follows no branches."""
+    """Records a compiled function without guards; branches on traced values are errors."""
 
     __slots__ = ()
     remedy = 'let fg.jit(f, branches="guard") make a program for each path; or '
 
 
 class Program:
-    """A Graph with its compiled form at hand, and the numbers of the values that it gives."""
+    """A Graph, its compiled forms, and the numbers of the values that it returns."""
 
     __slots__ = ("_runners", "gives", "graph")
 
@@ -99,9 +97,9 @@ class Program:
 
 
 class Part:
-    """The stretch of a program that ends with a question, or at the end, as a Graph.
+    """The equations of a path up to a question, or to its end, as a Graph.
 
-    It takes and gives values by number. What it gives grows as other paths need more of it.
+    It takes and returns values by number. Other paths can need more of its values later.
     """
 
     def __init__(
@@ -120,13 +118,13 @@ class Part:
         self._inputs = tuple([trace.variables[n] for n in self.takes])
 
     def graph(self, outputs: tuple[Atom, ...], inputs: tuple[Variable, ...] = ()) -> Graph:
-        """Its equations with these outputs, and more inputs in front."""
+        """Its equations as a Graph with these outputs; `inputs` precede its own inputs."""
         inputs = (*inputs, *self._inputs)
         return pruned(self.whole.replace(inputs=inputs, equations=self.equations, outputs=outputs))
 
 
 class Node(Part):
-    """A question, the program that computes what it is asked of, and where the answers lead."""
+    """A question, the program that computes its value, and the next node or leaf by answer."""
 
     def __init__(
         self, question: Question, trace: GuardTrace, positions: Sequence[int], whole: Graph
@@ -137,12 +135,12 @@ class Node(Part):
         self.said: dict[Any, str] = {}
         """The answers in words."""
         self.program: Program | None = None
-        """None where it computes nothing."""
+        """None if it computes nothing."""
         acting = [n for e in self.equations if effectful(e) for n in trace.numbers(e.outputs)]
         self.give({question.number, *acting} & self.makes.keys())
 
     def give(self, numbers: Iterable[int]) -> None:
-        """Has it give these values, too."""
+        """Makes its program return these values, too."""
         given = () if self.program is None else self.program.gives
         gives = tuple(sorted({*given, *numbers}))
         if self.equations and (self.program is None or gives != given):
@@ -150,7 +148,7 @@ class Node(Part):
 
 
 class Leaf(Part):
-    """The end of a path: the program of all that no question needed."""
+    """The end of a path: the program of all equations that no question needed."""
 
     def __init__(self, trace: GuardTrace, positions: Sequence[int], staged: Staged) -> None:
         whole = staged.graph
@@ -164,7 +162,7 @@ class Leaf(Part):
 
 
 class Way(NamedTuple):
-    """Where a call has come to: the leaf, the nodes above it, the answers, and all values."""
+    """The path of a call: the leaf, the nodes above it, the answers, and all values by number."""
 
     leaf: Leaf
     nodes: list[Node]
@@ -173,11 +171,11 @@ class Way(NamedTuple):
 
 
 class Paths:
-    """The programs of a compiled function for arguments of one signature, by its branches.
+    """The tree of programs of a compiled function for arguments of one signature.
 
     Args:
-      stage: traces the function with the trace that it is given, into a Graph.
-      name: of the function, for messages.
+      stage: traces the function into a Graph, by a trace that its argument makes.
+      name: the function's name, for messages.
       limit: the largest number of paths.
       inline: whether programs are recorded equation by equation under other transforms.
     """
@@ -196,11 +194,11 @@ class Paths:
         return self.finish(self.follow(leaves))
 
     def direct(self, *leaves: Any) -> tuple[Any]:
-        """The same as a program of one output."""
+        """The result, as a program of one output returns it."""
         return (self.finish(self.follow(leaves)),)
 
     def follow(self, leaves: Sequence[Any]) -> Way:
-        """Goes from question to question, and traces the path where an answer is new."""
+        """Goes from question to question, and traces a path if an answer is new."""
         values = dict(enumerate(leaves))
         nodes: list[Node] = []
         answers: list[Any] = []
@@ -211,7 +209,7 @@ class Paths:
             if program is not None:
                 try:
                     args = [values[n] for n in place.takes]
-                except KeyError:  # what another thread's path needs, found after this call began
+                except KeyError:  # another thread's path needs more values since this call began
                     return self.trace(values, answers, nodes)
                 given = program.run(args) if plain else self._recorded(program, args)
                 if len(given) == 1:
@@ -223,7 +221,7 @@ class Paths:
             try:
                 value = values[q.number]
                 answer = q.read(value) if plain else put(value, q.error, q.asked, q.read)
-            except Exception as error:  # as of int(nan): a path, where the function catches it
+            except Exception as error:  # such as int(nan): also an answer, which f may catch
                 answer = error
             end = place.paths.get(key(answer))
             if end is None:
@@ -237,7 +235,7 @@ class Paths:
         return Way(place, nodes, answers, values)
 
     def trace(self, values: dict[int, Any], answers: list[Any], nodes: list[Node]) -> Way:
-        """Traces the path that the values take, of which the first answers are known."""
+        """Traces the path that the values take; the first answers are known."""
         made: list[GuardTrace] = []
         marks = [node.question.mark for node in nodes]
 
@@ -262,12 +260,12 @@ class Paths:
         trace.settle(leaf.takes)
         values, trace.known = trace.known, {}
         replies = [q.answer for q in trace.questions]
-        if not staged.captured:  # values of another trace live as long as it does
+        if not staged.captured:  # captured values of another trace end with it
             parts = self._keep(parts, replies, leaf)
         return Way(leaf, parts, replies, values)
 
     def _keep(self, parts: list[Node], answers: list[Any], leaf: Leaf) -> list[Node]:
-        """Adds a path to the tree; the nodes of the tree that it goes along."""
+        """Adds a path to the tree; returns the nodes of the tree along it."""
         keys = [key(answer) for answer in answers]
         with self._lock:
             nodes: list[Node] = []
@@ -294,7 +292,7 @@ class Paths:
         return nodes
 
     def finish(self, way: Way) -> Any:
-        """Runs what is left at the end of a path."""
+        """Runs the leaf's program; returns the call's result."""
         leaf = way.leaf
         args = [*leaf.captured, *[way.values[n] for n in leaf.takes]]
         if current() is EVAL:
@@ -309,7 +307,7 @@ class Paths:
         return list(call(*args, graph=program.graph))
 
     def _spare(self, place: Node, answer: Any) -> None:
-        """Raises where there is no room for one more path."""
+        """Raises BranchError if one more path would exceed the limit."""
         if self.count < self._limit:
             return
         forks: dict[str, list[str]] = {}
@@ -329,7 +327,7 @@ class Paths:
         )
 
     def nodes(self) -> list[Node]:
-        """All questions, from above."""
+        """All nodes, from the root down."""
         found: list[Node] = []
         todo = [self.root]
         while todo:

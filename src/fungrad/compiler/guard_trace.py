@@ -1,9 +1,9 @@
-"""GuardTrace, which records a function and answers what Python asks of its values.
+"""GuardTrace, which records a function and answers Python's questions about its values.
 
-It has values for the inputs. What a question (`if x > 0`, `int(n)`) depends on is computed when it
-is asked, each equation once; so are the effects before it. Values are known by number: the inputs,
-then the outputs of the equations in the order of recording, which is the same as long as the
-answers are.
+A question is a use of a traced value that needs its numbers (`if x > 0`, `int(n)`). The trace has
+values for the inputs. At a question it runs the equations that the value depends on, each once, and
+the effects before it. Values have numbers: the inputs, then the outputs of the equations in the
+order of recording, which is the same as long as the answers are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fungrad.tracing.trace import Trace, Tracer, enter, leave
 
 
 class Question(Record):
-    """One that was asked: of the value of a number, after so many equations; what is read of it."""
+    """A question about the value of this number, after `position` equations; `read` answers it."""
 
     number: int
     position: int
@@ -31,12 +31,12 @@ class Question(Record):
     read: Callable[[Any], Any]
     line: str
     mark: Any
-    """The equations since the question before: paths that share them go the same way so far."""
+    """The equations since the question before: paths that share it are the same up to here."""
     answer: Any
 
 
 class GuardTrace(GraphTrace):
-    """Records, and answers what Python asks from the values that it has for its inputs."""
+    """Records, and answers Python's questions from the values of its inputs."""
 
     __slots__ = (
         "_constants", "_counted", "_effects", "_makers", "_numbers", "_ran", "_seen", "answers",
@@ -53,21 +53,21 @@ class GuardTrace(GraphTrace):
     ) -> None:
         super().__init__(parent, label)
         self.known = known
-        """Values by number; what is computed for a question is added."""
+        """Values by number; those computed for a question are added."""
         self.answers = answers
-        """Those of the first questions."""
+        """The answers to the first questions."""
         self.marks = marks
-        """Of the questions before which all is computed: as many as answers, or one more."""
+        """The marks of the questions reached already: as many as answers, or one more."""
         self.questions: list[Question] = []
         self.variables: list[Variable] = []
-        """By number."""
+        """All numbered values."""
         self._numbers: dict[int, int] = {}
         self._makers: list[int] = []
         """By number: the position of the equation, -1 for inputs."""
         self._counted = 0
         self._effects: list[int] = []
         self._ran = 0
-        """The effects among the first so many equations have happened."""
+        """The effects among this many first equations have happened."""
         self._constants: dict[int, Any] = {}
         self._seen = 0
 
@@ -99,7 +99,7 @@ class GuardTrace(GraphTrace):
         self.settle([number], effects=True)
         try:
             answer = put(self.known[number], error, asked, read)
-        except Exception as refused:  # as of int(nan), which is an answer, too
+        except Exception as refused:  # such as int(nan), which is an answer, too
             answer = refused
             raise
         finally:
@@ -107,7 +107,7 @@ class GuardTrace(GraphTrace):
         return answer  # type: ignore[no-any-return]
 
     def count(self) -> None:
-        """Numbers what was recorded since it was called last."""
+        """Numbers the values recorded since the last call."""
         if not self._counted and not self.variables:
             self.variables.extend(self.inputs)
             self._makers.extend([-1] * len(self.inputs))
@@ -123,15 +123,15 @@ class GuardTrace(GraphTrace):
         self._counted = len(self.equations)
 
     def numbers(self, atoms: Iterable[Atom]) -> list[int]:
-        """The numbers of those that are no literals and no constants."""
+        """The numbers of atoms, except literals and constants."""
         found = [self._numbers.get(id(atom)) for atom in atoms]
         return [n for n in found if n is not None]
 
     def needed(
         self, wanted: Iterable[int], effects: Sequence[int], have: Container[int]
     ) -> list[int]:
-        """The positions of the equations that values depend on, and effects, without those whose
-        values are there.
+        """The positions of the equations that values and effects depend on, except those whose
+        values are in `have`.
         """
         found: set[int] = set()
         todo = [n for n in wanted if n not in have and self._makers[n] >= 0]
@@ -151,7 +151,7 @@ class GuardTrace(GraphTrace):
         return [position for position in self._effects if start <= position < end]
 
     def settle(self, wanted: Sequence[int], effects: bool = False) -> None:
-        """Computes values, and lets the effects before them happen that have not happened yet."""
+        """Computes values; with `effects`, runs the effects before them that have not run yet."""
         pending = self.effects(self._ran, self._counted) if effects else []
         positions = self.needed(wanted, pending, self.known)
         if effects:
@@ -186,7 +186,7 @@ class GuardTrace(GraphTrace):
 
 
 def impure(name: str, line: str) -> BranchError:
-    """The error for a function that does not repeat itself."""
+    """The error for a function that records other equations after the same answers."""
     return BranchError(
         f"{name} was traced before, and takes another course now{line}, though all its questions "
         "had the same answers so far. It depends on something that is no argument: a global that "

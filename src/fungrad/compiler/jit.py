@@ -1,6 +1,4 @@
-"""jit. Stages a function once per types and structure of its arguments, and calls the
-Graph.
-"""
+"""jit. Stages a function once per types and structure of its arguments, and calls its Graph."""
 
 from __future__ import annotations
 
@@ -54,7 +52,7 @@ _all: weakref.WeakSet[Jitted] = weakref.WeakSet()
 
 
 def _forget_programs() -> None:
-    """Has the next calls ask anew which programs run their Graphs."""
+    """Makes the next calls look up the programs of their Graphs again."""
     for jitted in list(_all):
         jitted._direct.clear()
 
@@ -94,8 +92,8 @@ class Jitted(OfFunction):
         self._streak = 0
         self._last_key: Any = None
         self._direct: dict[Any, Any] = {}
-        """Programs by the classes, shapes and dtypes of plain arguments: the short way to a
-        Graph. Those of trees stand with the structures of their results.
+        """The fast path: programs by the classes, shapes and dtypes of plain arguments; for trees,
+        pairs of a program and the structure of the result.
         """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -116,7 +114,7 @@ class Jitted(OfFunction):
         self._hits += 1
         self._streak = 0
         out = program(*args)
-        if type(out) is tuple:  # the arrays of native programs are nobody else's
+        if type(out) is tuple:  # native programs return new arrays
             return out if len(out) != 1 else out[0]
         if len(out) != 1:
             return tuple(owned(out, args))
@@ -130,7 +128,7 @@ class Jitted(OfFunction):
         return result
 
     def _of_trees(self, args: tuple[Any, ...]) -> Any:
-        """The short way for lists, tuples and dicts of plain arguments."""
+        """The fast path for lists, tuples and dicts of plain arguments."""
         leaves: list[Any] = []
         key: list[Any] = []
         if not all(_plain(arg, leaves, key) for arg in args):
@@ -146,11 +144,11 @@ class Jitted(OfFunction):
 
     @boundary
     def _call(self, args: Any, kwargs: Any, key: Any = None, trees: bool = False) -> Any:
-        """The long way: any tree of arguments, under any trace."""
+        """The general path: any tree of arguments, under any trace."""
         leaves, staged, way = self._entry(args, kwargs)
         short = key is not None and not self._argnums and not self._argnames
         if isinstance(staged, Paths):
-            if current().records:  # who records is asked, and follows what it can
+            if current().records:  # the recording trace answers the questions, or refuses them
                 return self._f(*args, **kwargs)
             if short and not trees:
                 self._remember(key, staged.direct)
@@ -171,7 +169,7 @@ class Jitted(OfFunction):
         return pytree.unflatten(staged.out, out)
 
     def _remember(self, key: Any, program: Any) -> None:
-        """Lets the next call with plain arguments of these types go straight to the program."""
+        """Stores a program for calls with plain arguments of these types."""
         if len(self._direct) >= CACHE_SIZE:
             self._direct.clear()
         self._direct[key] = program
@@ -179,8 +177,8 @@ class Jitted(OfFunction):
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The Graph for arguments of these types, without running it.
 
-        With `branches="guard"` it is that of the path that these values take, and what the branches
-        on it depend on is computed.
+        With `branches="guard"` it is the Graph of the path that these values take; the values that
+        its branches depend on are computed.
         """
         leaves, staged, way = self._entry(args, kwargs)
         if isinstance(staged, Paths):
@@ -217,8 +215,8 @@ class Jitted(OfFunction):
     def _entry(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Any], Staged | Paths, Way | None]:
-        """The leaves of the arguments, what is kept for their types, and, where that was found by
-        following branches, how far the call is.
+        """The leaves of the arguments, the cache entry for their types, and, if this call traced a
+        path, its state (`Way`).
         """
         static, dynamic = self._parted(args, kwargs)
         leaves, treedef = flat_leaves(dynamic)
@@ -244,7 +242,7 @@ class Jitted(OfFunction):
         self._misses += 1
         staged, way = self._stage(static, treedef, key[2], leaves, branches)
         captured = staged.captured if isinstance(staged, Staged) else way and way.leaf.captured
-        if not captured:  # values of another trace live as long as it does, and no longer
+        if not captured:  # captured values of another trace end with it
             self._notice(key)
             with self._lock:
                 self._cache[key] = staged
@@ -253,7 +251,7 @@ class Jitted(OfFunction):
         return leaves, staged, way
 
     def _parted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """The static arguments with their places, and the others with theirs as a tree."""
+        """The static arguments with their positions or names, and the others as a tree."""
         if not self._argnums and not self._argnames:
             return (), (args, kwargs)
         names = parameter_names(self._f)
@@ -318,11 +316,11 @@ class Jitted(OfFunction):
             return paths, None
 
     def choose(self, graph: Graph) -> Graph:
-        """A Graph with the choice whether it may regroup that was made for this function."""
+        """A Graph with the `reassociate` option of this function, if it has one."""
         return graph if self._reassociate is None else graph.choosing(self._reassociate)
 
     def _notice(self, key: Any) -> None:
-        """Warns when nearly every call traces anew, naming the argument that changes."""
+        """Warns if nearly every call traces again, and names the argument that changes."""
         self._streak += 1
         if self._streak == RETRACE_WARNING and self._last_key is not None:
             warnings.warn(
@@ -354,7 +352,9 @@ class Jitted(OfFunction):
 
 
 def _plain(tree: Any, leaves: list[Any], key: list[Any]) -> bool:
-    """Adds the leaves of a tree, and its structure and types to a key; whether all are plain."""
+    """Appends a tree's leaves to `leaves`, its structure and types to `key`. Returns whether all
+    are plain.
+    """
     kind = type(tree)
     if kind is np.ndarray:
         leaves.append(tree)
@@ -387,7 +387,7 @@ def _is_flat(out: pytree.TreeDef) -> bool:
 
 
 def clear_caches() -> None:
-    """Frees what compiled functions hold for later: their Graphs and programs, buffers and stacks.
+    """Frees the memory that compiled functions cache: Graphs, programs, buffers and stacks.
 
     >>> clear_caches()
     """
@@ -406,30 +406,31 @@ def jit(
     branches: str | None = None,
     max_paths: int = MAX_PATHS,
 ) -> Any:
-    """A function that does what f does, traced once for each types and structure of its arguments.
+    """Compiles f: traces it once for each types and structure of its arguments.
 
     Args:
       f: a pure function of trees of arrays and numbers.
       static_argnums: positions of arguments that are not traced; f is traced once for each of their
         values, which have to be hashable.
-      static_argnames: the same by name.
+      static_argnames: names of such arguments.
       inline: whether, under another transform, the equations of f are recorded one by one instead
         of as one call.
-      reassociate: whether what holds in exact arithmetic only may be done for speed, which can
-        overflow or give NaN where f does not; None as `fg.config.reassociate` says. What f calls
-        is compiled with it, other jitted functions included. docs/performance.md lists the rules.
-      branches: what Python's questions about traced values do (`if x > 0`, `range(n)`): "error"
-        refuses them, "guard" answers them with the values of the call and makes a program for each
-        path that the answers lead to; None as `fg.config.branches` says.
-      max_paths: how many paths "guard" follows for arguments of the same types.
+      reassociate: whether rewrites that hold in exact arithmetic only are allowed for speed. They
+        can overflow or return NaN where f does not. None means `fg.config.reassociate`. It holds
+        for the functions that f calls too, jitted ones included. docs/performance.md lists the
+        rules.
+      branches: how Python's questions about traced values (`if x > 0`, `range(n)`) are handled:
+        "error" refuses them; "guard" answers them with the values of the call, and compiles a
+        program for each path that the answers lead to; None means `fg.config.branches`.
+      max_paths: the most paths that "guard" follows for arguments of the same types.
 
     Returns:
       A `Jitted`, with `lower(*args)`, `cache_info()` and `cache_clear()`.
 
     Raises:
-      ArgumentError: where f has no such static argument, or a call has one that is not hashable, or
-        another one that is no array and no number; where an option has no such value.
-      BranchError: where a function takes more paths than `max_paths`.
+      ArgumentError: if f has no such static argument, a call's static argument is not hashable,
+        another argument is no array and no number, or an option has no such value.
+      BranchError: if a function takes more paths than `max_paths`.
 
     >>> import numpy as np
     >>> square = jit(lambda x: x * x)

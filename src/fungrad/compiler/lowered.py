@@ -1,4 +1,4 @@
-"""Stages and cache of a compiled function: `jitted.lower(*args)`, `jitted.cache_info()`."""
+"""Results of `jitted.lower(*args)` and `jitted.cache_info()`: stages and cache of a function."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ else:
 
 
 class CacheInfo(Record):
-    """How often a jitted function found a Graph, made one, and how many it holds (of at most
-    maxsize).
+    """How often a jitted function found a Graph and made one, and how many it holds now and at
+    most.
     """
 
     hits: int
@@ -32,9 +32,8 @@ class CacheInfo(Record):
 class Lowered:
     """The result of `jitted.lower(*args)`: each stage of a compiled function.
 
-    `graph` is the Graph as traced, `optimised` the Graph that is run, `clusters` which equations of
-    it are fused, `program` the loop IR, `source` the Python that runs. All of them show the bodies
-    of loops.
+    `graph` is the Graph as traced, `optimised` the Graph that runs, `clusters` its fused equations,
+    `program` the loop IR, `source` the Python code that runs. All of them show the bodies of loops.
     """
 
     def __init__(
@@ -49,17 +48,17 @@ class Lowered:
         self.paths = tuple(paths)
         """With `branches="guard"`: the paths taken so far, each with its questions and answers."""
         self.parts = tuple(parts) or (graph,)
-        """The Graphs that are run one after the other: up to each question, and from the last."""
+        """The Graphs that run one after the other: one up to each question, and the rest."""
 
     @property
     def optimised(self) -> Graph:
-        """The Graph that is run."""
+        """The Graph that runs."""
         return pipeline.optimised(self.graph)
 
     @property
     def clusters(self) -> tuple[Any, ...]:
-        """The fusion clusters: equations that are run together, a tile of rows after the other;
-        those of the bodies of loops and of branches included. Printed, each is a Graph.
+        """The fusion clusters: equations that run together, one tile of rows after the other;
+        bodies of loops and branches included. Each prints as a Graph.
 
         >>> import numpy as np, fungrad as fg
         >>> fg.jit(lambda x: np.exp(x) * x).lower(np.ones(100_000)).clusters
@@ -73,9 +72,9 @@ class Lowered:
 
     @property
     def program(self) -> str:
-        """The loop IR of the program that is run: its nodes (Alloc, View, Call, Copy, For, While,
-        Move, Free, Return), one a line, as they stand in `source`; clusters are loops over tiles.
-        Without what runs on Python's numbers, which `source` shows.
+        """The loop IR of the program that runs, with one node (Alloc, View, Call, Copy, For, While,
+        Move, Free, Return) per line, in the order of `source`. Clusters are loops over tiles. Code
+        on Python numbers is shown by `source` only.
 
         >>> import numpy as np, fungrad as fg
         >>> def decay(x, rates):
@@ -99,14 +98,14 @@ class Lowered:
 
     @property
     def source(self) -> str:
-        """The Python program that is run; behind it what it calls, each under its name: clusters,
-        which go tile by tile, loops, branches.
+        """The Python program that runs, followed by the functions that it calls: clusters, which
+        run in tiles, loops and branches.
         """
         return "\n\n".join([backend.source(part) for part in self.parts])
 
     @property
     def native(self) -> str:
-        """The native programs that run: their LLVM IR and assembly; "" where NumPy does.
+        """The LLVM IR and assembly of the native programs that run; "" if NumPy runs.
 
         Needs llvmlite.
         """
@@ -118,7 +117,7 @@ class Lowered:
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """What runs on NumPy though native code is chosen, and why: a line for each way to make
+        """Why code runs on NumPy although native code is chosen: a line for each generator of
         native code that was tried.
         """
         for part in self.parts:
@@ -130,8 +129,8 @@ class Lowered:
         """The cost of a call, counted without running it.
 
         Returns:
-          A `fungrad.inspect.cost.Cost`: operations, bytes read and written, bytes alive at
-          once, equations, and what each pass of the optimiser removed. Printed, tables.
+          A `fungrad.inspect.cost.Cost`: operations, bytes read and written, peak bytes,
+          equations, and those that each pass of the optimiser removed. It prints as tables.
 
         >>> import numpy as np, fungrad as fg
         >>> found = fg.jit(lambda x: np.sum(np.exp(x))).lower(np.ones(10)).cost()

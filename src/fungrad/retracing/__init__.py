@@ -1,1 +1,1 @@
-"""Graphs made of Graphs by the transforms, each once."""
+"""Transforms of Graphs into Graphs, and staging of functions."""

@@ -1,9 +1,8 @@
-"""Transforms of Graphs into Graphs, each made once and kept on the Graph that it was made
-of.
+"""Transforms of Graphs into Graphs. Each result is made once, and kept on the original Graph.
 
-The reverse mode of a Graph is one joint trace of its outputs and its pullback, cut in two: what
-does not depend on the cotangents is the forward Graph, whose extra outputs are the residuals; the
-rest is the backward Graph.
+The reverse mode of a Graph is one joint trace of its outputs and its pullback, split in two:
+equations that do not depend on the cotangents are the forward Graph, whose extra outputs are the
+residuals; the rest is the backward Graph.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ class Differentiated(Record):
     """The two halves of the reverse mode of a Graph.
 
     forward: inputs -> (outputs, residuals). backward: (residuals, cotangents of the inexact
-    outputs) -> the cotangents of the inputs in `reached`, positions of the inputs that the outputs
-    depend on.
+    outputs) -> the cotangents of the inputs at the positions `reached`, which the outputs depend
+    on.
     """
 
     forward: Graph
@@ -38,7 +37,7 @@ class Differentiated(Record):
 class Pushed(Record):
     """The forward mode of a Graph: (inputs, tangents of the moved inputs) -> (outputs, tangents).
 
-    `moving` are the positions of the outputs whose tangents it gives.
+    `moving` are the positions of the outputs whose tangents it returns.
     """
 
     graph: Graph
@@ -46,7 +45,7 @@ class Pushed(Record):
 
 
 class Batched(Record):
-    """A Graph of a batch; `flags` tells which outputs have the batch axis (first)."""
+    """A Graph of a batch; `flags` tells which outputs have the batch axis (as axis 0)."""
 
     graph: Graph
     flags: tuple[bool, ...]
@@ -85,7 +84,7 @@ def _differentiate(graph: Graph, wanted: Sequence[bool]) -> Differentiated:
 def joint(graph: Graph, wanted: Sequence[bool]) -> tuple[Graph, tuple[int, ...]]:
     """One Graph of the outputs and their pullback: (inputs, cotangents) -> (outputs, cotangents).
 
-    With it the positions of the inputs whose cotangents it gives.
+    Also returns the positions of the inputs whose cotangents it has.
     """
     active = [i for i, want in enumerate(wanted) if want]
     cotangent_types = [strong(t) for t in graph.output_types if t.inexact]
@@ -120,10 +119,10 @@ def split(
     reached: tuple[int, ...],
     saved: Callable[[Sequence[Equation]], set[int]] | None = None,
 ) -> Differentiated:
-    """Splits a joint Graph where the cotangents, its inputs after the first `inputs`, enter.
+    """Splits a joint Graph by dependence on the cotangents, its inputs after the first `inputs`.
 
-    `saved` holds the ids of the forward equations whose outputs may be residuals; the backward
-    Graph recomputes whatever else it needs. Without `saved` all may be, and nothing is recomputed.
+    `saved` returns the ids of the forward equations whose outputs may be residuals; the backward
+    Graph recomputes other values that it needs. Without `saved` all may be residuals.
     """
     tainted = {id(v) for v in whole.inputs[inputs:]}
     first: list[Equation] = []
@@ -165,7 +164,7 @@ def split(
 
 
 def spread(x: Any, batched: bool, size: int) -> Any:
-    """x with a batch axis, broadcast where it has none."""
+    """x with a batch axis, broadcast if it has none."""
     return x if batched else broadcast_to(x, shape=(size, *shape_of(x)))
 
 
@@ -222,8 +221,8 @@ def batch(
     size: int,
     all_outputs: bool | tuple[bool, ...] = False,
 ) -> Batched:
-    """A Graph of a batch of `size`; with `all_outputs` every output gets the batch axis, or those
-    for which it holds True.
+    """A Graph of a batch of `size`. `all_outputs` says whether all outputs get the batch axis, or
+    which ones.
     """
     key = ("batch", tuple(batched), size, all_outputs)
     result: Batched = kept(graph, key, lambda: _batch(graph, key[1], size, all_outputs))
@@ -259,8 +258,8 @@ def derive(
 
 
 def reaches(graph: Graph, moved: Sequence[bool]) -> list[bool]:
-    """Which outputs depend differentiably on the given inputs (at most: inner Graphs are not
-    looked into).
+    """Whether each output may depend differentiably on the given inputs. Inner Graphs are not
+    examined, so that some outputs may be included needlessly.
     """
     live = {id(v) for v, m in zip(graph.inputs, moved, strict=True) if m}
     for equation in graph.equations:
@@ -278,11 +277,11 @@ def settled(
     carry: range,
     step: Callable[[Graph, Sequence[bool]], Sequence[bool]],
 ) -> list[bool]:
-    """Which inputs of a loop's body have a property, where its outputs are the next carry: the
-    least fixed point.
+    """Which inputs of a loop's body have a property, when its outputs are the next carry: the least
+    fixed point.
 
     `carry` are the positions of the carry among the inputs; `step` tells which outputs have the
-    property when given inputs have it (`reaches`, or whether they are batched).
+    property if given inputs have it (`reaches`, or whether they are batched).
     """
     state = list(moved)
     while True:
@@ -296,7 +295,7 @@ def settled(
 
 
 def closed(graph: Graph) -> tuple[Graph, list[Any]]:
-    """A Graph whose traced constants have become its first inputs, and their values."""
+    """A Graph with its traced constants as its first inputs, and their values."""
     captured = [(v, value) for v, value in graph.constants if type(value) is Tracer]
     if not captured:
         return graph, []

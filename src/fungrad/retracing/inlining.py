@@ -1,6 +1,4 @@
-"""Equations that take the place of others: renamed, compared, and put where a call of their Graph
-stood.
-"""
+"""Renaming and comparison of equations, and the inlining of called Graphs."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ def placed(
     outputs: tuple[Variable, ...],
     params: dict[str, Any],
 ) -> Equation:
-    """An equation with another one's line, scope and count of backward walks."""
+    """An equation with the source line, scope and count of backward passes of another one."""
     return Equation(primitive, inputs, outputs, params, like.source, like.scope, like.backward)
 
 
@@ -49,7 +47,7 @@ def copied(
     outputs: tuple[Variable, ...],
     params: dict[str, Any] | None = None,
 ) -> Equation:
-    """The equation with other inputs and outputs, and other parameters where given."""
+    """The equation with other inputs and outputs, and other parameters if given."""
     params = equation.params if params is None else params
     return placed(equation, equation.primitive, inputs, outputs, params)
 
@@ -69,8 +67,8 @@ def renewed(equation: Equation, names: Renaming) -> Equation:
 
 
 def is_pure(equation: Equation) -> bool:
-    """Whether the outputs of an equation, and of each one in its Graphs, depend on its inputs
-    alone, and it keeps none of them.
+    """Whether the outputs of an equation, and of each one in its Graphs, depend on inputs alone,
+    and it keeps no reference to them.
     """
     if not equation.primitive.pure or not equation.params:
         return equation.primitive.pure
@@ -83,9 +81,9 @@ def _does_nothing_else(graph: Graph) -> bool:
 
 
 def key_of(equation: Equation) -> Hashable:
-    """A key that only equations which compute the same share; None where there is none.
+    """A key that only equations of equal results share; None if a parameter is not hashable.
 
-    Without parameters it holds numbers and text only, which the garbage collector skips.
+    Without parameters it contains numbers and text only, which the garbage collector skips.
     """
     atoms: list[Hashable] = [
         (id(type(atom.value)), repr(atom.value)) if isinstance(atom, Literal) else id(atom)
@@ -105,7 +103,7 @@ def key_of(equation: Equation) -> Hashable:
 
 
 def _part(value: Any) -> Hashable:
-    """The key of a parameter: 0.0, -0.0, 0 and False have four."""
+    """The key of a parameter; those of 0.0, -0.0, 0 and False differ."""
     if isinstance(value, Graph):
         return id(value)
     if isinstance(value, (float, complex, np.generic)):
@@ -117,33 +115,35 @@ def _part(value: Any) -> Hashable:
 
 
 class TooMany(Exception):
-    """Ends an expansion that has more equations than its limit."""
+    """Raised by an expansion that has more equations than its limit."""
 
 
 class Expansion:
-    """The equations of a Graph and of those that it calls, each pure one once.
+    """The equations of a Graph and of the Graphs that it calls; equal pure ones are shared.
 
-    `g(x) + g(2 * x)`, nested n deep, has n**2 different equations among 2**n. `called` says which
-    calls are expanded.
+    `g(x) + g(2 * x)`, nested n deep, has n**2 different equations among 2**n. `called` decides
+    which calls are expanded.
     """
 
     def __init__(self, graph: Graph, limit: float = math.inf) -> None:
         self.limit = limit
         self.equations: list[Equation] = []
         self.constants = {id(v): (v, value) for v, value in graph.constants}
-        """The constants of all Graphs, by the variables that they have there."""
+        """The new variables and the values of the constants of all Graphs, by the ids of their old
+        variables.
+        """
         self.known: dict[Any, tuple[Atom, ...]] = {}
-        """The outputs of equations and calls, by what these are."""
+        """The outputs of pure equations and calls, by their keys."""
 
     def called(self, equation: Equation) -> tuple[Atom, ...] | None:
-        """The outputs of a call whose equations are written; None for what stays one equation."""
+        """Expands a call and returns its outputs; None for an equation that stays."""
         raise NotImplementedError
 
     def expanded(self, graph: Graph) -> Graph:
         """The Graph with its calls expanded.
 
         Raises:
-          TooMany: where it has more equations than the limit.
+          TooMany: if it has more equations than the limit.
         """
         outputs = self.of(graph, graph.inputs)
         return graph.replace(
@@ -153,7 +153,7 @@ class Expansion:
         )
 
     def of(self, graph: Graph, arguments: Sequence[Atom]) -> tuple[Atom, ...]:
-        """Writes the equations of a Graph for some arguments; its outputs."""
+        """Writes the equations of a Graph for some arguments; returns its outputs."""
         local: Renaming = {id(v): a for v, a in zip(graph.inputs, arguments, strict=True)}
         for variable, value in graph.constants:
             fresh, _ = self.constants.setdefault(id(variable), (Variable(variable.type), value))

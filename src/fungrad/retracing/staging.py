@@ -31,7 +31,7 @@ class Staged(Record):
     out: pytree.TreeDef
     captured: list[Any]
     rows: frozenset[int] = frozenset()
-    """The inputs, but for what was captured, that have to lie in memory in C order."""
+    """The inputs, without captured values, that have to be in C order in memory."""
 
     @property
     def types(self) -> list[Type]:
@@ -51,8 +51,9 @@ def stage_tree(
 ) -> Staged:
     """The Graph of `call(tree)` for a tree of the given structure and leaf types.
 
-    `f` is the user's function, for messages, and `what` says what it has become ("a jitted
-    function"); `make` makes the trace, and `rows` says how the inputs lie, as in `stage`.
+    `f` is the user's function, for messages, and `what` the kind of function that it became ("a
+    jitted function"). `make` makes the trace; `rows` receives the inputs that have to be in C
+    order, as in `stage`.
     """
     outs: list[pytree.TreeDef] = []
 
@@ -79,7 +80,7 @@ def stage_tree(
 
 
 def _keys(treedef: pytree.TreeDef) -> Iterator[Any]:
-    """The keys of the dicts of a structure, and what else tells its nodes apart."""
+    """The keys of the dicts of a structure, and other data of its nodes."""
     if isinstance(treedef.aux, tuple):
         yield from treedef.aux
     for child in treedef.children:
@@ -89,7 +90,7 @@ def _keys(treedef: pytree.TreeDef) -> Iterator[Any]:
 def check_rows(
     staged: Staged, leaves: Sequence[Any], f: Callable[..., Any], names: Callable[[], Sequence[str]]
 ) -> None:
-    """Raises where an argument is not in C order and that decides which views see a write."""
+    """Raises if an argument is not in C order where that decides which views a write changes."""
     for number in staged.rows:
         shape, found = leaves[number].shape, memory_layout(leaves[number])
         known = dense(shape) if one_order(shape) else found.strides
@@ -122,7 +123,7 @@ def types_of(tree: Any, what: str) -> tuple[list[Any], pytree.TreeDef, list[Type
 
 
 def native(value: Any) -> Any:
-    """A value, traced or not, in the machine's own order of bytes, which NumPy's results have."""
+    """A value, traced or not, in the machine's byte order, which NumPy's results have."""
     type_ = typeof(value)
     if type_.dtype.isnative:
         return value

@@ -1,9 +1,9 @@
-"""How many threads NumPy's BLAS uses, and `alone()`, the scope in which it uses one.
+"""The number of threads of NumPy's BLAS, and `alone()`, the scope in which it uses one.
 
 Threads of a cluster and threads of the BLAS would wait for each other, so clusters run in
-`alone()`. OpenBLAS with threads of its own has one number for the whole process
+`alone()`. OpenBLAS with its own threads has one number for the whole process
 (`openblas_set_num_threads_local` is local with OpenMP only). Products in other threads of the user
-take one thread meanwhile; running ones keep theirs. Other BLAS libraries are left alone.
+use one thread meanwhile; running ones keep theirs. Other BLAS libraries are not changed.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from fungrad.runtime.thread_pool import positive, usable_cores
 from fungrad.support.lazy import Record
 
 OWN_THREADS = 1
-"""What OpenBLAS says of itself where its threads are its own, neither none nor those of OpenMP."""
+"""The result of OpenBLAS's get_parallel if it has its own threads, not none or OpenMP's."""
 
 
 class Library(Record):
-    """The calls that get and set the number of threads."""
+    """The functions that get and set the number of threads."""
 
     get: Callable[[], int]
     set: Callable[[int], Any]
 
 
 class Alone:
-    """A scope in which products take one thread each.
+    """A scope in which products use one thread each.
 
-    Threads may be in it at once, and again inside: the first one in sets the number, the last one
-    out sets it back, unless somebody else has set another one meanwhile.
+    Several threads may be in it at once, also nested: the first to enter sets the number, the last
+    to leave restores it, unless other code has changed it meanwhile.
     """
 
     def __init__(self, library: Library) -> None:
         self.library = library
-        self.lock = threading.RLock()  # handlers of signals may come in between
+        self.lock = threading.RLock()  # a signal handler may run in between
         self.inside = 0
         self.before = 1
 
@@ -61,7 +61,7 @@ class Alone:
         trace: TracebackType | None,
     ) -> None:
         with self.lock:
-            self.inside = max(self.inside - 1, 0)  # a child process may leave what it never entered
+            self.inside = max(self.inside - 1, 0)  # a forked child may leave without entering
             if not self.inside:
                 self._give_back()
 
@@ -75,7 +75,7 @@ class Alone:
             self.library.set(self.before)
 
     def leave(self) -> None:
-        """Sets the number back, and keeps others from the scope until `resume`."""
+        """Restores the number, and blocks the scope until `resume`."""
         self.lock.acquire()
         if self.inside:
             self._give_back()
@@ -87,14 +87,14 @@ class Alone:
         self.lock.release()
 
     def after_fork(self) -> None:
-        """In a child process, where `leave` came before: nobody is in the scope."""
+        """Resets the scope in a forked child, after `leave`: no thread is in it."""
         self.lock = threading.RLock()
         self.inside = 0
 
 
 @functools.cache
 def alone() -> Alone | None:
-    """The scope in which NumPy's BLAS takes one thread; None where it cannot be told to."""
+    """The scope in which NumPy's BLAS uses one thread; None if the BLAS cannot be controlled."""
     library = _openblas()
     if library is None:
         return None
@@ -107,15 +107,15 @@ def alone() -> Alone | None:
 
 
 def _openblas() -> Library | None:
-    """The OpenBLAS that NumPy calls, if its threads are its own."""
+    """The OpenBLAS that NumPy calls, if it has its own threads."""
     try:
         ctypes = importlib.import_module("ctypes")
     except ImportError:  # a Python that was built without libffi
         return None
     for path in _paths():
         try:
-            library = ctypes.PyDLL(path)  # which keeps the interpreter's lock: calls are short
-        except OSError:  # not a library that can be opened again: another one, or none
+            library = ctypes.PyDLL(path)  # calls are short: they keep the interpreter's lock
+        except OSError:  # no library, or one that cannot be opened again
             continue
         for prefix, suffix in itertools.product(("", "scipy_"), ("", "64_", "_64")):
             calls = ("get_num_threads", "set_num_threads", "get_parallel")
@@ -127,8 +127,8 @@ def _openblas() -> Library | None:
 
 
 def _paths() -> list[str]:
-    """NumPy's module that calls the BLAS, through which the names of libraries it is linked with
-    are found, but on Windows; there the wheel has them beside it.
+    """NumPy's module that calls the BLAS, through which symbols of its linked libraries are found,
+    and on Windows the libraries in NumPy's wheel.
     """
     module = importlib.import_module("numpy._core._multiarray_umath")
     beside = os.path.join(os.path.dirname(os.path.dirname(np.__file__)), "numpy.libs")
@@ -138,7 +138,7 @@ def _paths() -> list[str]:
 
 
 class _State:
-    """The number of threads, as far as it is known without asking."""
+    """Whether the BLAS is known to use one thread, without calling it."""
 
     single = usable_cores() == 1
 
@@ -154,18 +154,18 @@ _State.single |= _wished_single()
 
 
 def single_blas() -> bool:
-    """Whether any product is known to take one thread, so that several may run side by side."""
+    """Whether every product is known to use one thread, so that several may run in parallel."""
     return _State.single
 
 
 def single_in_regions() -> bool:
-    """Whether a product takes one thread inside of a region."""
+    """Whether a product uses one thread inside of a cluster."""
     return single_blas() or alone() is not None
 
 
 @contextlib.contextmanager
 def _outside() -> Iterator[Any]:
-    """threadpoolctl, while nobody is in the scope."""
+    """threadpoolctl, with the scope `alone()` left."""
     try:
         controls = importlib.import_module("threadpoolctl")
     except ImportError as error:
@@ -186,7 +186,7 @@ def _outside() -> Iterator[Any]:
 
 
 def blas_threads() -> int | None:
-    """How many threads NumPy's BLAS uses for one product; None where no BLAS says it."""
+    """The number of threads of NumPy's BLAS for one product; None if no BLAS reports it."""
     with _outside() as controls:
         libraries = controls.threadpool_info()
     counts = [library["num_threads"] for library in libraries if library["user_api"] == "blas"]
@@ -194,11 +194,11 @@ def blas_threads() -> int | None:
 
 
 def set_blas_threads(count: int) -> None:
-    """Sets how many threads NumPy's BLAS uses for one product, in the whole process.
+    """Sets the number of threads of NumPy's BLAS for one product, in the whole process.
 
     Raises:
-      ArgumentError: where the count is not a positive integer.
-      MissingExtraError: where threadpoolctl is not installed.
+      ArgumentError: if the count is not a positive integer.
+      MissingExtraError: if threadpoolctl is not installed.
     """
     count = positive(count)
     with _outside() as controls:

@@ -1,8 +1,8 @@
-"""Runs pieces of work side by side.
+"""The thread pool: runs parts of a loop in parallel.
 
-NumPy releases the GIL inside its loops. The pool is made when first needed and never at import; a
-forked child begins without one. The number of threads is that of the cores one may use,
-`FUNGRAD_NUM_THREADS`, or `set_num_threads`.
+NumPy releases the GIL inside its loops. The pool is made when first needed, not at import; a forked
+child starts without one. The number of threads is that of the usable cores, unless
+`FUNGRAD_NUM_THREADS` or `set_num_threads` sets it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Any
 from fungrad.errors import ArgumentError
 
 PAGE = 512
-"""Doubles in a page: stretches begin at multiples of this where steps do."""
+"""Doubles in a page: parts begin at multiples of it if steps do."""
 
 
 def usable_cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 class Pool:
-    """Threads that wait for work; daemons, so that they keep no process alive."""
+    """Threads that wait for work; daemons, which do not keep the process alive."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -43,12 +43,12 @@ class Pool:
             self._tasks.get()()
 
     def submit(self, task: Callable[[], None]) -> None:
-        """Has one of the threads do a task, which must not raise."""
+        """Runs a task in one of the threads; it must not raise."""
         self._tasks.put(task)
 
 
 class _State:
-    """The pool of this process, and how many threads it may have."""
+    """The pool of this process, and the number of threads."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -67,25 +67,25 @@ def _wished() -> int:
 
 _state = _State()
 _local = threading.local()
-"""Has `shares` in threads of a pool, which would wait for themselves if they shared work."""
+"""Has the attribute `shares` in threads of a pool, which do not share work: they would deadlock."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_state.after_fork)
 
 
 listeners: list[Callable[[int], None]] = []
-"""Called with each new number of threads."""
+"""Functions that are called with each new number of threads."""
 
 
 def num_threads() -> int:
-    """How many threads large elementwise work is shared among."""
+    """The number of threads that share large elementwise work."""
     return _state.count
 
 
 def set_num_threads(count: int) -> None:
-    """Sets how many threads large elementwise work is shared among; 1 uses the caller's alone.
+    """Sets the number of threads that share large elementwise work; 1 is the caller's alone.
 
     Raises:
-      ArgumentError: where the count is not a positive integer.
+      ArgumentError: if the count is not a positive integer.
     """
     with _state.lock:
         _state.count = positive(count)
@@ -95,10 +95,10 @@ def set_num_threads(count: int) -> None:
 
 
 def positive(count: Any) -> int:
-    """The count.
+    """The count, checked.
 
     Raises:
-      ArgumentError: where it is not a positive integer.
+      ArgumentError: if it is not a positive integer.
     """
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise ArgumentError(f"The number of threads has to be a positive integer, not {count!r}.")
@@ -113,11 +113,10 @@ def _pool(size: int) -> Pool:
 
 
 def share(work: Callable[[int, int], Any], total: int, step: int, threads: int) -> list[Any]:
-    """The results of `work(start, stop)` on stretches that make up range(total), in their order.
+    """The results of `work(start, stop)` on consecutive parts of range(total), in order.
 
-    The stretches are of about one length, one for each thread, and no more than there are steps;
-    the caller's own thread takes the last. An error in any of them is raised here, after all have
-    ended.
+    There is one part per thread, but no more than steps, of about equal length; the caller's thread
+    runs the last. An error in any of them is raised here, after all have ended.
     """
     threads = min(threads, -(-total // step))
     if threads <= 1 or hasattr(_local, "shares"):
@@ -127,7 +126,7 @@ def share(work: Callable[[int, int], Any], total: int, step: int, threads: int) 
     bounds = [unit * (units * i // threads) for i in range(threads)] + [total]
     results: list[Any] = [None] * threads
     errors: list[BaseException] = []
-    done: queue.SimpleQueue[None] = queue.SimpleQueue()  # made in a tenth of a semaphore's time
+    done: queue.SimpleQueue[None] = queue.SimpleQueue()  # ten times as fast to make as a semaphore
 
     def task(i: int, context: contextvars.Context) -> Callable[[], None]:
         def run() -> None:

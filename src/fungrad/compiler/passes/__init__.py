@@ -1,1 +1,1 @@
-"""Passes over Graphs: the same numbers in fewer and cheaper equations."""
+"""Passes over Graphs: the same results by fewer and cheaper equations."""

@@ -1,14 +1,14 @@
-"""Rewriting rules as data: a pattern of equations, a guard, and what takes the pattern's place.
+"""Rewrite rules as data: a pattern of equations, a guard, and the replacement.
 
     X, Y = Value("x"), Value("y")
 
     @rule(made((add, sub), X, once(neg, Y)), "x + -y is x - y")
     def _(writer, equation, x, y): ...
 
-`made(mul, X, Y)` is a value that `mul` gives, in either order of its operands; `once` is one that
-nothing else reads, so that it is not computed after the rewriting. A rule is called with what the
-names stand for, for each way in which the pattern matches, until it gives the replacement. Which
-values lose a use, and which gain one, is the rewriter's work.
+`made(mul, X, Y)` matches an output of `mul`, with its operands in either order; `once` one that
+nothing else reads, so that it is not computed after the rewrite. A rule's function is called with
+the values of the names, for each match of the pattern, until it returns a replacement. The rewriter
+counts the uses that values lose and gain.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from fungrad.ir.graph import Atom, Equation, Literal, PrimitiveLike
 from fungrad.support.lazy import Record
 
 CONSTANT = "constant"
-"""Stands for the maker of a constant of the Graph."""
+"""Represents the definition of a constant of the Graph."""
 Names = dict[str, Any]
 
 
 class Writer(Protocol):
-    """What patterns ask of the writer of a Graph, which counts the uses of values."""
+    """The methods of the rewriter that patterns call; it counts the uses of values."""
 
     def definition(self, atom: Atom, *primitives: PrimitiveLike) -> Equation | None: ...
     def is_single_use(self, atom: Atom) -> bool: ...
@@ -35,13 +35,13 @@ class Writer(Protocol):
 
 
 class Value(Record):
-    """Any value; the same one wherever the name stands."""
+    """Any value; the same one for all occurrences of the name."""
 
     name: str
 
 
 class Number(Record):
-    """A literal number, equal to `value` where that is given."""
+    """A literal number, equal to `value` if that is given."""
 
     name: str
     value: float | None = None
@@ -50,7 +50,7 @@ class Number(Record):
 class Made(Record):
     """An output of one of some primitives, with these operands (any, if none are given).
 
-    `once` says that nothing else may read it; `name` is what its equation is called.
+    With `once` nothing else may read it; `name` is its equation's name for the rule.
     """
 
     primitives: tuple[PrimitiveLike, ...]
@@ -69,16 +69,16 @@ def made(primitives: Any, *operands: Pattern, name: str = "") -> Made:
 
 
 def once(primitives: Any, *operands: Pattern, name: str = "") -> Made:
-    """The same, where nothing else reads the value."""
+    """Such a value that nothing else reads."""
     return made(primitives, *operands, name=name)._replace(once=True)
 
 
 class Rule(Record):
-    """A rewriting of the equations that match a pattern.
+    """A rewrite of the equations that match a pattern.
 
-    `replace(writer, equation, **names)` gives the atom that the output is equal to, or None.
-    `of` are the primitives of which one has to have made an operand (a `Literal`, a `CONSTANT`),
-    if there are any: no other equation is asked. `guard` has to hold for the equation.
+    `replace(writer, equation, **names)` returns an atom equal to the output, or None. If `of` is
+    given, one of its primitives (or a `Literal`, a `CONSTANT`) has to define an operand: the rule
+    is tried for no other equation. `guard` has to hold for the equation.
     """
 
     pattern: Made
@@ -88,7 +88,7 @@ class Rule(Record):
     guard: Callable[[Equation], bool] | None = None
 
     def applied(self, writer: Writer, equation: Equation) -> Atom | None:
-        """The replacement of an equation's output, where the rule holds."""
+        """The replacement of an equation's output; None if the rule does not apply."""
         if self.guard is not None and not self.guard(equation):
             return None
         for names in _operands(writer, self.pattern, equation, (), {}):
@@ -104,7 +104,7 @@ def rule(
     pattern: Made, reason: str, *, of: Sequence[Any] = (),
     guard: Callable[[Equation], bool] | None = None,
 ) -> Callable[[Callable[..., Atom | None]], Rule]:  # fmt: skip
-    """Makes a rule of the function that gives the replacement."""
+    """Decorates the function that returns the replacement; makes it a Rule."""
     makers = set(of)
     for operand in pattern.operands:
         if isinstance(operand, Made):
@@ -118,7 +118,7 @@ Waiting = tuple[tuple[Pattern, Atom], ...]
 
 
 def _matches(writer: Writer, waiting: Waiting, names: Names) -> Iterator[Names]:
-    """The values of the names, for each way in which values match their patterns."""
+    """The values of the names, for each match of values with their patterns."""
     if not waiting:
         yield names
         return
@@ -145,7 +145,7 @@ def _matches(writer: Writer, waiting: Waiting, names: Names) -> Iterator[Names]:
 def _operands(
     writer: Writer, pattern: Made, equation: Equation, rest: Waiting, names: Names
 ) -> Iterator[Names]:
-    """The same for the operands of an equation, in both orders if it is commutative."""
+    """The matches of an equation's operands, in both orders if it is commutative."""
     if pattern.name:
         names = {**names, pattern.name: equation}
     operands, inputs = pattern.operands, equation.inputs

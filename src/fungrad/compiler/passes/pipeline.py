@@ -1,7 +1,7 @@
-"""Passes over a Graph that is about to be run: inline calls, erase stops, simplify, prune.
+"""The passes over a Graph before it runs: inline calls, erase stops, simplify, prune.
 
-They are for the Graph that runs, after all differentiation: a stop_gradient may be erased here, and
-only here. Each pass is linear in the number of equations.
+They run after all differentiation: a stop_gradient may be erased here, and only here. Each pass is
+linear in the number of equations.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from fungrad.tracing.graph_trace import stage
 
 
 def inline(graph: Graph) -> Graph:
-    """Puts the equations of called Graphs in the place of the calls.
+    """Replaces calls by the equations of their Graphs.
 
-    What is pure and reads the same as before is not written again, be it an equation or a call. A
-    call stays a call where the equations would be more than costs.expanded_equations.
+    A pure equation or call with the same operands as an earlier one is not written again. A call
+    stays if the result would exceed costs.expanded_equations equations.
     """
     if not any(map(is_call, graph.equations)):
         return graph
@@ -73,7 +73,7 @@ class _Calls(Expansion):
 
 
 def _called(equation: Equation) -> tuple[Any, ...]:
-    """The key of a call: its Graph and its arguments."""
+    """The key of a call: its Graph and arguments."""
     arguments = [
         id(a) if isinstance(a, Variable) else (a.type, repr(a.value)) for a in equation.inputs
     ]
@@ -81,7 +81,7 @@ def _called(equation: Equation) -> tuple[Any, ...]:
 
 
 def _expanded_size(graph: Graph) -> int:
-    """How many equations a Graph has with those of its calls, each different one taken once."""
+    """The number of equations of a Graph with those of its calls; equal calls count once."""
 
     def count() -> int:
         calls = {_called(e): e.params["graph"] for e in graph.equations if is_call(e)}
@@ -93,8 +93,8 @@ def _expanded_size(graph: Graph) -> int:
 
 
 def expand(graph: Graph) -> Graph:
-    """Replaces primitives declared `inline` by the operations of their `eval`. A compiled program
-    takes no derivatives any more, so that it can fuse and write them.
+    """Replaces primitives declared `inline` by the operations of their `eval`, which the compiler
+    can fuse; derivative rules are not needed any more.
     """
     if not any(e.primitive.inline for e in graph.equations):
         return graph
@@ -122,7 +122,7 @@ def expand(graph: Graph) -> Graph:
 
 
 def _inside(equation: Equation) -> Graph | None:
-    """The Graph of a primitive's `eval`; None where its types would differ."""
+    """The Graph of a primitive's `eval`; None if its types would differ."""
     primitive: Any = equation.primitive
     types = [atom.type for atom in equation.inputs]
 
@@ -148,8 +148,8 @@ def _is_stop(equation: Equation) -> bool:
 
 
 def fold(graph: Graph) -> Graph:
-    """Constant folding: evaluates equations of constants with results of moderate size, unless they
-    raise or warn.
+    """Constant folding: evaluates equations on constants if the result is of moderate size and
+    nothing raises or warns.
 
     Without it the Hessian of Rosenbrock's function of 100 numbers takes 1.26 times the time.
     """
@@ -157,7 +157,7 @@ def fold(graph: Graph) -> Graph:
 
 
 def fold_small(graph: Graph) -> Graph:
-    """Constant folding of what the passes made, where a call of NumPy costs more than its work."""
+    """Constant folding again after the passes, of results so small that a NumPy call costs more."""
     return _folded(graph, costs.small_array)
 
 
@@ -188,18 +188,16 @@ def _foldable(equation: Equation, most: int) -> bool:
 
 
 def _computed(equation: Equation, given: list[Any]) -> Any:
-    """The value of an equation; None if evaluation raises or warns, which has to happen at run
-    time.
-    """
+    """The value of an equation; None if it raises or warns, which has to happen at run time."""
     with np.errstate(all="raise"):
         try:
             return computed_now(equation, given)
-        except Exception:  # the run meets it again, and says so at the user's line
+        except Exception:  # raised again at run time, with the user's line
             return None
 
 
 def _of(modules: Sequence[str], where: str, name: str) -> Callable[..., Graph]:
-    """A pass that is for primitives of some modules, imported with the first Graph of such."""
+    """A pass for primitives of some modules, imported when a Graph first has one of them."""
 
     def apply(graph: Graph, *args: Any) -> Graph:
         if not any(equation.primitive.module in modules for equation in graph.equations):
@@ -223,7 +221,7 @@ thinned = _of(
 
 
 def lighten(graph: Graph) -> Graph:
-    """Drops unused carries of loops and hoists what does not change in them."""
+    """Drops unused carries of loops and hoists loop-invariant equations."""
 
     def body_passes(body: Graph) -> Graph:
         body = simplified(thinned(erase_stops(expand(inline(body)))))
@@ -233,7 +231,7 @@ def lighten(graph: Graph) -> Graph:
 
 
 def settle(graph: Graph) -> Graph:
-    """The Graphs in a Graph with its own choice whether sums and products are regrouped."""
+    """Gives inner Graphs the `reassociate` choice of the Graph."""
 
     def settled(value: Any) -> Any:
         if isinstance(value, Graph):
@@ -263,7 +261,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     simplified,
     forwarded,
     fold_small,
-    settle,  # loops in loops have left them
+    settle,  # for the Graphs that loop passes moved out of loops
     pruned,
 )
 
@@ -277,7 +275,7 @@ def optimised(graph: Graph) -> Graph:
         result = graph
         for apply in PASSES:
             result = apply(result)
-        result.derived[key] = result  # it is what the passes make of it, too
+        result.derived[key] = result  # optimising it again changes nothing
         return result
 
     result: Graph = kept(graph, key, make)

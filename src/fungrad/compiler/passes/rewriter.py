@@ -1,5 +1,5 @@
-"""The drivers of passes over a Graph: one replaces equations, one applies rules and shares equal
-equations.
+"""Drivers of passes over a Graph: `rewritten` replaces equations; `simplified_by` applies rules and
+eliminates common subexpressions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def applied(like: Equation, primitive: PrimitiveLike, *inputs: Atom, **params: A
 
 
 def exchanged(inputs: tuple[Atom, ...], position: int, atom: Atom) -> tuple[Atom, ...]:
-    """The inputs with another one at a position."""
+    """The inputs with the one at a position replaced."""
     return (*inputs[:position], atom, *inputs[position + 1 :])
 
 
@@ -47,7 +47,7 @@ def doubles(*atoms: Atom) -> bool:
 
 
 def computed_now(equation: Equation, values: Sequence[Any]) -> Any:
-    """The value of an equation, as a constant of a Graph: nobody writes to it."""
+    """The value of an equation, as a constant of a Graph, which is read-only."""
     primitive: Any = equation.primitive
     value = primitive.eval(*values, **equation.params)
     if issubclass(type(value), np.ndarray):
@@ -56,10 +56,10 @@ def computed_now(equation: Equation, values: Sequence[Any]) -> Any:
 
 
 def rewritten(graph: Graph, replace: Replace, names: Renaming | None = None) -> Graph:
-    """The Graph with each equation replaced by another, or by atoms that its outputs are equal to.
+    """The Graph with each equation replaced by another, or by atoms equal to its outputs.
 
-    `replace` sees the equations in their order, with their inputs already renamed; `names` are
-    renamings that hold from the start.
+    `replace` receives the equations in order, with their inputs renamed; `names` are initial
+    renamings.
     """
     names = {} if names is None else dict(names)
     equations = []
@@ -74,16 +74,15 @@ def rewritten(graph: Graph, replace: Replace, names: Renaming | None = None) -> 
 
 
 class Writer:
-    """Writes the equations of a simplified Graph in order, and knows what defines each value.
+    """Writes the equations of a simplified Graph in order, and records each value's definition.
 
-    Each equation is simplified as it is written, those that rules write too, and what was computed
-    before is not computed again.
+    Each equation is simplified as it is written, also those that rules write; a common
+    subexpression is computed once.
     """
 
     def __init__(self, graph: Graph, rules: Callable[[Any], Sequence[Rule]]) -> None:
         self._rules = rules
-        """Whether rules may do what holds in exact arithmetic only, or but for the sign of a zero.
-        """
+        """The rules of each primitive."""
         self._chosen: dict[Hashable, tuple[Rule, ...]] = {}
         self._made: dict[int, Equation] = {}
         self._seen: dict[Hashable, Equation] = {}
@@ -91,18 +90,18 @@ class Writer:
         self._reads = Counter(id(atom) for e in graph.equations for atom in e.inputs)
         self._reads.update(id(atom) for atom in graph.outputs)
         self._gone: dict[int, Equation] = {}
-        """Equations whose outputs nothing reads any more, by these; their operands' uses do not
-        count.
+        """Equations whose output nothing reads any more, by that output; they do not count as users
+        of their operands.
         """
         self._writing = 0
-        """How many rules are writing, one for another."""
+        """The nesting depth of rules that are writing."""
         self.covered: dict[int, int] = {}
-        """How many elements were added to zeros to make a value, where a rule has counted them."""
+        """The number of elements added to zeros to make a value, as far as a rule counted them."""
         self.unsigned: set[int] = set()
-        """Values that have no -0.0, where a rule has found that out."""
+        """Values that a rule has found to have no -0.0."""
         self.equations: list[Equation] = []
 
-    # --- what made a value, and how often it is read ----------------------------------------------
+    # --- definitions and uses of values -----------------------------------------------------------
 
     def definition(self, atom: Atom, *primitives: PrimitiveLike) -> Equation | None:
         """The equation that defines a value, if its primitive is one of these (any, if none are
@@ -114,8 +113,8 @@ class Writer:
         return equation
 
     def sole_use_definition(self, atom: Atom, *primitives: PrimitiveLike) -> Equation | None:
-        """The same, if the equation being rewritten, or one removed with it, is the only user of
-        the value. The definition counts as removed, unless the rule fails or reads the value again.
+        """The definition, if the equation being rewritten, or one removed with it, is the only user
+        of the value. It counts as removed, unless the rule fails or reads the value again.
         """
         equation = self.definition(atom, *primitives)
         if equation is None or not self.is_single_use(atom):
@@ -124,7 +123,7 @@ class Writer:
         return equation
 
     def is_single_use(self, atom: Atom) -> bool:
-        """Whether only the equation being rewritten, and what is removed with it, reads a value."""
+        """Whether only the equation being rewritten, and those removed with it, read a value."""
         return self._reads[id(atom)] <= 0
 
     def release(self, atom: Atom) -> None:
@@ -139,7 +138,7 @@ class Writer:
         return len(self._gone)
 
     def restore(self, mark: int) -> None:
-        """Takes back the removals since a mark."""
+        """Undoes the removals since a mark."""
         while len(self._gone) > mark:
             _, equation = self._gone.popitem()
             self._reads.update(id(atom) for atom in equation.inputs)
@@ -155,7 +154,7 @@ class Writer:
         """The value of a constant of the Graph, None for other atoms."""
         return self._constants.get(id(atom))
 
-    # --- what is written --------------------------------------------------------------------------
+    # --- writing ----------------------------------------------------------------------------------
 
     def add(self, like: Equation, primitive: PrimitiveLike, *inputs: Atom, **params: Any) -> Atom:
         """The output of a primitive, added with the source line of an equation."""
@@ -164,12 +163,12 @@ class Writer:
         return self.write(applied(like, primitive, *inputs, **params))[0]
 
     def write(self, equation: Equation) -> tuple[Atom, ...]:
-        """The outputs of an equation, or what they are equal to."""
+        """Writes an equation; returns its outputs, or atoms equal to them."""
         reads = self._reads
         rules = self._rules_for(equation) if self._writing < costs.nested_rules else ()
-        if rules:  # they find the equation gone
+        if rules:  # for them the equation does not count as a user of its inputs
             self._writing += 1
-            for atom in equation.inputs:  # Counter's own methods cost more than the rest of this
+            for atom in equation.inputs:  # Counter's methods cost more than the rest of this
                 reads[id(atom)] -= 1
             for rule in rules:
                 found = rule.applied(self, equation)
@@ -217,7 +216,7 @@ class Writer:
 
 
 def _equal_constants(graph: Graph) -> Renaming:
-    """Small constants that are equal bit for bit, by the first of them."""
+    """Renames small constants that are equal bit for bit to the first of them."""
     names: Renaming = {}
     first: dict[Hashable, Variable] = {}
     for variable, value in graph.constants:

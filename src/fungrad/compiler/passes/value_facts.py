@@ -1,7 +1,7 @@
-"""Facts about values from the equations that make them: dtypes, and signs of zeros.
+"""Facts about values from their definitions: dtypes, and signs of zeros.
 
-A sum with zeros makes 0.0 of -0.0 and leaves all else: a rule that drops those zeros is exact where
-there is no -0.0, or where it puts 0.0 in its place.
+Adding zeros changes -0.0 to 0.0 and nothing else. A rule that drops such an addition is exact if no
+element is -0.0, or if it adds 0.0 itself.
 """
 
 from __future__ import annotations
@@ -23,37 +23,35 @@ from fungrad.primitives.movement.stack_iota import stack
 from fungrad.primitives.primitive import full
 
 _HALF = 2.0**-24
-"""The smallest number of half precision: a literal is none of less bits."""
+"""The smallest positive half: no dtype rounds a literal of this size to zero."""
 
 
 _AS_ITS_FIRST = (sub, index_add, scatter, reduce_sum)
-"""Primitives that make no -0.0 where their first input has none, as views of it do."""
+"""Primitives whose output has no -0.0 if their first input has none, as with views."""
 
 
 def real(*atoms: Atom) -> bool:
-    """Whether values are real numbers. A product of complex ones is made of four: inf * 1 is NaN in
-    one of them.
-    """
+    """Whether values are real. A complex product is a sum of four: inf * 1 has a NaN part."""
     return all(atom.type.dtype.kind != "c" for atom in atoms)
 
 
 def floats(*atoms: Atom) -> bool:
-    """Whether values are real numbers with a point."""
+    """Whether values are real floats."""
     return all(atom.type.dtype.kind == "f" for atom in atoms)
 
 
 def gives_real(equation: Equation) -> bool:
-    """Whether what an equation gives are real numbers."""
+    """Whether an equation's outputs are real."""
     return real(*equation.outputs)
 
 
 def gives_floats(equation: Equation) -> bool:
-    """Whether what an equation gives are real numbers with a point."""
+    """Whether an equation's outputs are real floats."""
     return floats(*equation.outputs)
 
 
 def positive_zero(atom: Atom) -> bool:
-    """Whether it is a number, and that a zero without the sign."""
+    """Whether an atom is the literal 0.0 (or 0), not -0.0."""
     return isinstance(atom, Literal) and bool(atom.value == 0) and _unsigned(atom.value)
 
 
@@ -64,7 +62,7 @@ def _unsigned(value: Any) -> bool:
 
 
 def unsigned(writer: Writer, atom: Atom, deep: int = costs.searched_operands) -> bool:
-    """Whether no element of a value is -0.0, as far as that is known."""
+    """Whether no element of a value is -0.0, as far as is known."""
     if not atom.type.inexact or id(atom) in writer.unsigned:
         return True
     if isinstance(atom, Literal):
@@ -72,18 +70,18 @@ def unsigned(writer: Writer, atom: Atom, deep: int = costs.searched_operands) ->
     made = writer.definition(atom) if deep else None
     if made is None or not _made_unsigned(writer, atom, made, deep):
         return False
-    writer.unsigned.add(id(atom))  # so that long chains are not walked to their end
+    writer.unsigned.add(id(atom))  # the search along a chain of equations ends here next time
     return True
 
 
 def _made_unsigned(writer: Writer, atom: Atom, made: Equation, deep: int) -> bool:
-    """The same by the equation that has made it."""
+    """Whether no element of a value is -0.0, by its definition."""
     primitive, inputs = made.primitive, made.inputs
-    if primitive is add:  # a sum is -0.0 where both terms are
+    if primitive is add:  # a sum is -0.0 only if both terms are
         return any(unsigned(writer, a, deep - 1) for a in inputs)
     if primitive.view or primitive in _AS_ITS_FIRST:
         return unsigned(writer, inputs[0], deep - 1)
-    if primitive is convert:  # what becomes too small for fewer bits keeps its sign
+    if primitive is convert:  # underflow in fewer bits keeps the sign
         safe = np.can_cast(inputs[0].type.dtype, atom.type.dtype)
         return safe and unsigned(writer, inputs[0], deep - 1)
     if primitive is select:
@@ -99,14 +97,14 @@ def _made_unsigned(writer: Writer, atom: Atom, made: Equation, deep: int) -> boo
 
 
 def loose(equation: Equation) -> bool:
-    """Whether a sum may lose the sign of a zero: among cotangents, which reverse mode adds up in an
-    order that is no program's.
+    """Whether a sum may lose the sign of a zero: true of cotangents, whose order of summation
+    reverse mode chooses.
     """
     return equation.backward > 0
 
 
 def with_zeros_added(writer: Writer, like: Equation, atom: Atom) -> Atom:
-    """x + 0.0, or x where the sign of a zero does not differ."""
+    """x + 0.0, or x if the signs of zeros are the same or do not matter."""
     if loose(like) or unsigned(writer, atom):
         return atom
     return writer.add(like, add, atom, Literal(0.0))

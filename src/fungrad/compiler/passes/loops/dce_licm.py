@@ -3,8 +3,8 @@
 Without it the value of an LSTM costs 1.54 times as much (calls and elements of `ablation`), and a
 batch of Newton iterations 1.40 times.
 
-A carry that reaches no output in use is dropped, with its stacks and inputs. What a body computes
-from constants alone moves before the loop, into a branch that runs only if the loop makes a step.
+A carry that no used output depends on is dropped, with its stacks and inputs. Loop-invariant
+equations move before the loop, for a while loop into a branch that runs only if it makes a step.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.trace import EVAL
 
 Clean = Callable[[Graph], Graph]
-"""Cleans a body before it is looked at: inlines calls, erases stops."""
+"""Prepares a body: inlines calls, erases stops, simplifies."""
 
 
 def lightened(graph: Graph, clean: Clean) -> Graph:
-    """The Graph with lighter loops."""
+    """The Graph with its loops without dead and loop-invariant equations."""
     if not any(e.primitive is scan or e.primitive is while_loop for e in graph.equations):
         return graph
     read = {id(atom) for atom in graph.outputs}
@@ -55,7 +55,7 @@ def _clean(body: Graph, clean: Clean) -> Graph:
 
 
 def _subset(graph: Graph, inputs: Sequence[bool], outputs: Sequence[bool]) -> Graph:
-    """A Graph with some of its inputs and outputs, and what they need."""
+    """A Graph with some of its inputs and outputs, and the equations of these outputs."""
     key = ("subset", tuple(inputs), tuple(outputs))
 
     def make() -> Graph:
@@ -68,7 +68,7 @@ def _subset(graph: Graph, inputs: Sequence[bool], outputs: Sequence[bool]) -> Gr
 
 
 def _needed(graph: Graph, outputs: Sequence[bool]) -> list[bool]:
-    """Which inputs some outputs depend on; what an equation with an effect reads is needed too."""
+    """Whether outputs, or equations with an effect, depend on each input."""
     live = {id(a) for a, keep in zip(graph.outputs, outputs, strict=True) if keep}
     for equation in reversed(graph.equations):
         if effectful(equation) or any(id(v) in live for v in equation.outputs):
@@ -138,7 +138,7 @@ def _while(
     new = {**params, "cond": cond, "body": body, "counts": (first, constants + len(more))}
     outputs = _chosen(equation.outputs, wanted)
     loop = copied(equation, (*inputs[:at], *more, *init), outputs, new)
-    # A view never warns or raises: it may be made although the loop makes no step.
+    # A view never warns or raises: it may be computed even if the loop makes no step.
     if all(map(is_view, before)) or _makes_a_step(cond, (*inputs[:first], *init)):
         return [*before, loop]
     held += cond.constants
@@ -207,7 +207,7 @@ def _hoisted(
 
 
 def _worth_moving(equation: Equation, held: set[int]) -> bool:
-    """Whether an equation reads a value from outside and makes no array larger than that."""
+    """Whether an equation reads a value from outside and makes no larger array."""
     if not equation.inputs or any(id(a) in held for a in equation.inputs) or effectful(equation):
         return False
     largest = max(atom.type.size for atom in equation.inputs)

@@ -1,4 +1,4 @@
-"""A scan taken apart into the equations of its body, those before it and those behind it."""
+"""A scan under rewriting: the equations of its body, and those before and behind the loop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fungrad.retracing.graph_transforms import batch, effectful, pruned
 
 
 class Loop:
-    """A scan under rewriting: pairs of a variable of the body and its counterpart around it."""
+    """A scan under rewriting: pairs of a variable of the body and its counterpart outside."""
 
     def __init__(self, equation: Equation) -> None:
         params = equation.params
@@ -42,27 +42,27 @@ class Loop:
                 equation.outputs, strict=False,
             )
         )  # fmt: skip
-        """A carry in four places: before a step, before the first, after a step, after the last."""
+        """Each carry before a step, before the first step, after a step, after the last step."""
         self.xs = list(zip(body.inputs[at:], equation.inputs[at:], strict=True))
         self.ys = list(zip(body.outputs[n:], equation.outputs[n:], strict=True))
         self.equations = list(body.equations)
         self.before: list[Equation] = []
         self.constants: list[tuple[Variable, Any]] = []
-        """Constants that the equations before read."""
+        """Constants that the equations in `before` read."""
         self.sums: list[Equation] = []
-        """Sums of stacks, which stand behind all others."""
+        """Sums of stacks, which run after the scan."""
         self.names: Renaming = {}
-        """Outputs of the scan that are known without it."""
+        """Outputs of the scan that are known without running it."""
 
     def rewritten(self) -> list[Equation]:
-        """The equations in place of the scan."""
+        """The equations that replace the scan."""
         if not (self.before or self.sums or self.names):
             return [self.equation]
         loop, later = self.scan(), [rewired(e, self.names) for e in self.sums]
         return [*self.before, *([loop] if loop.outputs or effectful(loop) else []), *later]
 
     def scan(self) -> Equation:
-        """The scan."""
+        """The rewritten scan."""
         inputs = [v for v, _ in self.consts] + [c[0] for c in self.carry] + [v for v, _ in self.xs]
         outputs = [c[2] for c in self.carry] + [v for v, _ in self.ys]
         body = pruned(
@@ -91,7 +91,7 @@ class Loop:
         return {id(v): e for e in self.equations for v in e.outputs}
 
     def reads(self) -> Counter[int]:
-        """How often each value of the body is read, as an operand or an output."""
+        """The number of uses of each value of the body, as an operand or an output."""
         reads = Counter(id(a) for e in self.equations for a in e.inputs)
         reads.update(id(c[2]) for c in self.carry)
         reads.update(id(v) for v, _ in self.ys)
@@ -104,11 +104,11 @@ class Loop:
         return {id(v) for v, _ in (*self.consts, *self.body.constants)}
 
     def fixed(self) -> Renaming:
-        """The invariant inputs: name in the body to name around it."""
+        """The invariant inputs: variable of the body to its atom outside."""
         return {id(v): a for v, a in self.consts}
 
     def stacks(self) -> Renaming:
-        """The stacked inputs: name in the body to stack around it."""
+        """The stacked values: variable of the body to its stack outside."""
         return {id(v): a for v, a in (*self.ys, *self.xs) if isinstance(v, Variable)}
 
     def stack(self, value: Atom) -> Atom:
@@ -130,7 +130,7 @@ class Loop:
     ) -> None:
         """Writes the final value of a carry behind the loop: its initial value plus a sum.
 
-        The sum has the source line of the term where that is known, not the scan's.
+        The sum has the source line of the term if that is known, else the scan's.
         """
         _, start, _, output = item
         like = term or self.equation
@@ -144,10 +144,10 @@ class Loop:
     def for_all_steps(
         self, equations: Sequence[Equation], wanted: Sequence[Variable]
     ) -> tuple[list[Equation], list[Atom]]:
-        """Vectorises equations of the body over all steps, and gives the stacks of the wanted
+        """Vectorises equations of the body over all steps; also returns the stacks of the wanted
         values.
 
-        Their operands are known outside of the body, or constants of it.
+        Their operands are known outside of the body, or are its constants.
         """
         fixed, stacks = self.fixed(), self.stacks()
         made = {id(v) for e in equations for v in e.outputs} | {
@@ -173,8 +173,8 @@ def computed(
     given: Callable[[Atom], bool],
     allowed: Callable[[Equation], bool],
 ) -> list[Equation] | None:
-    """The equations, in order, that compute some values from given ones; None where one of those is
-    not allowed.
+    """The equations, in order, that compute some values from given ones; None if one of the
+    equations is not allowed.
     """
     found: dict[int, Equation] = {}
     waiting = [*reversed(wanted)]
@@ -194,12 +194,12 @@ def computed(
 
 
 def small(equation: Equation) -> bool:
-    """Whether the call of NumPy costs more than the work of an equation."""
+    """Whether an equation's NumPy call costs more than its work."""
     return all(a.type.size <= costs.small_array for a in (*equation.inputs, *equation.outputs))
 
 
 def movable(equation: Equation) -> bool:
-    """Whether an equation can be done for all steps at once, as fast as in each."""
+    """Whether an equation can be vectorised over all steps."""
     primitive: Any = equation.primitive
     if primitive.batch is None or not equation.outputs:
         return False
@@ -207,7 +207,7 @@ def movable(equation: Equation) -> bool:
 
 
 def on_numbers(body: Graph) -> bool:
-    """Whether a body is so small that it runs faster as Python on numbers."""
+    """Whether a body is so small that it runs faster on Python numbers."""
     numbers, arrays = 0.0, float(costs.scan_step)
     for equation in body.equations:
         primitive: Any = equation.primitive

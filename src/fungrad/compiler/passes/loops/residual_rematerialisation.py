@@ -1,9 +1,10 @@
-"""What crosses from one scan to another, such as from the forward to the backward scan of a
-gradient: a minimum cut.
+"""Chooses the residuals that are stacked between two scans, such as the forward and the backward
+scan of a gradient, by a minimum cut; the second scan recomputes the others.
 
-It saves memory, not time. A value of the first body is as wide as it has bytes; it hangs on the
-source where the second scan may not compute it, and on the sink where that reads it. Of the
-smallest cuts the one next to the sink is taken, by which the second scan computes the least.
+It saves memory, not time. In the flow network each value of the first body has its bytes as
+capacity. Values that the second scan may not compute are connected to the source, those that it
+reads to the sink. Of the minimum cuts the one nearest to the sink is taken: with it the second scan
+recomputes least.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ def _alike(first: Equation, later: Equation) -> bool:
 
 
 def _thinned(one: Equation, other: Equation, reads: Counter[Atom]) -> tuple[Equation, Equation]:
-    """Two scans with the smallest stacks between them."""
+    """The two scans with the smallest stacks between them."""
     first, later = Loop(one), Loop(other)
     count = Counter(a for _, a in later.xs)
     left = {
         o: v for v, o in first.ys if isinstance(v, Variable) and 0 < count[o] == reads[o]
     }  # fmt: skip
-    """The stacks that only the second scan reads, and what they are stacks of."""
+    """The stacks that only the second scan reads, and the values that they stack."""
     first.ys = [(v, o) for v, o in first.ys if o not in left]
     core = _needed(first.body, [*(c[2] for c in first.carry), *(v for v, _ in first.ys)])
     fixed, made = first.fixed(), first.made()
@@ -110,19 +111,19 @@ def minimum_cut(
     given: Callable[[Atom], bool],
     allowed: Callable[[Equation], bool],
 ) -> list[Variable]:
-    """The values, of the fewest bytes, that the wanted ones can be computed from.
+    """The values of the fewest bytes from which the wanted ones can be computed.
 
-    The flow along shortest paths, by Edmonds & Karp (1972).
+    The maximum flow by augmentation along shortest paths (Edmonds & Karp, 1972).
 
     Args:
-      wanted: what is read behind the cut.
+      wanted: the values that are read behind the cut.
       made: the equation of each value, by its id.
-      given: whether a value is there in any case.
+      given: whether a value is available in any case.
       allowed: whether an equation may be computed behind the cut.
     """
     source, sink = "source", "sink"
     free: dict[Any, dict[Any, float]] = defaultdict(dict)
-    """The capacity left from each node to another; a value has one before and one behind it."""
+    """The residual capacity between nodes; each value is an edge between two nodes."""
 
     def edge(a: Any, b: Any, capacity: float) -> None:
         free[a][b] = capacity

@@ -1,1 +1,1 @@
-"""Rewriting rules of single equations and their operands."""
+"""Rewrite rules for single equations and their operands."""

@@ -1,8 +1,8 @@
-"""Powers as products, and other forms of functions that NumPy computes slowly.
+"""Powers as products, and transposed matrix products: faster forms than NumPy's.
 
 Without x * x * x for x ** 3 the gradient of gelu takes 8.3 times the time.
 
-`setting` is "auto", "numpy" (never another than NumPy's) or "fast".
+`setting` is "auto", "numpy" (NumPy's forms only) or "fast".
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ class _State:
 
 
 def setting() -> str:
-    """Which kernels compiled functions use."""
+    """The setting of the kernels of compiled functions."""
     return _State.setting
 
 
 def choices(graph: Graph) -> tuple[str, bool]:
-    """The settings that decide which equations are written: part of the key of what is made."""
+    """The settings that the optimised Graph depends on: a part of its key."""
     return setting(), graph.reassociates
 
 
 def choose(value: str) -> None:
-    """Sets which kernels functions compiled from now on use.
+    """Sets the kernels of functions compiled from now on.
 
     Raises:
-      ArgumentError: where there is no such setting.
+      ArgumentError: if there is no such setting.
     """
     if value not in SETTINGS:
         raise ArgumentError(f"The kernels have to be one of {', '.join(SETTINGS)}, not {value!r}.")
@@ -47,13 +47,13 @@ def choose(value: str) -> None:
 
 
 def _as_product(writer: Writer, equation: Equation) -> Atom | None:
-    """x ** 3 and x ** 4 as products: within 2 ulp, where NumPy's loop is 20 to 100 times slower."""
+    """x ** 3 and x ** 4 as products: within 2 ulp, and 20 to 100 times faster than NumPy."""
     number = exponent(equation)
     return _power(writer, equation, equation.inputs[0], number) if number in _PRODUCTS else None
 
 
 def exponent(equation: Equation) -> float | None:
-    """The number that the floats of an equation are raised to, where it is one of Python's."""
+    """The exponent of a power of floats, if it is a Python number; else None."""
     x, y = equation.inputs
     if not isinstance(y, Literal) or not y.type.weak or not floats(x, *equation.outputs):
         return None
@@ -72,7 +72,7 @@ def _power(writer: Writer, equation: Equation, x: Atom, number: float) -> Atom:
 
 
 def _turned(writer: Writer, equation: Equation) -> Atom | None:
-    """The transposed product, where only the transpose of the product was read."""
+    """A product with swapped operands, in place of a product that only a transpose reads."""
     (product,), axes = equation.inputs, equation.params["axes"]
     made = writer.sole_use_definition(product, dot_general)
     if made is None or not product.type.inexact:
@@ -91,4 +91,4 @@ KERNELS = (
     Rule(made(power), "x ** 3 is x * x * x, within 2 ulp", _as_product, of=(Literal,)),
     Rule(made(transpose), "(x @ y).T is y.T @ x.T", _turned, of=(dot_general,)),
 )
-"""Other ways to compute a function, within 2 ulp, and a product of matrices in another order."""
+"""Rules that change the kernel: powers within 2 ulp, and swapped matrix products."""

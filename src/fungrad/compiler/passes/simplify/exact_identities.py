@@ -1,11 +1,11 @@
-"""Rules that replace an equation by a cheaper one that gives the same numbers.
+"""Rules that replace an equation by a cheaper one with the same results.
 
 Without those for shapes and broadcasts a mixture's gradient takes 3 times the time, without those
 for scatters a Laplacian's 1.4 times, without uniform arrays the value of an LSTM 1.2 times.
 
-What holds for every number, with rounding, NaN, infinities and the signs of zeros: x * 1 is x,
--a * b is -(a * b), x / 8 is x * 0.125; but x * 0 is not 0, and nothing is reassociated, but
-for the rules that are asked where a Graph allows it (reassociation.py).
+They hold for every number, with rounding, NaN, infinities and the signs of zeros: x * 1 is x,
+-a * b is -(a * b), x / 8 is x * 0.125; but x * 0 is not 0. Nothing is reassociated, except by the
+rules of reassociation.py if the Graph allows them.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from fungrad.primitives.movement.scatter import index_add
 from fungrad.primitives.primitive import full
 
 X = Value("x")
-IN_ORDER = "all elements in their order: a reshape"
+IN_ORDER = "all elements in order: a reshape"
 _UNIFORM = (CONSTANT, broadcast_to, full)
 """Primitives that can make an array of one value."""
 
-# --- what changes nothing -------------------------------------------------------------------------
+# --- identities -----------------------------------------------------------------------------------
 
 
-@rule(made((convert, reshape, broadcast_to), X), "to what it is already")
+@rule(made((convert, reshape, broadcast_to), X), "a cast or reshape to its type")
 def nothing_done(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
     return x
 
 
-@rule(made(transpose, X), "axes in their order")
+@rule(made(transpose, X), "an identity transpose")
 def axes_in_order(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
     axes = equation.params["axes"]
     return x if tuple(axes) == tuple(sorted(axes)) else None
@@ -60,7 +60,7 @@ def axes_in_order(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
 
 
 def _uniform(writer: Writer, atom: Atom) -> Literal | None:
-    """The one value that all elements of an array have, where it is known."""
+    """The value of all elements of a uniform array, if it is known to be one."""
     if isinstance(atom, Literal):
         return atom
     made = writer.definition(atom, broadcast_to, full)
@@ -82,9 +82,9 @@ def _of_constant(value: Any) -> Literal | None:
     return Literal(first)
 
 
-@rule(made(()), "a number for an array of that number", of=(Literal, *_UNIFORM))
+@rule(made(()), "a uniform array is a number", of=(Literal, *_UNIFORM))
 def _of_uniform(writer: Writer, equation: Equation) -> Atom | None:
-    """Reads a number in place of an array whose elements are all that number."""
+    """Replaces a uniform array by a number."""
     inputs = equation.inputs
     known = [_uniform(writer, atom) for atom in inputs]
     if not any(known):
@@ -99,7 +99,7 @@ def _of_uniform(writer: Writer, equation: Equation) -> Atom | None:
 
 
 def _folded(writer: Writer, equation: Equation, values: list[Literal]) -> Atom | None:
-    """Constant folding of numbers; an infinity or NaN is left to the run, which warns."""
+    """Constant folding of numbers; an infinity or NaN is left to the run time, which warns."""
     type_ = equation.outputs[0].type
     primitive: Any = equation.primitive
     if type_.dtype.kind not in "fc":
@@ -113,7 +113,7 @@ def _folded(writer: Writer, equation: Equation, values: list[Literal]) -> Atom |
     return writer.add(equation, broadcast_to, Literal(value), shape=type_.shape)
 
 
-@rule(made((reshape, transpose, broadcast_to)), "one value, moved about", of=_UNIFORM)
+@rule(made((reshape, transpose, broadcast_to)), "a uniform array, reshaped", of=_UNIFORM)
 def _moved_uniform(writer: Writer, equation: Equation) -> Atom | None:
     found = _uniform(writer, equation.inputs[0])
     if found is None or isinstance(equation.inputs[0], Literal):
@@ -124,7 +124,7 @@ def _moved_uniform(writer: Writer, equation: Equation) -> Atom | None:
 
 @rule(made(()), "NumPy broadcasts by itself", of=(broadcast_to,))
 def _without_broadcasts(writer: Writer, equation: Equation) -> Atom | None:
-    """Drops a broadcast that NumPy does by itself, where the shape stays."""
+    """Drops a broadcast that NumPy does implicitly, if the output shape stays."""
     inputs = equation.inputs
     for position, atom in enumerate(inputs):
         made = writer.definition(atom, broadcast_to)
@@ -146,10 +146,10 @@ def _shape(inputs: Any) -> tuple[int, ...]:
     return broadcast_shapes("an elementwise equation", [a.type for a in inputs])
 
 
-# --- shapes and places ----------------------------------------------------------------------------
+# --- shapes and indices ---------------------------------------------------------------------------
 
 
-@rule(made(reshape, made(reshape, X)), "only the last shape counts")
+@rule(made(reshape, made(reshape, X)), "the last of two reshapes")
 def reshaped_twice(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
     return writer.add(equation, reshape, x, **equation.params)
 
@@ -161,7 +161,7 @@ def transposed_twice(writer: Writer, equation: Equation, inner: Equation, x: Ato
 
 
 def _all_in_order(index: Index, size: int, read: int) -> bool:
-    """Whether an index without arrays names all elements of an array, in their order."""
+    """Whether an index without arrays selects all elements of an array, in order."""
     steps = [e.step for e in index.entries if type(e) is slice]
     return size == read and all(step is None or step > 0 for step in steps)
 
@@ -184,10 +184,10 @@ def writes_all(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
 
 @rule(made((add, sub)), "the zeros of a scatter are not added", of=(scatter,))
 def _added_in_place(writer: Writer, equation: Equation) -> Atom | None:
-    """Adds (or subtracts) an array that is zero except for a part: only the part is added.
+    """Adds (or subtracts) only the scattered part of an array that is zero elsewhere.
 
-    The zeros are 0.0: x - 0.0 is x, but x + 0.0 has no -0.0, where -0.0 + -0.0 is one. A sum is
-    written so where x or the part has no -0.0, or where that does not count.
+    The zeros are 0.0: x - 0.0 is x, but x + 0.0 changes -0.0 to 0.0. A sum is rewritten if x or the
+    part has no -0.0, or if the sign of a zero does not matter.
     """
     x, y = equation.inputs
     minus = equation.primitive is sub
@@ -212,7 +212,7 @@ def _added_in_place(writer: Writer, equation: Equation) -> Atom | None:
 
 
 def _in_place(writer: Writer, atom: Atom) -> Equation | None:
-    """The scatter by slices that defines a value which only this equation reads."""
+    """The scatter by slices that defines a value with no other user."""
     made = writer.sole_use_definition(atom, scatter)
     return made if made is not None and len(made.inputs) == 1 else None
 
@@ -238,8 +238,8 @@ _EXACT, _KERNELS, _REGROUPED = map(_by_primitive, (RULES, KERNELS, REGROUPED))
 
 @functools.cache
 def rules_of(primitive: Any, kernels: bool, regroup: bool) -> tuple[Rule, ...]:
-    """The rules that may hold for equations of a primitive: those that change no number, and where
-    they are wanted those for other kernels than NumPy's, and those that hold in exact arithmetic.
+    """The rules to try for equations of a primitive: exact ones, and on request those for other
+    kernels than NumPy's, and those that hold in exact arithmetic only.
     """
     rules: tuple[Rule, ...] = () if primitive.partials is None else ELEMENTWISE
     rules += _EXACT.get(primitive, ())
@@ -254,5 +254,5 @@ def rules_for(graph: Graph) -> Callable[[Any], tuple[Rule, ...]]:
 
 
 def simplified(graph: Graph) -> Graph:
-    """Applies the rules once along the Graph."""
+    """Applies the rules to the Graph's equations, in one pass."""
     return simplified_by(graph, rules_for(graph))

@@ -1,13 +1,14 @@
-"""Sums of products in a normal form: rules that hold in exact arithmetic only, for Graphs that
+"""Reassociation of sums and products: rules that hold in exact arithmetic only, for Graphs that
 allow them (`reassociate`).
 
-A product is a list of its factors, a sum one of its terms, each with whether it is divided by, or
-subtracted. What is the same along a sum, or known before a loop, then meets first.
+A product is a list of its factors, a sum a list of its terms, each with a flag that it is a divisor
+or is subtracted. Factors that are constant along a sum, and operands that are known before a loop,
+are then combined first.
 
 Without factors out of sums the gradient of a mixture takes 1.30 times the time, without products of
-vectors the value of a quadratic form of 100,000 numbers 1.24 times, without what is known first the
-gradient of the LSTM of one sequence 1.27 to 1.55 times. What a number can do on the way, overflow,
-vanish or be rounded on purpose, it no longer does, or does where it did not: docs/performance.md.
+vectors the value of a quadratic form of 100,000 numbers 1.24 times, without `known_first` the
+gradient of the LSTM of one sequence 1.27 to 1.55 times. Intermediate values can overflow, underflow
+or be rounded where those of the program do not, and the reverse: docs/performance.md.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from fungrad.primitives.elementwise.ufuncs import power, square
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum, reshape
 
 PRODUCT, SUM = (mul, div), (add, sub)
-"""The operation of each group, and its inverse."""
+"""Each group's operation, and its inverse."""
 Part = tuple[Atom, bool]
-"""A factor or a term, and whether it is divided by, or subtracted."""
+"""A factor or a term, and whether it is a divisor, or is subtracted."""
 
 
 def parts(atom: Atom, group: Any, definition: Callable[..., Equation | None]) -> list[Part]:
-    """The factors of a product, or the terms of a sum, in their order."""
+    """The factors of a product, or the terms of a sum, in order."""
     found: list[Part] = []
     waiting = [(atom, False)]
     while waiting:
@@ -57,7 +58,7 @@ def _squared(equation: Equation, group: Any) -> bool:
 
 
 def together(write: Callable[..., Atom], group: Any, found: Sequence[Part]) -> Part:
-    """Parts as one, which is inverse where all of them are."""
+    """Parts combined into one, which is inverse if all of them are."""
     inverse = all(other for _, other in found)
     (total, _), *others = sorted(found, key=lambda part: part[1] is not inverse)
     for atom, other in others:
@@ -73,8 +74,8 @@ def together(write: Callable[..., Atom], group: Any, found: Sequence[Part]) -> P
     of=(mul, div, neg, add, sub, power, square),
 )  # fmt: skip
 def sum_of_products(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
-    """Factors that are one number for each sum leave it, and products of two vectors are added up
-    by the BLAS.
+    """Factors that are constant in each sum move out of it, and sums of products of two vectors
+    become dot products.
     """
     if not doubles(x):
         return None
@@ -118,13 +119,13 @@ def sum_of_products(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
 
 
 def _of_vectors(x: Atom, whole: Sequence[int]) -> bool:
-    """Whether a term of a sum of x is a product of as many vectors as there are places."""
+    """Whether a term of a sum of x is a product of two or more vectors, at positions `whole`."""
     return x.type.ndim == 1 and len(whole) > 1
 
 
 def _steady(atom: Atom, inverse: bool, equation: Equation) -> bool:
-    """Whether a factor is one number for each sum; a number, if it does not make the sum larger:
-    what is made smaller may be too large to be added up before.
+    """Whether a factor is constant in each sum, and may move out of it. A number may not if it
+    makes terms smaller, as their sum without it may overflow.
     """
     if isinstance(atom, Literal):
         return bool(abs(atom.value) < 1) is inverse
@@ -138,7 +139,7 @@ def _padded(atom: Atom, equation: Equation) -> tuple[int, ...]:
 
 
 def _one_each(write: Callable[..., Atom], equation: Equation, factor: Atom) -> Atom:
-    """One number for each sum, from one for each row."""
+    """A factor that is constant in each sum, in the shape of the sums."""
     if not factor.type.shape:
         return factor
     shape = _padded(factor, equation)
@@ -150,8 +151,8 @@ def _one_each(write: Callable[..., Atom], equation: Equation, factor: Atom) -> A
 
 
 def known_first(loop: Any, known: set[int], small: Callable[[Equation], bool]) -> None:
-    """Regroups products and sums in the body of a scan so that what is known before the loop meets
-    first: h * a / b * c becomes h * (a / b * c), which leaves one operation in each step.
+    """Regroups products and sums in the body of a scan so that operands known before the loop are
+    combined first: h * a / b * c becomes h * (a / b * c), which leaves one operation in each step.
     """
     links: dict[int, Equation] = {}
     equations: list[Equation] = []
@@ -191,7 +192,7 @@ def known_first(loop: Any, known: set[int], small: Callable[[Equation], bool]) -
 
 
 def _link(equation: Equation, step: Atom) -> bool:
-    """Whether it is an operation on one value of the step and one that is known, of doubles."""
+    """Whether an equation combines a value of the step with a known one, in doubles."""
     types = [a.type for a in equation.inputs if not a.type.weak]
     return (
         equation.primitive in (*PRODUCT, *SUM, neg)

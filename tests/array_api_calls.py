@@ -1,6 +1,6 @@
 """Calls of the functions of the Python array API standard that are not elementwise.
 
-Arguments that are ndarrays here are arrays of the library that is looked at; `D("float32")` is a
+Arguments that are ndarrays here stand for arrays of the library under test; `D("float32")` for a
 dtype of it.
 """
 
@@ -260,4 +260,4 @@ APART = {
     "finfo": "tested for each dtype", "iinfo": "tested for each dtype",
     "from_dlpack": "tested alone", "isdtype": "tested for each kind",
 }  # fmt: skip
-"""Functions that test_array_api.py looks at in a test of their own."""
+"""Functions with their own test in test_array_api.py."""

@@ -1,5 +1,5 @@
 """The Python array API standard, 2024.12: its functions with their signatures, the dtypes that the
-elementwise ones take, how dtypes promote, and what arrays have.
+elementwise ones take, the promotion of dtypes, and the attributes of arrays.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What has to hold of every primitive at every sample; test_rules.py runs it, mutation.py breaks
-it.
+"""The checks of every primitive at every sample; test_rules.py runs them, mutation.py breaks rules.
 
-Each check raises AssertionError (or lets an error of the primitive through) where it does not hold.
+A check that fails raises AssertionError (or the error of the primitive).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from fungrad.testing.registry import all_primitives
 from fungrad.tracing.trace import typeof
 
 TAPE_ONLY = {"recompute"}
-"""Marks of eager tapes, never called; `checkpoint` shows what they do."""
+"""Marks of eager tapes, never called; see `checkpoint`."""
 OURS: dict[str, Primitive] = {
     name: primitive
     for (module, name), primitive in all_primitives().items()
@@ -35,7 +34,7 @@ Check = Callable[[Primitive, Sample], None]
 
 
 def call(primitive: Primitive, sample: Sample) -> Callable[..., Any]:
-    """The primitive as a function of arrays alone."""
+    """The primitive as a function of arrays only."""
     return lambda *args: primitive(*args, **sample.params)
 
 
@@ -86,7 +85,7 @@ def tolerance(*values: Any) -> float:
 
 
 def check_type(primitive: Primitive, sample: Sample) -> None:
-    """The type rule says what eval returns: shape, dtype, weak."""
+    """The type rule agrees with the result of eval: shape, dtype, weak."""
     with np.errstate(all="ignore"):
         results = outputs(primitive, primitive.eval(*sample.args, **sample.params))
     inferred = primitive.infer([typeof(a) for a in sample.args], sample.params)
@@ -94,7 +93,7 @@ def check_type(primitive: Primitive, sample: Sample) -> None:
 
 
 def check_staged(primitive: Primitive, sample: Sample) -> None:
-    """Staged and then evaluated it gives what it gives eagerly, dtype and weak bit included."""
+    """Staged and eager results are equal, dtype and weak bit included."""
     f = call(primitive, sample)
     with np.errstate(all="ignore"):
         graph = fg.make_jaxpr(f)(*sample.args)
@@ -128,7 +127,7 @@ def check_finite_differences(primitive: Primitive, sample: Sample) -> None:
 
 
 def check_inner_products(primitive: Primitive, sample: Sample) -> None:
-    """<jvp t, g> == <t, vjp g>, to rounding, also where finite differences have no say."""
+    """<jvp t, g> == <t, vjp g>, to rounding, also where finite differences fail."""
     if not differentiable(primitive, sample):
         return
     random = np.random.default_rng(1)
@@ -179,8 +178,8 @@ def check_inner_products(primitive: Primitive, sample: Sample) -> None:
 
 
 def check_recorded_pullback(primitive: Primitive, sample: Sample) -> None:
-    """A pullback recorded into a Graph gives what an eager one gives, which changes cotangents in
-    place where it may (`undo`, `collect`).
+    """A pullback recorded into a Graph equals the eager one, which may change cotangents in place
+    (`undo`, `collect`).
     """
     if not differentiable(primitive, sample):
         return
@@ -242,7 +241,7 @@ SCALED = {
     "matrix_function",
     "solve_banded",
 }
-"""Of conditions and matrices that turned elements would take out of their domain."""
+"""Primitives of conditions and matrices that leave their domain if elements are rotated."""
 
 
 def check_batch(primitive: Primitive, sample: Sample) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 
 def same_in_threads(f: Any, inputs: Any, times: int) -> None:
-    """Many threads call one function, each with an input of its own, and get what one gets."""
+    """Many threads call one function, each with its own input, and get the results of one."""
     expected = [f(x) for x in inputs]
     wrong = []
 

@@ -1,6 +1,5 @@
-"""The tier of fast tests, the backend that tests run on, and fixtures: of the command line's tests
-(a module's `functions` is the path of a user's file), and of what is compiled with sums and
-products regrouped.
+"""The tier of fast tests, the backend of tests, and fixtures: for the command line (a module's
+`functions` is the path of a user's file), and for compilation with reassociation.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ def pytest_addoption(parser):
         "--backend",
         default="numpy",
         choices=["numpy", "native"],
-        help="what compiled functions run on, but in tests that choose it",
+        help="the backend of compiled functions, except in tests that choose it",
     )
 
 
 def pytest_configure(config):
-    """Has this process and those that it starts run on the backend of the option, and keep no
-    machine code.
+    """Makes this process and its children use the backend of the option, and store no machine
+    code.
     """
     os.environ["FUNGRAD_CACHE"] = "0"
     fg.config.backend = config.getoption("--backend")
@@ -34,8 +33,8 @@ def pytest_configure(config):
 
 
 def pytest_collection_finish():
-    """Takes what stands by now out of the garbage collector's sight: tests that collect garbage
-    look through their own objects alone, not through twenty thousand tests.
+    """Freezes the present objects: garbage collections in tests scan only the test's own objects,
+    not those of twenty thousand tests.
     """
     gc.collect()
     gc.freeze()
@@ -43,7 +42,7 @@ def pytest_collection_finish():
 
 @pytest.fixture
 def native():
-    """Has what is compiled in the test run on native code."""
+    """Makes functions compiled in the test run natively."""
     before = fg.config.backend
     fg.config.backend = "native"
     yield
@@ -92,7 +91,7 @@ def run_json(run):
 
 @pytest.fixture
 def reassociated():
-    """What is compiled in the test may regroup sums and products."""
+    """Lets code compiled in the test regroup sums and products."""
     fg.config.reassociate = True
     yield
     fg.config.reassociate = False

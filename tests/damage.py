@@ -38,7 +38,7 @@ def _numbers(x):
 
 
 def files() -> list[bytes]:
-    """What fg.save writes of programs with all kinds of values."""
+    """Files of fg.save for programs with all kinds of values."""
     loss = lambda t, n: np.sum(_loops(t, n)["y"][1] ** 2)  # noqa: E731
     made = [
         fg.make_jaxpr(lambda x: np.sin(x) * 2.0)(1.0),
@@ -153,7 +153,7 @@ def every_byte(data: bytes, rng: random.Random) -> list[bytes]:
 
 
 def answer(data: bytes) -> str:
-    """What fg.load says to a file: `loaded`, or the class of the error."""
+    """The answer of fg.load to a file: `loaded`, or the class of the error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -1,10 +1,10 @@
-"""An OpenBLAS for tests, which notes what it is told."""
+"""An OpenBLAS for tests, which records the numbers of threads that are set."""
 
 from __future__ import annotations
 
 
 class FakeBlas:
-    """Takes as many threads as it is told to."""
+    """Uses the number of threads that was set."""
 
     def __init__(self, count=4):
         self.count = count

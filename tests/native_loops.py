@@ -1,4 +1,4 @@
-"""Loops over arrays in native code, for the tests of what generators write of elements."""
+"""Loops over arrays in native code, for the tests of element generators."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import fungrad as fg
 FOLDER = Path(__file__).parents[1] / "notebooks"
 PATHS = sorted(FOLDER.glob("*.ipynb"))
 STOPS = "Gradients that stop"
-"""The section of notebooks/README.md whose notebooks mark what a stop keeps out."""
+"""The section of notebooks/README.md whose notebooks mark the code behind a stop."""
 sys.path.insert(0, str(FOLDER))  # where the notebooks import from
 
 from looking import held_bytes, marked, stopped  # noqa: E402

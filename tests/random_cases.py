@@ -1,7 +1,7 @@
 """Calls of every function of fungrad.random, for test_random.py.
 
-`python tests/random_cases.py` prints their values under KEY: they are what data/random_values.json
-holds, and may change with no release but one that says so.
+`python tests/random_cases.py` prints their values under KEY for data/random_values.json. They may
+change only in a release that says so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the tests of errors share: all classes of errors, and `raised`, which reads a message."""
+"""Common parts of the tests of errors: all classes, and `raised`, which checks a message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every primitive is tested on: the families' tables, in one."""
+"""The samples of every primitive: the families' tables in one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of what every primitive is tested on, and how samples are put into it.
+"""The table of samples of every primitive, and functions that fill it.
 
 `SAMPLES[name]` lists the samples of a primitive. Its derivatives are compared with
 finite differences up to `order` (0 at a kink: there the modes are compared with each other),
@@ -40,7 +40,7 @@ SAMPLES: dict[str, list[Sample]] = {}
 def add(
     primitive: str, /, *args: Any, upto: int = 2, fixed: tuple[int, ...] = (), **params: Any
 ) -> None:
-    """One more sample of a primitive."""
+    """Adds a sample of a primitive."""
     SAMPLES.setdefault(primitive, []).append(Sample(primitive, args, params, upto, fixed))
 
 

@@ -1,4 +1,4 @@
-"""`agrees`: what has to hold of every function of NumPy's surface, under every transform."""
+"""`agrees`: the checks of every function of NumPy's surface, under every transform."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fungrad.testing import check_grads
 
 
 def values(shape: tuple[int, ...], dtype: Any = np.float64, seed: int = 0) -> Any:
-    """Numbers of a dtype, no two alike where they are inexact."""
+    """Numbers of a dtype; inexact ones are all different."""
     random = np.random.default_rng((seed, *shape))
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
@@ -49,7 +49,7 @@ def agrees(f: Callable[..., Any], *args: Any, order: int = 2, batch: bool = True
     Args:
       f: a function of arrays that returns a tree of arrays.
       *args: its arguments.
-      order: up to which derivatives are compared with differences.
+      order: the highest order of derivatives that is compared with differences.
       batch: whether vmap is compared with a loop.
     """
     expected = f(*args)

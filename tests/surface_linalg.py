@@ -1,7 +1,7 @@
-"""What the functions of numpy.linalg and numpy.fft are called with, to measure what works.
+"""Calls of the functions of numpy.linalg and numpy.fft, to measure support.
 
 `LINALG[name]` and `FFT[name]` are calls as in surface_table.py; `EXCLUDED` says why another public
-name is not counted. What a factorisation leaves open (signs, phases) is left out of its results.
+name is not counted. Undetermined parts of a factorisation (signs, phases) are removed from results.
 """
 
 from __future__ import annotations

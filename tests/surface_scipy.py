@@ -1,8 +1,8 @@
-"""What SciPy's functions are called with, to measure what works on traced values.
+"""Calls of SciPy's functions, to measure their support for traced values.
 
-`cases()` gives the calls by namespace. Those of scipy.special are the samples of the primitives
-behind its ufuncs, so that a new one is there by itself; distributions are called at their
-quantiles, with the parameters that SciPy's own tests take.
+`cases()` returns the calls by namespace. Those of scipy.special are the samples of the primitives
+behind its ufuncs, so that new ones are included; distributions are called at their quantiles, with
+the parameters of SciPy's own tests.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ INTERPOLATE |= {
 
 
 def by_samples(ufunc: np.ufunc) -> Case | None:
-    """The first sample of the primitive behind a ufunc, what has no derivative held fixed."""
+    """The first sample of the primitive behind a ufunc; arguments without derivative are fixed."""
     primitive = registry.ufuncs[ufunc]
     found = SAMPLES.get(primitive.name, []) if isinstance(primitive, Primitive) else []
     for sample in found:
@@ -152,7 +152,7 @@ def by_samples(ufunc: np.ufunc) -> Case | None:
 
 
 def of_sample(sample: Sample) -> Case:
-    """The call of a sample as a function of what moves."""
+    """The call of a sample as a function of its moving arguments."""
     held = {i: sample.args[i] for i in sample.fixed}
     held |= {i: a for i, a in enumerate(sample.args) if np.asarray(a).dtype.kind != "f"}
     moving = tuple(a for i, a in enumerate(sample.args) if i not in held)
@@ -220,7 +220,7 @@ def cases() -> dict[str, dict[str, Case]]:
 
 
 def uncounted() -> list[str]:
-    """SciPy's names that fungrad has for itself, and that have neither a call nor a reason."""
+    """SciPy's names that fungrad defines, and that have neither a call nor a reason."""
     names = []
     for namespace, calls in cases().items():
         measured = {call.split(".")[0] for call in calls}

@@ -1,5 +1,5 @@
-"""What the functions of SciPy that are no ufuncs of numbers are called with: solvers, distributions
-of counts and of vectors, quadrature. `COMPOSED` has the calls by namespace; `EXCLUDED` the reasons.
+"""Calls of SciPy's functions that are not ufuncs: solvers, distributions of counts and of vectors,
+quadrature. `COMPOSED` has the calls by namespace; `EXCLUDED` the reasons.
 """
 
 from __future__ import annotations

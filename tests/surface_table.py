@@ -1,4 +1,4 @@
-"""What NumPy's public functions are called with, to count and to check what works on traced values.
+"""Calls of NumPy's public functions, to count and to check their support for traced values.
 
 `CASES[name]` is a call of `np.<name>` as a function of float arrays; `EXCLUDED[name]` says why a
 public function is not counted. Together they hold every public function of `numpy`.
@@ -207,7 +207,7 @@ for _name in "concatenate concat stack hstack vstack dstack column_stack row_sta
         CASES[_name] = fixed(lambda f, x, y: f([x, y]), M, N)
 CASES["diag"] = fixed(None, V)
 
-# --- what is not counted --------------------------------------------------------------------------
+# --- not counted ----------------------------------------------------------------------------------
 
 _GROUPS: dict[str, str] = {
     "make arrays without an array": (

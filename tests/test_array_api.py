@@ -156,7 +156,7 @@ def test_every_argument_is_called_as_the_signature_has_it(name):
 
 
 def strictly(name, args, kwargs):
-    """What array-api-strict gives."""
+    """The result of array-api-strict."""
     function = of(strict, name)
     return plain(function(*handed(strict, args), **handed_dict(strict, kwargs)))
 
@@ -295,7 +295,7 @@ def elements(name, place, dtype):
 
 
 def result_dtype(name, *dtypes):
-    """What the standard's rules of promotion give."""
+    """The dtype by the standard's promotion rules."""
     if name in ON_BOOLEANS:
         return "bool"
     found = PROMOTION[dtypes[0], dtypes[-1]]

@@ -1,5 +1,5 @@
 """fungrad.numpy as an array API namespace: special cases, dtypes and their limits, the array
-object, what deviates, and libraries that follow the standard, on traced values.
+object, deviations, and libraries that follow the standard, on traced values.
 """
 
 from __future__ import annotations
@@ -289,7 +289,7 @@ def test_dlpack():
     assert fg.jit(lambda y: y + xp.from_dlpack(x))(x).tolist() == [0.0, 2.0, 4.0]
 
 
-# --- what deviates --------------------------------------------------------------------------------
+# --- deviations -----------------------------------------------------------------------------------
 
 
 def raises(error, f, x=None):

@@ -1,6 +1,6 @@
 """Array-likes beside traced values: columns of pandas, xarray's arrays, memory, arrays of Python.
 
-Each use has to give what it gives of the ndarray of the same numbers, in values and derivatives.
+Each use has to give the same values and derivatives as an ndarray of the same numbers.
 """
 
 from __future__ import annotations

@@ -399,7 +399,7 @@ def test_prints_stay_in_their_order(capsys):
 
 
 def test_what_a_region_reads_is_there_before_it_runs():
-    def f(x):  # elementwise, then a reduction, then elementwise over what it gave
+    def f(x):  # elementwise, then a reduction, then elementwise over its result
         y = np.exp(x) + 1.0
         total = np.sum(y)
         z = y / total

@@ -162,7 +162,7 @@ def test_staging_counts_its_equations():
 
 def test_loops_over_elements_give_the_same_both_ways(capsys, monkeypatch):
     monkeypatch.setattr(element_loops, "ROUNDS", 1)
-    element_loops.main(count=20, characters=4, compiled=(5,))  # compares what it times
+    element_loops.main(count=20, characters=4, compiled=(5,))  # also compares the results
     assert len(capsys.readouterr().out.splitlines()) == 10
     lstm = element_loops._of_lstm(2, 5)
     assert lstm["f"]() > 0 and [g.shape for g in lstm["gradient"]()] == [(4, 56), (3, 14)]

@@ -1,4 +1,4 @@
-"""The number of threads of the BLAS: one in regions, and else what the user has set."""
+"""The number of threads of the BLAS: one in regions, else the user's."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import fungrad as fg
 from fungrad import errors
 
-# --- vmap: what all examples agree on -------------------------------------------------
+# --- vmap: values common to all examples ----------------------------------------------
 
 
 def signed(x):
@@ -457,7 +457,7 @@ def test_the_setting():
             strict(2.0)
     finally:
         fg.config.branches = "error"
-    assert f(3.0) == 9.0  # what was traced stays
+    assert f(3.0) == 9.0  # the traced path stays
     for bad in (True, None, "guards"):
         with pytest.raises(errors.ArgumentError, match='"error" or "guard"'):
             fg.config.branches = bad

@@ -200,7 +200,7 @@ def test_a_policy_or_a_budget():
         fg.checkpoint(np.sin, policy=fg.save_dots, budget_bytes=10)
 
 
-# --- what is kept -----------------------------------------------------------------------
+# --- kept values ------------------------------------------------------------------------
 
 
 def elementwise(x):
@@ -345,11 +345,11 @@ def test_a_loop_of_checkpoints_holds_its_constants_once():
     np.testing.assert_allclose(fg.grad(f)(w), slope, rtol=1e-14)
 
 
-# --- what changes between the runs
+# --- changes between the runs
 
 
 def _written(n, use):
-    """A function that writes into what a checkpointed part of it has read."""
+    """A function that writes into an array that its checkpointed part has read."""
 
     def f(x):
         c = np.ones(n)
@@ -403,7 +403,7 @@ def test_the_message_names_the_line_that_reads():
 
 
 def test_inside_the_body_of_a_scan():
-    """A body runs once, recorded: what it captures stays as it was read."""
+    """A body runs once, recorded: captured arrays keep their values."""
     c = np.ones(2)
 
     def f(x):
@@ -422,7 +422,7 @@ def test_inside_the_body_of_a_scan():
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_what_is_read_may_be_made_anew_in_each_run(policy):
-    """Arrays that the function makes itself are compared by what they hold, NaN and -0.0 too."""
+    """Arrays that the function makes itself are compared by value, NaN and -0.0 too."""
     given = np.array([np.nan, 1.0, -0.0, 2.0, np.inf])
 
     def f(x):

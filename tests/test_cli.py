@@ -1,4 +1,4 @@
-"""The command line: what it prints, its exit codes, and that bad input gives one message each."""
+"""The command line: its output, its exit codes, and one message for each bad input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of the command line: its commands are run, and print what it shows, times aside."""
+"""The page of the command line: its commands print the output shown there, except for times."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def comparable(text: str) -> list[str]:
-    """The lines, without what differs from run to run: times, shares, ratios and worst errors."""
+    """The lines without parts that differ between runs: times, shares, ratios and worst errors."""
     text = re.sub(r"[\d.e+]+ (ns|us|ms|s)\b", "TIME", text)
     text = re.sub(r"TIME +[\d.]+ +TIME", "TIME RATIO TIME", text)
     text = re.sub(r"[\d.]+% +\d+", "SHARE RUNS", text)

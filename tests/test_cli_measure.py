@@ -223,7 +223,7 @@ def test_a_completion_without_shtab_names_the_extra(run, monkeypatch):
 
 
 def completed(script, words, folder):
-    """What bash offers behind some words."""
+    """The completions of bash after some words."""
     ask = (
         f"{script}\nCOMP_WORDS=({' '.join(map(repr, words))}); COMP_CWORD={len(words) - 1}; "
         '_shtab_fungrad; printf "%s\\n" "${COMPREPLY[@]}"'

@@ -590,7 +590,7 @@ def test_checks_of_derivatives():
 
 @pytest.fixture
 def nothing_imported():
-    """Without an autograd in sys.modules; what was there is put back."""
+    """Removes autograd from sys.modules; restores it afterwards."""
     kept = {n: m for n, m in sys.modules.items() if n.partition(".")[0] == "autograd"}
     for name in kept:
         del sys.modules[name]

@@ -1,4 +1,4 @@
-"""Compiled code computes what NumPy computes: every rounding, NaN, infinity and sign of zero."""
+"""Compiled code has NumPy's results: every rounding, NaN, infinity and sign of zero."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def norm(x):
     return s * np.sqrt(np.sum(q * q))
 
 
-# By what would change them: a function, and arguments of doubles at which it did.
+# By the rewrite that would change them: a function, and arguments of doubles where it did.
 PROGRAMS = {
     "squares in a sum": (norm, [[3e200, 4e200], [3e-200, 4e-200], [0.0, 0.0]]),
     "divisor of a sum": (lambda x: np.sum(x / np.max(x)), [np.full(4, 1e308)]),
@@ -109,7 +109,7 @@ CASES = [(name, point) for name, (_, points) in PROGRAMS.items() for point in ra
 
 
 def bits(value):
-    """What a NaN is called differs: all else is to be the same."""
+    """Everything but the sign and payload of NaN has to be the same."""
     value = np.asarray(value)
     assert value.dtype.kind == "f"
     return value.dtype, value.shape, np.where(np.isnan(value), np.nan, value).tobytes()

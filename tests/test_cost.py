@@ -1,4 +1,4 @@
-"""What the transforms cost, in time and memory; threads, tasks, and whose the results are."""
+"""The cost of transforms in time and memory; threads, tasks, and the ownership of results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compiled functions cost, counted: exact figures of small programs whose work is known."""
+"""The counted cost of compiled functions: exact figures of small programs with known work."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_the_peak_follows_the_life_of_values():
     peak = cost_of(chain, np.ones(100)).peak
     assert (peak.inputs, peak.constants, peak.intermediates) == (800, 0, 1600)
     held = cost_of(fg.grad(chain), np.ones(100)).peak
-    assert held.intermediates >= 5 * 800  # what the pullback reads
+    assert held.intermediates >= 5 * 800  # the residuals of the pullback
 
     table = np.arange(50.0)
     peak = cost_of(lambda x: x + table, np.ones(50)).peak

@@ -1,4 +1,4 @@
-"""debug.print and debug.callback: what is seen, how often, and in which order."""
+"""debug.print and debug.callback: their values, number and order."""
 
 from __future__ import annotations
 

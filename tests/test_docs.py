@@ -1,4 +1,4 @@
-"""The examples of the documentation, run; and what its pages promise each other."""
+"""The examples of the documentation, run; and the consistency of its pages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEEDS = {
     "tutorials/somebody-elses-model.md": "sklearn",
     "tutorials/train-a-network.md": "matplotlib",
 }
-"""What a page imports beyond fungrad's own extras: it is run where that is installed."""
+"""The packages beyond fungrad's extras that a page imports; it runs where they are installed."""
 THROUGHOUT = ("custom-rules.md", "nn.md", "scipy.md", "sharp-bits.md", "why.md")
 
 PAGES = {
@@ -53,7 +53,7 @@ def test_the_examples_give_what_they_say(name, monkeypatch, tmp_path):
     text = re.sub(r"^```.*$", "", PAGES[name], flags=re.MULTILINE)
     test = doctest.DocTestParser().get_doctest(text, {}, name, str(DOCS / name), 0)
     assert len(test.examples) > 2
-    session = types.ModuleType("__main__")  # so that what is defined in it can be pickled
+    session = types.ModuleType("__main__")  # so that its definitions can be pickled
     monkeypatch.setitem(sys.modules, "__main__", session)
     monkeypatch.setenv("MPLBACKEND", "svg")
     if name.startswith("tutorials/"):

@@ -1,4 +1,4 @@
-"""Pictures of Graphs: what is drawn, and that each form says it (test_draw_browser.py opens it)."""
+"""Pictures of Graphs: the content, in each form (test_draw_browser.py opens the page)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def everything(diagram):
     return [node for body in diagram.bodies for node in body.nodes]
 
 
-# -- what is drawn ---------------------------------------------------------------------------------
+# -- the content -----------------------------------------------------------------------------------
 
 
 KINDS = ("input", "output")

@@ -1,4 +1,4 @@
-"""What is run for what it does happens as often and in the order as in Python."""
+"""Side effects happen as often as in Python, and in the same order."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ PROGRAMS = (
 
 
 def walked(f):
-    """What the equations of f do, one after the other."""
+    """The effects of the equations of f, in order."""
     seen.clear()
     out = f(X)
     return list(seen), out

@@ -14,7 +14,7 @@ from fungrad.primitives.primitive import general, primitives
 
 @pytest.fixture
 def clean():
-    """What a test does to the registry of primitives is undone."""
+    """Restores the registry of primitives after a test."""
     known = dict(primitives)
     yield
     primitives.clear()

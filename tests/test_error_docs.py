@@ -47,7 +47,7 @@ def test_every_class_shows_its_programs_in_its_docstring():
 
 @pytest.fixture
 def clean(monkeypatch):
-    """What the programs do to the registry and to the imported modules is undone."""
+    """Restores the registry and the imported modules after the programs."""
     known = dict(primitives)
     for name in ("hypothesis", "hypothesis.strategies"):
         monkeypatch.setitem(sys.modules, name, importlib.import_module(name))
@@ -86,7 +86,7 @@ CELL = re.compile(r"``(.+?) ?``|`(.+?)`")
 
 
 def rows():
-    """The cells of each row: a program, what is said (None where nothing is), the right program."""
+    """The cells of each row: a program, the message (None without one), the right program."""
     for line in MISTAKES.splitlines():
         if line.startswith("| `"):
             wrong, said, right = (cell.strip() for cell in line.strip("|").split(" | "))

@@ -152,7 +152,7 @@ def test_the_cure_fits_what_was_asked(f, words):
     assert "`if`" not in error.message and "in_axes" in error.message
 
 
-# --- what would cut a gradient --------------------------------------------------------
+# --- operations that would cut a gradient ---------------------------------------------
 
 
 @pytest.mark.parametrize("cut", [float, complex])
@@ -167,7 +167,7 @@ def test_a_cut_gradient_is_refused(cut, transform):
     error = info.value
     if not isinstance(
         error, errors.GradientCutError
-    ):  # NumPy wraps what an element's float() raised
+    ):  # NumPy wraps the error of an element's float()
         error = error.__cause__
     assert isinstance(error, errors.GradientCutError)
     for word in (
@@ -221,7 +221,7 @@ def test_what_replaces_asarray_with_a_dtype_works_on_plain_arrays_as_well():
     np.testing.assert_allclose(fg.grad(lambda x: f([x, 2 * x]))(1.0), 10.0)
 
 
-# --- what an installed package does with traced values --------------------------------
+# --- traced values in installed packages ----------------------------------------------
 
 
 @pytest.fixture
@@ -364,7 +364,7 @@ def test_in_axes_of_another_length_or_tree():
     raised(errors.BatchAxisError, lambda: fg.vmap(f)({"w": X}, np.ones(2)), "3: x['w']", "2: y")
 
 
-# --- what stands beside a traced value ------------------------------------------------
+# --- operands next to a traced value --------------------------------------------------
 
 
 @pytest.mark.parametrize("transform", [fg.grad, fg.jit])

@@ -1,4 +1,4 @@
-"""The files of examples/: what their docstrings show is what they give."""
+"""The files of examples/: their docstrings show their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEEDS = {
     "scipy_stats": ("scipy",),
     "survival": ("lifelines",),
 }
-"""The examples with a session in their docstring, and what they import."""
+"""The examples with a session in their docstring, and their imports."""
 FILES = {path.stem: path for path in (Path(__file__).parents[1] / "examples").glob("*.py")}
 
 

@@ -1,4 +1,4 @@
-"""The fuzzer itself: its programs are what their seeds say, and reach every family of steps."""
+"""The fuzzer itself: seeds determine its programs, which reach every family of steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tool for GradBench: recorded sessions to 1e-12, the protocol, and what the recordings lack.
+"""The tool for GradBench: recorded sessions to 1e-12, the protocol, and cases without recordings.
 
 The recordings are small; inputs that they do not reach (triangles under the points, no rotation,
 determinants in parts) are tested here against formulas and finite differences.

@@ -1,4 +1,4 @@
-"""What grad, value_and_grad, vjp and jvp hand out, and which outputs they take."""
+"""The results of grad, value_and_grad, vjp and jvp, and the outputs that they accept."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FUNCTIONS = {
 @pytest.mark.parametrize("x", [X, LARGE])
 @pytest.mark.parametrize("f", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_outputs_are_the_users_own(f, x):
-    """Writing into what vjp and linearize gave out, and into the input, changes no derivative."""
+    """Writes into the results of vjp and linearize, and into the input, change no derivative."""
 
     def seeds(out):
         return fg.tree_util.tree_map(np.ones_like, out)

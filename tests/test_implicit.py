@@ -174,11 +174,11 @@ def test_check_grads():
     check_grads(root(newton), [X, Y])
 
 
-# --- what solvers close over --------------------------------------------------------------
+# --- closures of solvers ------------------------------------------------------------------
 
 
 def preconditioned(by, steps=60):
-    """A solver of linear equations that closes over a guess of what to divide by."""
+    """A solver of linear equations that closes over a guessed divisor."""
 
     def solve(matvec, r):
         v = r / by["guess"][0]
@@ -259,7 +259,7 @@ def test_a_factorisation_of_what_is_differentiated():
 
 
 def test_the_derivative_is_of_the_equation_alone():
-    """A solver that is off by what it closes over: x is what it says, dx is what f says."""
+    """A solver with an error from its closure: x is the solver's, dx follows from f."""
 
     def f(a, wrong):
         return fg.custom_root(lambda z: z - a, 1.0, lambda f, z: wrong, lambda g, r: r / g(1.0))

@@ -155,4 +155,4 @@ def test_nothing_that_is_read_is_written_over(f, size, gradient):
             np.testing.assert_array_equal(array, copy)
         for a in found:
             if np.ndim(a):
-                a *= 0.0  # what is done to a result is done to nothing else
+                a *= 0.0  # a write into a result changes nothing else

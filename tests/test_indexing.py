@@ -36,7 +36,7 @@ def close(found, expected):
 
 
 def agrees(f, *xs):
-    """f gives under each transform what it gives on ndarrays."""
+    """f has the same results under each transform as on ndarrays."""
     expected = f(*xs)
     graph = fg.make_jaxpr(f)(*xs)
     fg.check_graph(graph)
@@ -441,7 +441,7 @@ PLACES = [
 
 
 def written(method, x, index, values):
-    """What NumPy makes of it."""
+    """NumPy's result."""
     x = np.array(x)
     if method == "set":
         x[index] = values
@@ -739,7 +739,7 @@ def test_a_mask_that_broadcasts_is_collected_whole():
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("seed", range(3))
 def test_many_reads_under_other_traces(seed, masked):
-    """What is gathered under another trace, against the recorded sum of scatters."""
+    """The scatter gathered under another trace, against the recorded sum of scatters."""
     order = np.random.default_rng(seed).permutation(len(READS))[:8]
     x = np.full(X.shape, 2.0) if masked else X
 

@@ -316,7 +316,7 @@ def program(x, y):
 def test_a_graph_pickles():
     for f in (program, lambda x, y: fg.vjp(program, x, y)[1]({"out": x, "pair": (x, y)})):
         graph = fg.make_jaxpr(f)(np.ones(3), np.ones(3))
-        graph.last_uses  # noqa: B018 - what was computed on the way is not part of it
+        graph.last_uses  # noqa: B018 - cached values are not part of it
         again = pickle.loads(pickle.dumps(graph))
         assert again.show(source=True) == graph.show(source=True)
         fg.check_graph(again)

@@ -40,7 +40,7 @@ WITHOUT_RULE = frozenset(
 """Primitives of the core that run by callbacks alone."""
 
 VECTORS = frozenset("eig eigh svd qr".split())
-"""Their vectors are determined up to a phase: compared by what they rebuild, elsewhere."""
+"""Their vectors are determined up to a phase: other tests compare the rebuilt matrices."""
 
 
 def translatable(sample: Any) -> bool:
@@ -184,7 +184,7 @@ def test_programs_of_the_benchmark_equal_what_is_written_by_hand(case: Any) -> N
         np.testing.assert_allclose(got, right, rtol=0, atol=1e-10 * np.max(np.abs(right)))
 
 
-# --- derivatives: what JAX would do differently ---------------------------------------------------
+# --- derivatives that JAX would take differently --------------------------------------------------
 
 
 @fg.custom_vjp

@@ -233,7 +233,7 @@ def test_the_error_function():
         [
             RNG.normal(size=2000),
             RNG.uniform(-7.0, 7.0, 500),
-            RNG.uniform(-3.0, 3.0, 2000) / 512.0,  # where what is added is not small
+            RNG.uniform(-3.0, 3.0, 2000) / 512.0,  # where the correction is not small
             RNG.choice(steps, 500) + 0.5 / 512.0,
             10.0 ** RNG.uniform(-300.0, 300.0, 100),
         ]

@@ -1,4 +1,4 @@
-"""The transforms agree with each other, at any depth, and cost what they should."""
+"""The transforms agree with each other, at any depth, within their bounds of cost."""
 
 from __future__ import annotations
 

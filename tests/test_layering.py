@@ -119,7 +119,7 @@ def docstrings(tree: ast.Module) -> set[ast.AST]:
 
 
 def loads(name: str, tree: ast.Module) -> list[tuple[int, str]]:
-    """What a module loads, at its lines: by imports anywhere in it, under TYPE_CHECKING and in
+    """The imports of a module with their lines: anywhere in it, under TYPE_CHECKING and in
     functions too, and by strings that are the name of a module or the beginning of one.
     """
     found = []
@@ -136,7 +136,7 @@ def loads(name: str, tree: ast.Module) -> list[tuple[int, str]]:
 
 
 def rising(name: str, tree: ast.Module) -> list[str]:
-    """The lines of a module that load what stands above it."""
+    """The lines of a module that import from above it."""
     return [
         f"{name}, line {line}, loads {target}"
         for line, target in loads(name, tree)
@@ -238,7 +238,7 @@ NEEDS = {"scipy": "scipy", "dask": "dask", "testing": "hypothesis", "sparse": "s
 
 
 EXTRAS = {"compiler.native.machine_code": {"llvmlite"}}
-"""Where the core imports what an extra brings, when it is first called."""
+"""The places where the core imports the package of an extra, at first use."""
 
 
 def test_the_core_knows_only_numpy_and_the_standard_library():
@@ -275,7 +275,7 @@ def test_no_function_of_numpy_is_implemented_twice():
 
 
 def test_no_primitive_is_a_special_case_of_a_transform():
-    # stop_gradient is whole in its own file: the transforms and what they stand on do not name it.
+    # stop_gradient is complete in its own file: transforms and lower folders do not name it.
     for name, tree in MODULES.items():
         if height(name) <= FOLDERS.index("transforms") and name != "primitives.stop_gradient":
             for node in ast.walk(tree):

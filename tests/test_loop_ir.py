@@ -1,4 +1,4 @@
-"""The loop IR, its printer and what a compiled function shows of it."""
+"""The loop IR, its printer, and its form in a compiled function."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_kind_of_each_node_can_be_shown():
     ]
 
 
-# --- what a compiled function shows ---------------------------------------------------------------
+# --- in a compiled function -----------------------------------------------------------------------
 
 
 @pytest.mark.numpy_backend

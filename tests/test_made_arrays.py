@@ -33,13 +33,13 @@ def same_as_numpy(f, *args, order=2):
 
 
 def traced(f, x=X):
-    """Runs f where arrays are made while tracing; gives what it returns."""
+    """Runs f where arrays are made while tracing; returns its result."""
     found = []
     fg.grad(lambda x: found.append(f(x)) or np.sum(x))(x)
     return found[0]
 
 
-# --- what can be written into ---------------------------------------------------------------------
+# --- writeable arrays -----------------------------------------------------------------------------
 
 MAKERS = {
     "zeros": lambda: np.zeros((2, 3)),
@@ -641,7 +641,7 @@ def test_after_it_no_code_reads_stale_numbers():
 
     def f(x):
         a, view = written(x)
-        assert np.all(np.isnan(view))  # what looked through the class before
+        assert np.all(np.isnan(view))  # a view made before the first traced value
         readers = [
             lambda: blas.ddot(a, a),
             lambda: np.frombuffer(memoryview(a), float) + 1.0,
@@ -696,7 +696,7 @@ def test_a_written_array_answers_as_its_traced_value():
 
 
 def plain_f(x):
-    """What the function above computes, for plain numbers."""
+    """The function above for plain numbers."""
     a, b = np.array([x[0], 1.0, 1.0]), np.ones(3)
     terms = [
         a * 2.0, 2.0 * a, b + a, a - b, b / a, a**2, 2.0**a, -a, abs(a), a @ b, b @ a, a @ a,

@@ -1,4 +1,4 @@
-"""Which backend runs a Graph: the setting, what native code refuses, and what says so."""
+"""The choice of the backend: the setting, the refusals of native code, and their report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GIVEN = [("ptr", "arrays"), ("i64", "begin"), ("i64", "end"), ("ptr", "scratch")
 
 
 def sines_as_a_thousand(graph: Graph) -> Kernel:
-    """Takes Graphs of one sine of doubles, for which it writes 1000: what ran can be seen."""
+    """Takes Graphs of one sine of doubles, and returns 1000, so that its use is visible."""
     if [e.primitive.name for e in graph.equations] != ["sin"]:
         raise Refused("it is no sine")
     module = Module()
@@ -69,7 +69,7 @@ def test_the_text_of_a_native_program(thousands: None) -> None:
     lowered = fg.jit(np.sin).lower(np.ones(2))
     assert "define ptr @fg_entry" in lowered.native and "\nfg_entry:" in lowered.native
     assert lowered.refused == ()
-    assert "sin(" in lowered.source, "what stands behind it is shown"
+    assert "sin(" in lowered.source, "its fallback is shown"
     fg.config.backend = "numpy"
     assert lowered.native == ""
 
@@ -232,7 +232,7 @@ def test_numpys_integers_wrap(native: None) -> None:
 
 
 def waves(x: Any) -> Any:
-    """Long for what it computes."""
+    """A Graph that is long for its work."""
     y = np.sin(x) * np.tan(x) + np.arctan(x) * np.log1p(x) - np.cosh(x) / np.cbrt(x)
     return np.arcsinh(y) * np.arctan2(y, x) + np.expm1(y) ** x
 

@@ -28,7 +28,7 @@ def graph_of(f: Callable[..., Any], *args: Any) -> Graph:
 
 
 def taken(cluster: Graph) -> Callable[..., Any] | None:
-    """What runs a cluster that loops over arrays can do."""
+    """The program of a cluster if loops over arrays support it, else None."""
     try:
         fused_kernel(cluster)
     except Refused:
@@ -37,7 +37,7 @@ def taken(cluster: Graph) -> Callable[..., Any] | None:
 
 
 def clustered(f: Callable[..., Any], *args: Any) -> tuple[int, list[str]]:
-    """How many clusters a function has, and the names of what is left to NumPy."""
+    """The number of clusters of a function, and the names of equations left to NumPy."""
 
     mixed = with_clusters(graph_of(f, *args), taken)
     assert mixed is not None

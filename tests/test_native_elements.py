@@ -125,7 +125,7 @@ def test_operations_of_truth_values() -> None:
 def test_operands_of_two_dtypes_are_promoted(name: str) -> None:
     for first, second in itertools.permutations((*FLOATS, *INTEGERS, np.bool_), 2):
         if name == "floor_divide" and np.bool_ in (first, second):
-            continue  # what NumPy does of them it does in int8
+            continue  # NumPy computes these in int8
         check(name, BINARY[name], first, second, lanes=(8,))
 
 

@@ -1,4 +1,4 @@
-"""The entry of native programs: what it takes, what it makes, and when it hands over to NumPy."""
+"""The entry of native programs: its inputs, its outputs, and its fallback to NumPy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Fallback:
 
 
 def doubling(*types: Type, **how: Any) -> tuple[Any, Fallback]:
-    """A program of its inputs' doubles, and what it hands over to."""
+    """A program that doubles its inputs, and its fallback."""
     module = Module()
     result = "i32" if how.get("interruptible") else "void"
     code = Function(module, "kernel", result, GIVEN, attributes="internal")

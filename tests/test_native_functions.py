@@ -135,7 +135,7 @@ def exact(function: Callable[..., Any], arguments: list[Any]) -> tuple[Any, Any]
 
 
 def error(found: Any, high: Any, low: Any) -> Any:
-    """In units of the last place of the exact value in the dtype of what was found."""
+    """The error in units of the last place of the exact value, in the dtype of the result."""
     with np.errstate(all="ignore"):
         rounded = high.astype(found.dtype)
         ulp = np.spacing(np.abs(rounded)).astype(np.float64)
@@ -166,7 +166,7 @@ def test_errors_are_below_two_ulp(name: str, dtype: Any) -> None:
     f = compiled(name, len(first), dtype, 8)
     for seed, draw in enumerate(ranges):
         arguments = drawn(draw, seed, dtype)
-        if dtype is np.float32:  # but for what was rounded to a zero, or to an end
+        if dtype is np.float32:  # except values rounded to a zero, or to an end
             inside = [(x != 0) & (np.abs(x) != 1) for x in arguments]
             arguments = [x[np.logical_and.reduce(inside)][::4] for x in arguments]
             if not arguments[0].size:  # no such floats

@@ -1,4 +1,4 @@
-"""Loops over arrays as native code: values, borders, reductions, units, and what must be native."""
+"""Loops over arrays as native code: values, borders, reductions, units, and required coverage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LLVM IR as text: loops, branches, lanes and constants compute what they say."""
+"""LLVM IR as text: loops, branches, lanes and constants compute the right values."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ def must_be_native(f: Callable[..., Any], args: Any) -> None:
 
 
 def both(f: Callable[..., Any], args: Any) -> tuple[list[Any], list[Any]]:
-    """What a compiled function gives on native code and on NumPy."""
+    """The results of a compiled function by native code and by NumPy."""
     found = []
     for backend in ("native", "numpy"):
         fg.config.backend = backend
@@ -362,7 +362,7 @@ def test_loops_of_elementary_functions(native: Any, case: str, mode: str, dtype:
     f, args = OF_FUNCTIONS[case][0], OF_FUNCTIONS[case][1](dtype)
     wanted = MODES[mode](f, args)
     must_be_native(wanted, args)
-    agree(wanted, args, 100)  # what is rounded at one step grows in the next ones
+    agree(wanted, args, 100)  # rounding errors grow from step to step
 
 
 @pytest.mark.parametrize("mode", ["value", "gradient"])

@@ -1,4 +1,4 @@
-"""Files of machine code: what is kept, what is not believed, and what is removed."""
+"""Files of machine code: which are stored, refused, and removed."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
 Moves, comparisons and arithmetic agree in every bit; functions within a few units in the last
 place, NumPy's own error among them; sums as far as another order of their terms may be.
 
-`native_known.json` says what is native. For each primitive a letter stands for each sample: `e` for
-a program of single elements, `a` for loops over arrays, `b` for both, `.` for neither. What is lost
-fails, so that a refusal cannot hide; `python tests/test_native_samples.py` writes the file anew.
+`native_known.json` lists native samples, by a letter for each sample of a primitive: `e` for a
+program of single elements, `a` for loops over arrays, `b` for both, `.` for neither. A loss fails,
+so that a refusal cannot hide; `python tests/test_native_samples.py` writes the file anew.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WAYS: Any = {"e": contextlib.nullcontext, "a": loops_over_arrays}
 
 
 def wrong(name: str, graph: Any, args: Any, found: Any) -> str:
-    """What is wrong with the results of a Graph of one equation; "" if nothing is."""
+    """The error of the results of a Graph of one equation, or ""."""
     expected = evaluate(graph, args)
     types = [typeof(e) for e in expected]
     if types != [typeof(f) for f in found]:
@@ -60,7 +60,7 @@ def wrong(name: str, graph: Any, args: Any, found: Any) -> str:
 
 
 def judged(name: str, sample: Sample) -> tuple[str, str]:
-    """How a sample is native, and what is wrong with its results."""
+    """The letter of a sample, and the error of its results."""
     how = ""
     for letter, way in WAYS.items():
         graph = fg.make_jaxpr(call(OURS[name], sample))(*sample.args)
@@ -96,7 +96,7 @@ def test_samples_of_primitives(name: str) -> None:
 
 
 def main() -> None:
-    """Writes what is native."""
+    """Writes the letters of all samples."""
     found = {}
     with np.errstate(all="ignore"):
         for name in sorted(OURS):

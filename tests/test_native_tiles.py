@@ -1,4 +1,4 @@
-"""Products with elementwise work around them, tile by tile: numbers, threads, what is left over."""
+"""Products with elementwise work around them, tile by tile: numbers, threads, remainders."""
 
 from __future__ import annotations
 

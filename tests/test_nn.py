@@ -208,7 +208,7 @@ def test_softmax_of_huge_equal_and_infinite_logits():
             assert np.isfinite(pullback(ct)[0]).all()
             assert not np.isnan(fg.jvp(run, (HARD,), (np.ones((5, 3)),))[1]).any()
     _, pullback = fg.vjp(lambda x: nn.logsumexp(x, -1), HARD)
-    expected[2] = [0] * 3  # what is -inf stays -inf
+    expected[2] = [0] * 3  # -inf stays -inf
     np.testing.assert_allclose(pullback(np.ones(5))[0], expected, rtol=1e-14)
     assert nn.logsumexp(np.full(2, -np.inf), b=-1.0) == -np.inf
 

@@ -1,4 +1,4 @@
-"""The notebooks' stored files, and what they look at their Graphs and memory with.
+"""The notebooks' stored files, and their tools for Graphs and memory.
 
 `python notebooks/run.py` runs them whole, with their own assertions.
 """
@@ -72,7 +72,7 @@ def test_texts_agree_by_words_and_nearby_numbers():
     assert not agree("off by 1e-3", "off by nan")
 
 
-# --- what they look with --------------------------------------------------------------
+# --- their tools ----------------------------------------------------------------------
 
 
 def test_what_a_stop_keeps_out_is_marked():

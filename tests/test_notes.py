@@ -1,4 +1,4 @@
-"""An error that another package raises because of a traced value says so, and what to write;
+"""An error that another package raises because of a traced value says so, with the rewrite;
 one that has nothing to do with it is left alone.
 """
 

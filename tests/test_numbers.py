@@ -1,4 +1,4 @@
-"""Scalar programs: what Python's arithmetic gives is what the program on arrays gives."""
+"""Scalar programs: Python's arithmetic gives the results of the program on arrays."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def forced(graph, instead=refuse):
 
 
 def agrees(f, *args, rtol=1e-13, instead=refuse):
-    """f's Graph has a program, and it gives what the reference evaluator gives."""
+    """f's Graph has a program, with the results of the reference evaluator."""
     graph = optimised(fg.make_jaxpr(f)(*args))
     run = forced(graph, instead)
     assert run is not None

@@ -45,7 +45,7 @@ def untouched():
 
 
 def names_of_both(part):
-    """What the namespaces of SciPy and of fungrad both have, and is not the same object."""
+    """The names of SciPy's and fungrad's namespaces with different objects."""
     theirs = importlib.import_module(f"scipy.{part}")
     ours = importlib.import_module(f"fungrad.scipy.{part}")
     for name in dir(ours):
@@ -162,7 +162,7 @@ def test_nothing_of_scipy_is_imported_for_it():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-# --- functions of SciPy themselves, and what was made of plain arrays ---------------------------
+# --- SciPy's own functions, and objects made from plain arrays ----------------------------------
 
 DIRECT = {
     "logsumexp": (special.logsumexp, X),

@@ -301,7 +301,7 @@ def test_every_rule_has_an_example_and_one_that_its_guard_forbids():
 
 
 def assert_all_rules_were_asked(graph):
-    """No rule would have held for an equation that reads nothing made by what it names."""
+    """No rule would have matched an equation whose operands come from no primitive it names."""
     graph = inline(graph)
     everywhere = simplified_by(graph, lambda p: [r._replace(of=()) for r in rules_for(graph)(p)])
     assert simplified(graph).show() == everywhere.show()
@@ -700,7 +700,7 @@ LONG = {
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", LONG)
 def test_programs_may_be_longer_than_pythons_stack(name, dtype):
-    """Rules look up along what an equation reads: not without an end, and with the same numbers."""
+    """Rules follow the operands of an equation to a bounded depth, and keep the numbers."""
 
     def f(x):
         y = x
@@ -809,7 +809,7 @@ def test_reductions_of_two_ufuncs(outer, reduce):
                     np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-12, err_msg=inner.__name__)
 
 
-# What may be -0.0 where zeros are added, or multiplied: functions of x and y.
+# Results that may be -0.0 where zeros are added, or multiplied: functions of x and y.
 ZEROS = {
     "a sum": lambda x, y: (x + y) + np.pad(x[1:], (1, 0)),
     "a difference": lambda x, y: x - np.pad(y[1:] * 2.0, (1, 0)),

@@ -223,7 +223,7 @@ def test_what_the_state_does_not_need_leaves_a_scan(step, left):
 
 
 def test_sums_of_products_leave_a_scan_where_nothing_else_reads_them():
-    """As one product of the stacks, of cotangents; sums of what it stacks then go with them."""
+    """As one product of the stacks, of cotangents; sums of stacked values go with them."""
     start, xs = np.zeros((4, 4)), XS[:, :20].reshape(3, 5, 4)
     product = lambda x: x.T @ np.sin(x)  # noqa: E731
     for step, carried, made in (
@@ -232,7 +232,7 @@ def test_sums_of_products_leave_a_scan_where_nothing_else_reads_them():
         (lambda c, x: (c + product(x), np.sin(c)), 1, ""),  # the carry is read elsewhere
         (lambda c, x: (c + (p := product(x)), p), 1, ""),
         (lambda c, x: (c + (p := product(x)), p @ c), 1, ""),
-        (lambda c, x: ((n := c + product(x)), n), 1, ""),  # what it becomes is read elsewhere
+        (lambda c, x: ((n := c + product(x)), n), 1, ""),  # the sum is read elsewhere
         (lambda c, x: (c - product(x), x), 1, ""),
         (lambda c, x: (c + c, x), 1, ""),
     ):
@@ -313,7 +313,7 @@ def test_residuals_that_are_cheap_are_made_again_and_dear_ones_are_kept():
         (lambda c: (c * c, c * 2.0, c[:2] * 3.0), 200),  # all are made of c
         (lambda c: (np.exp(np.sum(c)) * c.shape[0], np.max(c) - 1.0), 2),  # of two narrow ones
         (lambda c: (np.sum(c) * np.ones(200), np.sum(c) - np.arange(200.0)), 1),
-        (lambda c: (np.exp(c)[:3], np.exp(c)[7:9]), 5),  # narrower than what they are made of
+        (lambda c: (np.exp(c)[:3], np.exp(c)[7:9]), 5),  # narrower than their operands
     ],
 )
 def test_the_fewest_bytes_cross_from_a_scan_to_another(values, elements):

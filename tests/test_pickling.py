@@ -1,4 +1,4 @@
-"""What verbs make of functions is pickled: as verb, function and options, or by name.
+"""Transformed functions are pickled: as verb, function and options, or by name.
 
 In this process, in spawned ones, and by joblib's.
 """

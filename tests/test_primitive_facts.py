@@ -70,7 +70,7 @@ def law_pure(primitive: Primitive, sample: Sample) -> int:
 
 
 def law_view(primitive: Primitive, sample: Sample) -> int:
-    """What is a view shares memory with its argument, and nothing copies on the way there."""
+    """A view shares memory with its argument, and nothing is copied."""
     if not primitive.view or len(sample.args) != 1:
         return 0
     (x,) = sample.args
@@ -94,8 +94,8 @@ def law_commutative(primitive: Primitive, sample: Sample) -> int:
 
 
 def law_cost(primitive: Primitive, sample: Sample) -> int:
-    """What costs nothing computes nothing: each element of its outputs is one of its inputs, or
-    zero, or one; what costs something has elements, and none is negative.
+    """A primitive without cost computes nothing: each element of its outputs is one of its inputs,
+    or zero, or one. Other costs are for outputs with elements, and never negative.
     """
     equation = equation_of(primitive, sample)
     cost = work_of(equation)
@@ -139,8 +139,8 @@ def law_kink(primitive: Primitive, sample: Sample) -> int:
 
 
 def law_scalar(primitive: Primitive, sample: Sample) -> int:
-    """What a program of numbers computes of each element is what `eval` gives, but for the rounding
-    of C's library; what raises there is left to arrays.
+    """A scalar program has the results of `eval` for each element, except for the rounding of C's
+    library; elements for which it raises are left to arrays.
     """
     args = [np.asarray(a) for a in sample.args]
     if primitive.scalar is None or any(a.dtype not in DTYPES for a in args):
@@ -168,7 +168,7 @@ def law_scalar(primitive: Primitive, sample: Sample) -> int:
 
 
 def law_inline(primitive: Primitive, sample: Sample) -> int:
-    """The Graph of `eval` gives what `eval` gives, call after call."""
+    """The Graph of `eval` has the results of `eval`, call after call."""
     if not primitive.inline:
         return 0
     graph = fg.make_jaxpr(lambda *args: primitive.eval(*args, **sample.params))(*sample.args)
@@ -209,7 +209,7 @@ def law_order(primitive: Primitive, sample: Sample) -> int:
 
 
 def law_fresh(primitive: Primitive, sample: Sample) -> int:
-    """What is said to have memory of its own shares none with an argument."""
+    """An output declared fresh shares no memory with an argument."""
     outputs_of = run(primitive, sample.args, sample.params) if primitive.fresh else ()
     for output, x in itertools.product(outputs_of, sample.args):
         assert not np.shares_memory(output, x), f"{primitive.name} is a view"
@@ -217,7 +217,7 @@ def law_fresh(primitive: Primitive, sample: Sample) -> int:
 
 
 MADE = ("bitcast", "complex_of", "to_discrete")
-"""What converts: its elements are not those of its inputs, nor near them."""
+"""Conversions: their elements differ from those of their inputs."""
 
 LAWS: dict[str, Callable[[Primitive, Sample], int]] = {
     "pure": law_pure,

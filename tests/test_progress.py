@@ -13,7 +13,7 @@ W = 1.1
 
 
 class Seen(list):
-    """What a callback was given: how many steps were done, and the carry."""
+    """The arguments of a callback: the number of steps done, and the carry."""
 
     def __call__(self, done, carry):
         assert type(done) is int

@@ -1,4 +1,4 @@
-"""Gradients of quotients by what is the same along a row."""
+"""Gradients of quotients by values that are constant along a row."""
 
 from __future__ import annotations
 

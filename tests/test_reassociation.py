@@ -1,4 +1,4 @@
-"""What holds in exact arithmetic only: the setting, `jit`'s choice, and what it makes of sums."""
+"""Rules that hold in exact arithmetic only: the setting, `jit`'s choice, and their results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REGROUPED = pytest.mark.usefixtures("reassociated")
 
 @pytest.fixture
 def reassociate():
-    """Sets what `fg.config.reassociate` says, for one test."""
+    """Sets `fg.config.reassociate` for one test."""
 
     def choose(value):
         fg.config.reassociate = value
@@ -63,7 +63,7 @@ def test_it_is_true_or_false(value):
 
 
 def graphs(graph):
-    """What is run of a Graph, and of those in it."""
+    """The equations that run of a Graph, and of those inside."""
     graph = optimised(graph)
     yield graph
     for inner in graph.subgraphs():

@@ -46,7 +46,7 @@ def close(found, expected, exact_type=True):
 
 
 def agrees(f, x):
-    """f gives under each transform what NumPy gives, dtype and shape included."""
+    """f has NumPy's results under each transform, dtype and shape included."""
     expected = f(x)
     graph = fg.make_jaxpr(f)(x)
     fg.check_graph(graph)

@@ -1,4 +1,4 @@
-"""Process replay: a corpus is recorded and checked, and what differs is reported."""
+"""Process replay: a corpus is recorded and checked, and differences are reported."""
 
 from __future__ import annotations
 

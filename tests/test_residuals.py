@@ -1,4 +1,4 @@
-"""Arrays of the program that a trace holds on to: what is written into them later never counts."""
+"""Arrays of the program that a trace keeps: later writes into them have no effect."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def costs():
     """(sample, equations of f, equations of grad f) for f the sum of a primitive's outputs."""
     for name, primitive in sorted(OURS.items()):
         if name == "custom":
-            continue  # what a rule of the user costs is the user's choice
+            continue  # the cost of a user's rule is the user's choice
         for sample in samples_of(primitive):
             if not differentiable(primitive, sample) or primitive.cuts is True:
                 continue

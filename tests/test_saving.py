@@ -300,7 +300,7 @@ def test_numbers_and_arrays_fit_or_the_error_says_what_was_traced():
         found(np.ones(3, np.float32))
 
 
-# -- what is refused -------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------
 
 
 @fg.custom_vjp
@@ -348,7 +348,7 @@ def test_save_takes_graphs_and_exported_functions_only(path):
         fg.save(fg.make_jaxpr(np.sin)(1.0), path.with_suffix(".html"))
 
 
-# -- what is read ----------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def rewritten(path, change):

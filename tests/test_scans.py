@@ -1,4 +1,4 @@
-"""Scans on arrays: what leaves them, how their steps are written, and that the numbers stay."""
+"""Scans on arrays: equations that leave them, the code of their steps, and equal numbers."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def filtered(scan, a, start, xs, reverse=False):
 
 
 def polynomial(scan, w, start, xs, reverse=False):
-    """Chains of products and sums with what is known."""
+    """Chains of products and sums with known values."""
 
     def step(c, x):
         y = -(c * x / 1.5) * w * np.exp(x) / (2.0 + x) + 0.5 * x - w + np.sin(x)
@@ -95,7 +95,7 @@ def swapped(scan, w, start, xs, reverse=False):
 
 
 def nested(scan, w, start, xs, reverse=False):
-    """A scan in a scan, and one over what the first has stacked."""
+    """A scan in a scan, and one over the stack of the first."""
 
     def inner(c, x):
         c = np.tanh(c * w + x)
@@ -139,7 +139,7 @@ def turned(scan, w, start, xs, reverse=False):
 
 
 def abreast(scan, w, start, xs, reverse=False):
-    """Products side by side, of what other equations read, too, and of what the next step finds."""
+    """Several products, of values that other equations read, too, and of the next step's values."""
     more = w + 1.0
 
     def step(carry, x):
@@ -171,7 +171,7 @@ def divided(scan, w, start, xs, reverse=False):
 
 
 def linear(scan, w, start, xs, reverse=False):
-    """Sums of products with known matrices, of what is turned, of vectors, of what stands alone."""
+    """Sums of products with known matrices, of transposed values, of vectors, of single values."""
     known = np.cos(w) * 0.2
     pair = known @ w
 
@@ -446,7 +446,7 @@ def test_random_sums_of_products_give_the_numbers_of_a_loop(seed, request):
     close(found, fg.grad(total(steps), (0, 1))(start, xs), rtol=1e-7)
 
 
-# --- what leaves the loop -------------------------------------------------------------------------
+# --- equations that leave the loop ----------------------------------------------------------------
 
 
 def test_what_xs_alone_need_leaves_a_loop_on_small_arrays():
@@ -555,7 +555,7 @@ def test_the_way_back_makes_of_few_stacks_what_it_needs(size):
     g = fg.grad(lambda *args: f(lax.scan, *args), positions)
     _, (there, _) = loops_of(g, *args)
     stacks = sum(v.type.size for v in there.outputs if v.type.ndim > 1)
-    assert stacks <= 3 * args[2].size  # exp, tanh, and what each step began with
+    assert stacks <= 3 * args[2].size  # exp, tanh, and the carry of each step
     close(fg.jit(g)(*args), fg.grad(lambda *args: f(steps, *args), positions)(*args))
     hessian = fg.jit(fg.grad(lambda w: np.sum(g(w, *args[1:])[0] ** 2)))
     close(hessian(args[0]), fg.grad(lambda w: np.sum(g(w, *args[1:])[0] ** 2))(args[0]))
@@ -681,7 +681,7 @@ def scaled(scan, h, xs):
 
 
 def summed(scan, h, xs):
-    """Of each column, which vanishes beside what the others add."""
+    """The sum of each column, which vanishes beside the sum of the others."""
     return scan(
         lambda c, x: (c + x, None), h, np.concatenate([xs * 0.0 + 1e20, xs, xs * 0.0 - 1e20])
     )

@@ -204,7 +204,7 @@ def test_scipys_values_under_every_transform_and_two_derivatives(name):
     check_grads(ours, args, order=order)
 
 
-# --- identities, and what is not unique -----------------------------------------------------------
+# --- identities, and results that are not unique --------------------------------------------------
 
 
 def test_identities():

@@ -237,7 +237,7 @@ def test_kinks_and_edges():
         np.testing.assert_array_equal(masked(np.array([0.0, 1.0])), [0.0, 1.0])
 
 
-# --- what SciPy writes in Python, from fungrad.scipy.special --------------------------------------
+# --- SciPy's Python functions, from fungrad.scipy.special -----------------------------------------
 
 A = np.array([[0.3, -1.2, 2.0], [1.0, 0.1, -0.4]])
 B = np.array([0.5, 2.0, 1.5])

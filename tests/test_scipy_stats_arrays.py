@@ -1,5 +1,5 @@
 """scipy.stats beyond distributions of numbers: vectors and matrices, gaussian_kde, functions of
-samples; and the namespace itself: what it takes, refuses, and leaves to SciPy.
+samples; and the namespace itself: its own names, its refusals, and SciPy's names.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def test_without_a_formula_it_is_batched_and_compiled(name):
 
 
 def test_inverses_are_consistent():
-    """What SciPy finds too coarsely for differences: the inverse's derivative is one over it."""
+    """Inverses that SciPy computes too coarsely for differences: by the reciprocal derivative."""
     for f, g, at, position in (
         (sp.ncfdtrinc, sp.ncfdtr, (3.0, 5.0, 0.3, 2.0), 2),
         (sp.chndtrinc, sp.chndtr, (7.0, 3.0, 0.5), 2),

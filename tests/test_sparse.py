@@ -1,4 +1,4 @@
-"""Matrices that are zero but for diagonals: what of them is computed, and the same numbers."""
+"""Matrices with nonzero diagonals only: the computed entries, and equal numbers."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::fungrad.sparse.DensePatternWarn
 SMALL = 40
 """The most elements of an input whose dense Jacobian is compared."""
 
-# --- soundness: what differs from zero is in the pattern ------------------------------------------
+# --- soundness: nonzero entries are in the pattern ------------------------------------------------
 
 
 def real(value: Any) -> bool:
@@ -61,7 +61,7 @@ WIDE = frozenset(
     reduce_logaddexp2 reduce_max reduce_min reduce_prod scan scan_pullback scan_record select
     share_ties sort svd while_loop_pullback""".split()
 )
-"""Primitives whose patterns have more than what differs from zero at some sample.
+"""Primitives whose patterns have more than the nonzero entries at some sample.
 
 Most choose by value, which a pattern for every point cannot know; some have the dense rule alone.
 The list only shrinks: one that is no longer wide has to leave it.

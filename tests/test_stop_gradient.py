@@ -215,12 +215,12 @@ def test_order_as_a_block_and_as_a_decorator():
 
 
 def test_order_k_is_of_the_map_itself_and_not_of_what_computed_its_argument():
-    # d2/dx2 L(sg_2(g(x))) = L'(g) g'': what follows is linear, what came before is as it was.
+    # d2/dx2 L(sg_2(g(x))) = L'(g) g'': later operations are linear, earlier ones unchanged.
     f = lambda x: SG(np.sin(x), order=2) ** 2  # noqa: E731
     x = 0.8
     assert fg.grad(f)(x) == 2 * np.sin(x) * np.cos(x)
     np.testing.assert_allclose(fg.grad(fg.grad(f))(x), -2 * np.sin(x) ** 2, rtol=1e-14)
-    # A block stops what is computed in it: here both.
+    # A block stops all values computed in it: here both.
     g = fg.no_gradient(order=2)(lambda x: np.sin(x) ** 2)
     assert fg.grad(fg.grad(g))(x) == 0.0
 

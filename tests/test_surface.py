@@ -1,4 +1,4 @@
-"""NumPy's surface, counted: what works on traced values by plain `np.`, and the committed table."""
+"""NumPy's surface, counted: support for traced values by plain `np.`, and the committed table."""
 
 from __future__ import annotations
 

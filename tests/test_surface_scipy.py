@@ -1,4 +1,4 @@
-"""SciPy's surface, measured: what works on traced values, and the committed table."""
+"""SciPy's surface, measured: support for traced values, and the committed table."""
 
 from __future__ import annotations
 

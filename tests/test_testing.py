@@ -25,7 +25,7 @@ from fungrad.testing import Program, arrays, check_grads, missing_rules, program
 
 @pytest.fixture(autouse=True)
 def clean():
-    """What a test does to the registry of primitives is undone."""
+    """Restores the registry of primitives after a test."""
     known = dict(primitives)
     yield
     primitives.clear()
@@ -296,7 +296,7 @@ def test_a_wrong_entry_that_is_small_beside_others_is_found(scale):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_small_entries_in_rounding_noise_are_not_judged(dtype):
-    """Beside large slopes: what rounds to multiples of a unit above its own last place."""
+    """An output rounded to a coarse unit, next to large slopes."""
     random = np.random.default_rng(0)
     large, top = dtype(1e3), 7 if dtype is np.float64 else 2
     for _ in range(40):

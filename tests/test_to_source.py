@@ -1,4 +1,4 @@
-"""fg.to_source: what it writes computes, to the kind of every value, what the Graph does."""
+"""fg.to_source: its module has the Graph's results, to the kind of every value."""
 
 from __future__ import annotations
 
@@ -430,7 +430,7 @@ def test_it_runs_where_there_is_no_fungrad(tmp_path):
     assert done.stdout == "done\n", done.stderr
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 def test_effects_and_callbacks_are_refused_with_their_line():

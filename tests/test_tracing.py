@@ -1,4 +1,4 @@
-"""Traces and tracers: what runs under them, what they hold, and how NumPy meets them."""
+"""Traces and tracers: running functions under them, their values, and NumPy's protocols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ufuncs called otherwise than plainly: reduce, accumulate, outer, dtype=; and what is refused."""
+"""Ufuncs' methods and arguments: reduce, accumulate, outer, dtype=; and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What shares its elements with an argument, and what is a copy: NumPy's functions, one by one."""
+"""Views and copies: NumPy's functions that share memory with an argument, one by one."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def _parser() -> argparse.ArgumentParser:
         "--native", action="store_true",
         help="only native code against the Graphs that it is made of, walked",
     )  # fmt: skip
-    parser.add_argument("--minimise", action="store_true", help="make what disagrees small")
+    parser.add_argument("--minimise", action="store_true", help="minimise disagreements")
     parser.add_argument("--show", type=int, default=10, help="how many disagreements to print")
     parser.add_argument("--program", help="one program, as SEED-NUMBER, by all oracles")
     return parser
@@ -72,7 +72,7 @@ def _varied(found: Sequence[Disagreement]) -> list[Disagreement]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs what the arguments ask for; 1 where anything disagrees."""
+    """Runs the chosen programs; returns 1 if a result disagrees."""
     given = _parser().parse_args(arguments)
     if given.program:
         found = _single(given.program, given.native)

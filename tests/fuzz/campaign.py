@@ -1,4 +1,4 @@
-"""Many programs: draws them, judges them, counts, and keeps what disagrees."""
+"""Many programs: draws them, judges them, counts, and keeps the disagreements."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .oracle_native import NATIVE
 from .oracles import ORACLES, drawn, judge
 from .program import Program
 
-CLEAR = 100  # programs between two times that what is compiled is forgotten
+CLEAR = 100  # programs between two clearings of the caches
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A program, the oracle that it fails, and what that says."""
+    """A program, the oracle that it fails, and the oracle's message."""
 
     seed: str
     oracle: str
@@ -33,7 +33,7 @@ class Disagreement:
     program: Program
 
     def __reduce__(self) -> Any:
-        """From another process comes the seed, which says what the program is."""
+        """Processes pass only the seed, which determines the program."""
         return _of_seed, (self.seed, self.oracle, self.message)
 
     @property
@@ -61,7 +61,7 @@ class Disagreement:
 
 
 def kind_of(message: str) -> str:
-    """Messages that are likely to have the same cause have the same kind."""
+    """The kind of a message; those with the same likely cause have the same kind."""
     words = message.split()
     if not words:
         return ""
@@ -77,7 +77,7 @@ def kind_of(message: str) -> str:
 
 
 def verdict(oracle: str, program: Program, seed: str) -> str:
-    """What an oracle says of a program; nothing where it does not apply."""
+    """The message of an oracle for a program; "" if it does not apply."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -92,7 +92,7 @@ def _of_seed(seed: str, oracle: str, message: str) -> Disagreement:
 
 @dataclass
 class Tally:
-    """What was run, and what was found."""
+    """The counts of a campaign, and its disagreements."""
 
     programs: int = 0
     large: int = 0
@@ -135,7 +135,7 @@ def seeds(
 def campaign(
     each: Iterator[str], seconds: float = float("inf"), oracles: int = 2, native: bool = False
 ) -> Tally:
-    """Runs the programs of some seeds, until they or the time are used up."""
+    """Runs the programs of some seeds until the end of the seeds or of the time."""
     tally, end, begun = Tally(), time.monotonic() + seconds, time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -159,7 +159,7 @@ def share(
 
 
 def names_for(seed: str, native: bool) -> tuple[str, ...]:
-    """The oracles that judge a program of a compiler alone; none for other programs."""
+    """The oracles for a program for the compiler; none for other programs."""
     return NATIVE if native else COMPILER if for_compiler(seed) else ()
 
 

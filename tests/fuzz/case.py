@@ -1,4 +1,4 @@
-"""A program with its arguments: NumPy's results, and what of it can be differentiated."""
+"""A program with its arguments: NumPy's results, and its differentiable inputs and outputs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Case:
         return self._expected
 
     def watched(self, name: str, f: Callable[..., Any], *args: Any) -> Any:
-        """f(*args), with the kinds of floating-point warnings that it gives kept in `flags`."""
+        """f(*args), with the kinds of its floating-point warnings stored in `flags`."""
         seen = self.flags.setdefault(name, set())
         with (
             np.errstate(all="call", under="ignore", call=lambda kind, _: seen.add(kind)),
@@ -56,7 +56,7 @@ class Case:
     def spread(
         self, f: Any = None, args: Sequence[Any] | None = None, loose: bool = False
     ) -> Callable[[int], list[list[Any]]]:
-        """Noisy runs of a function (the program), traced when the first one is asked for."""
+        """Noisy runs of a function (by default the program), traced at first use."""
         made: list[Spread] = []
 
         def results(count: int) -> list[list[Any]]:
@@ -81,7 +81,7 @@ class Case:
         return found
 
     def partial(self) -> tuple[Callable[..., Any], list[Any]]:
-        """The inexact outputs as a function of the inexact arguments, and these."""
+        """The inexact outputs as a function of the inexact arguments, and those arguments."""
         where = self.floats()
         traced, args = self.program.traced, self.args
         plain = self.expected

@@ -1,4 +1,4 @@
-"""When two results agree: in every bit, or as far apart as rounding can bring them."""
+"""Compares two results: in every bit, or up to the differences that rounding can cause."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-FACTOR = 16.0  # times the largest distance that was seen among noisy runs
-RUNS = (6, 40)  # of which the second only before something is called a disagreement
+FACTOR = 16.0  # times the largest distance among noisy runs
+RUNS = (6, 40)  # the second number only before reporting a disagreement
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two arrays are the same bit for bit, but for the payload of NaN."""
+    """Whether two arrays are the same bit for bit, except for the payload of NaN."""
     a, b = np.asarray(a), np.asarray(b)
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
@@ -22,7 +22,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def _native(a: Any) -> Any:
-    """In the machine's order of bytes: fungrad's results are, and NumPy's mostly."""
+    """The array in the machine's byte order, which fungrad's results and most of NumPy's have."""
     a = np.asarray(a)
     return a if a.dtype.isnative else a.astype(a.dtype.newbyteorder("="))
 
@@ -40,10 +40,10 @@ def difference(
     expected: Sequence[Any], found: Sequence[Any], noisy: Callable[[int], list[list[Any]]] | None,
     signs: bool = True,
 ) -> str:  # fmt: skip
-    """What is wrong with `found`, or nothing.
+    """The error of `found`, or "".
 
-    `noisy(n)` gives n results of noisy runs, the first one without noise; None asks for every bit.
-    Without `signs`, zeros of either sign are the same.
+    `noisy(n)` returns n results of noisy runs, the first one without noise; None compares every
+    bit. Without `signs`, zeros of either sign are the same.
     """
     if len(expected) != len(found):
         return f"{len(found)} results for {len(expected)}"
@@ -76,7 +76,7 @@ def _places(e: Any, f: Any) -> Any:
 
 
 def _bad(e: Any, f: Any, runs: list[Any]) -> Any:
-    """Where `f` is further from `e` than noise explains."""
+    """Flags where `f` is further from `e` than noise explains."""
     with np.errstate(all="ignore"):
         if e.dtype.kind not in "fc":
             apart = np.zeros(e.shape, bool)

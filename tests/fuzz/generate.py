@@ -1,7 +1,7 @@
 """Makes random programs: step by step, each run on plain arrays as soon as it is written.
 
-A program is what its seed says. What NumPy refuses is left out (one time in a while it is kept, as
-the end of a program that has to fail everywhere).
+The seed determines the program. Steps that NumPy refuses are left out (rarely one is kept as the
+end of a program that has to fail everywhere).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REFUSED = (
 
 
 def family(name: str, weight: float) -> Callable[[Op], Op]:
-    """Adds a maker of expressions to a family, which is drawn by its weight."""
+    """Adds a function that makes expressions to a family; families are drawn by weight."""
 
     def add(op: Op) -> Op:
         FAMILIES.setdefault(name, (weight, []))[1].append(op)
@@ -42,7 +42,7 @@ def family(name: str, weight: float) -> Callable[[Op], Op]:
 
 
 class Builder:
-    """A program in the making: the names so far, with the values that they have."""
+    """A program under construction: its names so far, with their values."""
 
     def __init__(self, rng: Random, large: bool, smooth: bool, values: str) -> None:
         self.rng = rng
@@ -60,7 +60,7 @@ class Builder:
         self.between: list[str] = []
         self.mix: dict[str, float] = {}
 
-    # --- what ops ask for
+    # --- queries of ops
 
     def value(self, name: str) -> Any:
         return self.scope[name]
@@ -85,7 +85,7 @@ class Builder:
         return good[-1 - int(len(good) * self.rng.random() ** 2)]
 
     def array(self, kinds: str = "bifc", least: int = 1, empty: bool = True) -> str | None:
-        """The name of an array of at least so many axes."""
+        """The name of an array with at least `least` axes."""
         return self.pick(kinds, lambda v: np.ndim(v) >= least and (empty or np.size(v) > 0))
 
     def like(self, name: str, kinds: str = "bifc") -> str | None:
@@ -116,13 +116,13 @@ class Builder:
         self.count += 1
         return f"{letter}{self.count}"
 
-    # --- what ops do
+    # --- actions of ops
 
     def limit(self) -> int:
         return LARGE if self.large else SMALL
 
     def emit(self, text: str, kind: str, results: int = 1) -> bool:
-        """Runs `text`; where that works, it is a step from then on."""
+        """Runs `text`; if that succeeds, adds it as a step."""
         bodies, between = tuple(self.bodies), tuple(self.between)
         self.bodies, self.between = [], []
         targets = tuple(self.fresh("v") for _ in range(results))
@@ -149,7 +149,7 @@ class Builder:
         return True
 
     def step(self, families: Callable[[str], bool] | None = None) -> bool:
-        """One random step; False where what was drawn did not fit."""
+        """Adds a random step; False if the drawn one did not fit."""
         names = [n for n in FAMILIES if families is None or families(n)]
         weights = [FAMILIES[n][0] * self.mix.get(n, 1.0) for n in names]
         kind = self.rng.choices(names, weights)[0]
@@ -165,9 +165,9 @@ class Builder:
         self, params: tuple[Any, ...], result: Callable[[], str | None],
         families: Callable[[str], bool] | None = None, closed: bool = False,
     ) -> str | None:  # fmt: skip
-        """A function of values like `params`, for the step that is being written: its name.
+        """The name of a new function of values like `params`, for the current step.
 
-        It may close over what is there, unless it has to be `closed`.
+        It may close over existing values, unless it has to be `closed`.
         """
         outer = self.names, self.steps, self.bodies, self.between
         name, letters = self.fresh("body"), tuple(self.fresh("v") for _ in params)
@@ -201,7 +201,7 @@ LARGE_SHAPES = (
 
 
 def random_shapes(rng: Random, count: int, large: bool) -> list[tuple[int, ...]]:
-    """Shapes that have to do with each other."""
+    """Related random shapes."""
     first: tuple[int, ...]
     if large:
         first = rng.choice(LARGE_SHAPES)
@@ -234,13 +234,13 @@ PROFILES = (
 
 
 FOR_COMPILER = "c"
-"""What seeds of programs for the compiler end in."""
+"""The ending of seeds of programs for the compiler."""
 MIX = {"loops": 3.0, "branches": 1.5, "rules": 0.5, "linalg": 0.3, "fourier": 0.3, "stops": 0.3}
-"""What such programs have more of, or less."""
+"""The changed weights of families in such programs."""
 
 
 def for_compiler(seed: object) -> bool:
-    """Whether a seed is of a program for the compiler."""
+    """Whether a seed stands for a program for the compiler."""
     return f"{seed}".endswith(FOR_COMPILER)
 
 

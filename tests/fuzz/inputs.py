@@ -16,7 +16,7 @@ SPECIAL = (
     3.0,
 )  # fmt: skip
 FINITE = tuple(v for v in SPECIAL if np.isfinite(v))
-BASE = 37  # numbers that an input is made of, by repetition
+BASE = 37  # numbers of an input, which repeats them
 
 
 def _wide(rng: Random) -> float:
@@ -39,9 +39,9 @@ VALUES: dict[str, Callable[[Random], float]] = {
 
 @dataclass(frozen=True)
 class Input:
-    """An argument: numbers repeated until they fill a shape, a dtype, and how it lies in memory.
+    """An argument: numbers repeated to fill a shape, with a dtype and a memory layout.
 
-    `kind` is "array", "numpy" (a NumPy scalar) or "python" (a number of Python's).
+    `kind` is "array", "numpy" (a NumPy scalar) or "python" (a Python number).
     """
 
     base: tuple[Any, ...]
@@ -51,7 +51,7 @@ class Input:
     kind: str = "array"
 
     def make(self, turn: int = 0) -> Any:
-        """The value; `turn` begins elsewhere in the numbers, for other values of the same type."""
+        """The value; `turn` rotates the numbers, for other values of the same type."""
         turn %= max(len(self.base), 1)
         numbers = self.base[turn:] + self.base[:turn]
         if self.kind == "python":

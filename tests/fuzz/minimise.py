@@ -29,7 +29,7 @@ def renamed(step: Step, names: dict[str, str]) -> Step:
 
 
 def _renamed_after(program: Program, position: int, names: dict[str, str]) -> Program:
-    """Without the step at a position, whose targets other names replace."""
+    """The program without the step at a position, with other names for its targets."""
     steps = (*program.steps[:position], *(renamed(s, names) for s in program.steps[position + 1 :]))
     outputs = tuple(dict.fromkeys(names.get(o, o) for o in program.outputs))
     return replace(program, steps=steps, outputs=outputs)
@@ -56,7 +56,7 @@ def _without_steps(program: Program) -> Iterator[Program]:
 
 
 def _cut(program: Program) -> Iterator[Program]:
-    """What a step gives becomes an input."""
+    """Programs in which the results of a step become inputs."""
     scope = dict(zip(program.names, program.args(), strict=True))
     for i in reversed(range(len(program.steps))):
         step = program.steps[i]
@@ -66,7 +66,7 @@ def _cut(program: Program) -> Iterator[Program]:
         try:
             with np.errstate(all="ignore"):
                 value = np.asarray(upto.plain(*scope.values())[0])
-        except Exception:  # it cannot be run so far: there is nothing to cut
+        except Exception:  # it fails before this step: there is nothing to cut
             continue
         if value.size > 64:
             continue
@@ -78,7 +78,7 @@ def _cut(program: Program) -> Iterator[Program]:
 
 
 def _bodies(program: Program) -> Iterator[Program]:
-    """Fewer steps inside of loops, branches and functions; or those steps outside of them."""
+    """Programs with fewer steps inside loops, branches and functions, or with those inlined."""
     for i, step in enumerate(program.steps):
         for k, body in enumerate(step.bodies):
             for smaller in _smaller_bodies(body):
@@ -124,7 +124,7 @@ def _with_step(program: Program, i: int, step: Step) -> Program:
 
 
 def _shorter(program: Program) -> Iterator[Program]:
-    """The same length made smaller in all inputs, or an axis dropped."""
+    """Programs with a common length reduced in all inputs, or an axis dropped."""
     everything = [*program.inputs, *(value for _, value in program.captured)]
     lengths = sorted({n for value in everything for n in value.shape if n > 1}, reverse=True)
     for n in lengths:
@@ -181,8 +181,7 @@ PASSES = (
 
 
 def minimise(program: Program, holds: Holds, seconds: float = 20.0) -> Program:
-    """The smallest program found, in so much CPU time, for which `holds` still says that it
-    disagrees."""
+    """The smallest program found within `seconds` of CPU time that still disagrees by `holds`."""
     end = time.process_time() + seconds
     best, seen = program, {str(program)}
     shrunk = True

@@ -1,12 +1,11 @@
-"""How far rounding alone can move the results of a Graph: it is run again with noise.
+"""The effect of rounding on the results of a Graph, measured by runs with noise.
 
-What a compiled program may do otherwise than NumPy is documented: kernels are within 2 ulp of the
-right value, sums are added up in blocks, BLAS and LAPACK round as they like. So a noisy run moves
-the output of each such primitive by some ulp (what goes into it, for sums), and all other
-primitives (moves, comparisons, sums, products, quotients, roots of elements, integers) not at all.
-Where noisy runs agree in every bit, so must the program; where they are apart, it may be as far
-from them, times a factor. Sines of sums that overflow, comparisons of what is equal but for
-rounding and the like show in that as any other thing.
+A compiled program may differ from NumPy only as documented: kernels are within 2 ulp of the right
+value, sums are added in blocks, BLAS and LAPACK have their own rounding. So a noisy run moves the
+output of each such primitive by some ulp (for sums the operands), and leaves all others (moves,
+comparisons, elementwise sums, products, quotients and roots, integers) unchanged. Where noisy runs
+agree in every bit, so must the program; where they differ, it may be as far from them, times a
+factor. This includes sines of sums that overflow, and comparisons of values equal up to rounding.
 """
 
 from __future__ import annotations
@@ -51,15 +50,15 @@ ORDERED = frozenset(
 )
 ULP_KERNEL, ULP_SUM, ULP_REST = 4, 8, 64
 SECONDS = 20.0
-"""What the noisy runs of one Graph may take: a loop over large arrays is walked by equations."""
+"""The time limit of the noisy runs of one Graph, since loops over large arrays are interpreted."""
 
 
 class Outcome(Exception):
-    """Leaves an oracle early: nothing to compare."""
+    """Ends an oracle early: there is nothing to compare."""
 
 
 class NoisyTrace(EvalTrace):
-    """Computes as EvalTrace does, and then moves what may be moved."""
+    """Computes as EvalTrace, and then moves the results that may differ."""
 
     __slots__ = ("alike", "end", "loose", "rng")
 
@@ -191,7 +190,7 @@ class NoisyTrace(EvalTrace):
 
 @contextmanager
 def running_on(backend: Backend) -> Iterator[None]:
-    """Graphs are run by a backend meanwhile."""
+    """Runs Graphs by a backend within the context."""
     before = call_module._backend
     use(backend)
     try:
@@ -201,7 +200,7 @@ def running_on(backend: Backend) -> Iterator[None]:
 
 
 def reference() -> AbstractContextManager[None]:
-    """Bodies of loops are run by the evaluator meanwhile, so that noise reaches their insides."""
+    """Runs bodies of loops by the evaluator within the context, so that noise reaches them."""
     return running_on(Backend())
 
 
@@ -210,9 +209,9 @@ def _nan_like(x: Any) -> Any:
 
 
 class Spread:
-    """The results of noisy runs of a Graph, made when they are asked for.
+    """The results of noisy runs of a Graph, made at first use.
 
-    With `loose`, sums and products of elements are moved, too: the same terms in another order.
+    With `loose`, elementwise sums and products are moved, too, as by another order of terms.
     """
 
     def __init__(self, graph: Any, args: Sequence[Any], loose: bool = False) -> None:
@@ -220,7 +219,7 @@ class Spread:
         self.runs: list[list[Any]] = []
 
     def results(self, count: int) -> list[list[Any]]:
-        """At least so many runs; the first one is without noise."""
+        """At least `count` runs; the first one is without noise."""
         end = time.process_time() + SECONDS
         with np.errstate(all="ignore"), reference():
             if not self.runs:
@@ -229,7 +228,7 @@ class Spread:
                 trace = NoisyTrace(len(self.runs), self.loose, end)
                 try:
                     found = list(map(np.asarray, trace.run(evaluate, self.graph, self.args)))
-                except np.linalg.LinAlgError:  # anything may come of the rest, then
+                except np.linalg.LinAlgError:  # the rest is arbitrary then
                     found = [_nan_like(x) for x in self.runs[0]]
                 self.runs.append(found)
         return self.runs

@@ -1,7 +1,7 @@
-"""The compiler alone: an optimised, compiled Graph against the same Graph, walked.
+"""Oracles of the compiler: an optimised, compiled Graph against the same Graph, interpreted.
 
-The walk runs every equation by its primitive's `eval`, those inside of loops and branches too. So
-what disagrees is a fault of the passes or of the code that is written, not of tracing or of a rule.
+The interpreter runs every equation by its primitive's `eval`, also inside loops and branches. So a
+disagreement is an error of the passes or of code generation, not of tracing or of a rule.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def compiled(case: Case) -> str:
 
 @oracle("compiled gradient", 0)
 def compiled_gradient(case: Case) -> str:
-    """The Graph of its pullback; cotangents are added up in another order behind a loop."""
+    """The Graph of its pullback; after a loop cotangents are added in another order."""
     return walked_and_run(case, *gradient_graph(case), signs=False)
 
 
 def gradient_graph(case: Case) -> tuple[Any, Sequence[Any], bool]:
-    """The Graph of a program's pullback, its arguments, and whether terms may be ordered anew."""
+    """The Graph of a program's pullback, its arguments, and whether terms may be reordered."""
     gradient, given = case.gradient()
     graph = _quietly(lambda: fg.make_jaxpr(gradient)(*given))
     source = case.program.source
@@ -62,19 +62,19 @@ def walked_and_run(
     signs: bool = True,
     warns: bool = True,
 ) -> str:
-    """How a Graph, compiled, differs from the Graph, walked.
+    """The difference of a compiled Graph from the interpreted one, or "".
 
     Args:
       case: the program.
-      graph: one of it.
+      graph: a Graph of it.
       given: its arguments.
-      loose: whether sums and products may be ordered anew.
-      signs: whether zeros have to be of the same sign.
-      warns: whether what is compiled gives warnings.
+      loose: whether sums and products may be reordered.
+      signs: whether zeros have to have the same sign.
+      warns: whether compiled code gives warnings.
     """
 
     def walk() -> Any:
-        _forget(graph)  # what is compiled is kept on a Graph, and on those inside
+        _forget(graph)  # compiled programs are stored on a Graph and those inside
         with reference():
             return evaluate(graph, given)
 

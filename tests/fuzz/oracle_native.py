@@ -1,7 +1,7 @@
-"""Native code alone: a Graph, optimised and compiled to machine code, against the Graph, walked.
+"""Oracles of native code: a Graph compiled to machine code against the interpreted Graph.
 
-Once as it is chosen: programs of single elements where arrays are small. Once as loops over arrays,
-however short they are. A Graph that native code refuses wholly is skipped.
+Once with the default choice: programs of single elements if arrays are small. Once with loops over
+arrays of any length. A Graph that native code refuses completely is skipped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Call = tuple[Any, Sequence[Any], bool]
 
 @contextmanager
 def loops_over_arrays() -> Iterator[None]:
-    """Native code has loops over arrays alone meanwhile, even where they are not worth it."""
+    """Makes native code use only loops over arrays within the context, even for short ones."""
     with (
         mock.patch.object(backend, "GENERATORS", [fused.fused_kernel]),
         mock.patch.object(clusters, "LEAST", 0),
@@ -36,7 +36,7 @@ def loops_over_arrays() -> Iterator[None]:
 
 
 def is_native(graph: Any) -> bool:
-    """Whether what was compiled of a Graph has native code."""
+    """Whether a compiled Graph has native code."""
     program = getattr(compiled(graph), "__self__", None)
     return hasattr(program, "text") or "native clusters" in pipeline.optimised(graph).derived
 

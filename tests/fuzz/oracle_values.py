@@ -16,7 +16,7 @@ from .oracles import against_plain, oracle, own_formula, raised
 
 @oracle("eager", 20)
 def eager(case: Case) -> str:
-    """Tracing changes nothing: the Graph, walked."""
+    """The interpreted Graph: tracing changes nothing."""
     return against_plain(case, "eager", lambda *args: fg.evaluate(case.graph, *args))
 
 
@@ -27,7 +27,7 @@ def jitted(case: Case) -> str:
 
 @oracle("reassociated", 4)
 def reassociated(case: Case) -> str:
-    """With leave to order sums and products anew, on moderate numbers."""
+    """jit that may reorder sums and products, on moderate numbers."""
     if isinstance(case.expected, Exception) or not case.tame():
         raise Outcome("values are not moderate")
     return against_plain(case, "jit", fg.jit(case.program.traced, reassociate=True), loose=True)
@@ -37,7 +37,7 @@ def reassociated(case: Case) -> str:
 def untraced(case: Case) -> str:
     """The program with fungrad's names and no transform.
 
-    Its branches are traced all, so that what they compute of plain arrays alone may warn.
+    All its branches are traced, so that their computations on plain arrays may warn.
     """
     return against_plain(case, "fungrad", case.program.traced, warnings=False)
 

@@ -1,4 +1,4 @@
-"""What has to agree: each oracle computes something in two ways, and says how they differ.
+"""Oracles: each computes a result in two ways, and returns their difference.
 
 Those of values are in oracle_values.py, those of derivatives in oracle_derivatives.py.
 """
@@ -19,11 +19,11 @@ from .compare import difference
 from .program import Program
 
 FLAGLESS = re.compile("@|dot|einsum|matmul|inner|linalg|conv|corr|kron|outer|fft|nan")
-"""BLAS and LAPACK give warnings or do not, as their loops happen to run; nanmean hides its own."""
+"""Primitives whose warnings depend on the loops of BLAS and LAPACK; nanmean hides its own."""
 
 OWN_FORMULA = re.compile("sinc|interp|logaddexp|unwrap|initial=|einsum")
-"""Functions that fungrad writes otherwise than NumPy, for the sake of derivatives; and einsum,
-whose sums NumPy begins with a zero.
+"""Functions whose formula in fungrad differs from NumPy's, for the derivatives; and einsum, whose
+sums NumPy begins with a zero.
 """
 
 ORACLES: dict[str, tuple[float, Callable[[Case], str]]] = {}
@@ -38,7 +38,7 @@ def oracle(name: str, weight: float) -> Callable[[Callable[[Case], str]], Callab
 
 
 def own_formula(case: Case) -> bool:
-    """Whether fungrad's own formula may round otherwise than NumPy's."""
+    """Whether fungrad's own formula may round differently from NumPy's."""
     return bool(OWN_FORMULA.search(case.program.source))
 
 
@@ -49,7 +49,7 @@ def against_plain(
     loose: bool = False,
     warnings: bool = True,
 ) -> str:
-    """A way to run a program, against plain NumPy; `loose` where that may order its terms anew."""
+    """A way to run a program against plain NumPy; `loose` if it may reorder terms."""
     expected = case.expected
     try:
         found = list(case.watched(name, run, *case.args))
@@ -71,7 +71,7 @@ def against_plain(
 def warned(case: Case, name: str, f: Any, other: str, g: Any, found: Sequence[Any]) -> str:
     """A warning that f gives and g does not, though all numbers are finite.
 
-    Each time: NumPy's own depend on what lies beside an array.
+    It has to appear each time, since NumPy's own depend on the memory next to an array.
     """
     # Numbers of integers alone warn where arrays of them do not, as NumPy has it.
     finite = all(np.all(np.isfinite(x)) and np.asarray(x).dtype.kind in "fc" for x in found)
@@ -102,10 +102,9 @@ def two_ways(
     run: Callable[..., Any],
     loose: bool = False,
 ) -> str:
-    """f as it is against another way to run it; `loose` where that may order its terms anew.
+    """f against another way to run it; `loose` if that may reorder terms.
 
-    A derivative is a sum of what comes back along each path, zeros among it: its zeros have any
-    sign.
+    A derivative is a sum over paths, with zeros among the terms: its zeros have any sign.
     """
     try:
         expected = list(case.watched("eager", f, *given))
@@ -119,12 +118,12 @@ def two_ways(
         found = list(case.watched(name, run, *given))
     except Exception as error:
         return raised(error)
-    # Cotangents are added up behind a loop, and where steps are run again.
+    # Cotangents are added after a loop, and where steps are run again.
     loose = loose or "lax." in case.program.source or "checkpoint" in case.program.source
     wrong = difference(expected, found, case.spread(f, given, loose), signs=False)
     if wrong:
         return wrong
-    # Eagerly nothing warns of what masks throw away; the Graph itself, walked, does.
+    # Eager runs do not warn of values that masks discard; the interpreted Graph does.
     return warned(
         case, name, lambda: run(*given), "eager",
         lambda: fg.evaluate(fg.make_jaxpr(f)(*given), *given), found,
@@ -143,12 +142,12 @@ def drawn(program: Program, rng: Random, count: int) -> list[str]:
 
 
 def judge(name: str, case: Case) -> str:
-    """What an oracle says of a case: nothing, or what is wrong; Outcome where it does not apply."""
+    """The message of an oracle for a case, or ""; raises Outcome if it does not apply."""
     try:
         return ORACLES[name][1](case)
     except Outcome:
         raise
-    except Exception as error:  # whatever is raised where nothing should be is a disagreement
+    except Exception as error:  # an unexpected error is a disagreement
         return raised(error)
 
 

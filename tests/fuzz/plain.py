@@ -1,6 +1,6 @@
-"""What NumPy has not, for plain arrays: control flow as Python's, stops and rules as nothing.
+"""fungrad's functions for plain arrays: control flow by Python's, stops and rules as identity.
 
-A random program that is run with these names in the place of fungrad's is plain NumPy.
+With these names in place of fungrad's a random program is plain NumPy.
 """
 
 from __future__ import annotations

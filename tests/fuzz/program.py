@@ -20,7 +20,7 @@ NAME = re.compile(r"\b[vxc]\d+\b")
 
 @dataclass(frozen=True)
 class Body:
-    """A function inside of a program: its parameters, steps, and what it returns."""
+    """A function inside a program: its parameters, steps, and result."""
 
     name: str
     params: tuple[str, ...]
@@ -62,7 +62,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Program:
-    """Steps from inputs to outputs; `captured` are arrays that it closes over (c0, c1, ...)."""
+    """Steps from inputs to outputs; `captured` are the arrays that it closes over (c0, c1, ...)."""
 
     inputs: tuple[Input, ...]
     captured: tuple[tuple[str, Input], ...]
@@ -86,7 +86,7 @@ class Program:
         return compile(self.source, "<fuzz>", "exec")
 
     def function(self, names: dict[str, Any]) -> Callable[..., Any]:
-        """The function, with other names in reach (plain.NAMES or FUNGRAD)."""
+        """The function, with the given global names (plain.NAMES or FUNGRAD)."""
         scope = dict(names)
         scope.update((name, value.make()) for name, value in self.captured)
         exec(self._code, scope)
@@ -95,12 +95,12 @@ class Program:
 
     @cached_property
     def plain(self) -> Callable[..., Any]:
-        """It as plain NumPy."""
+        """The program as plain NumPy."""
         return self.function(plain.NAMES)
 
     @cached_property
     def traced(self) -> Callable[..., Any]:
-        """It as fungrad sees it."""
+        """The program for fungrad's transforms."""
         return self.function(FUNGRAD)
 
     def args(self, turn: int = 0) -> list[Any]:

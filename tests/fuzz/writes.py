@@ -1,8 +1,8 @@
-"""Random programs of reads, writes, views and aliases, beside plain NumPy.
+"""Random programs of reads, writes, views and aliases, compared with plain NumPy.
 
-A program works on a list of arrays. Each step makes an array of others (a view, a copy, a new one),
-names one again, or writes into one. Values are NumPy's exactly (jit may regroup, to rounding),
-derivatives those of a complex step through plain NumPy.
+A program works on a list of arrays. Each step makes an array from others (a view, a copy, a new
+one), makes an alias, or writes into one. Values have to be NumPy's exactly (with jit up to
+rounding), derivatives those of a complex step through plain NumPy.
 
     python -m tests.fuzz.writes --programs 10000 --seed 0
 """
@@ -26,7 +26,7 @@ SMALL = 64
 
 
 class Program:
-    """A random program: a function of one array of shape (2, 3) that gives one number."""
+    """A random program: a function from an array of shape (2, 3) to a number."""
 
     def __init__(self, seed: int) -> None:
         self.random = np.random.default_rng(seed)
@@ -207,7 +207,7 @@ class Program:
         return name, step
 
     def _value(self, arrays: list[Any], shape: tuple[int, ...]) -> tuple[str, Any]:
-        """What can be written to elements of a shape: an array of the program, or a number."""
+        """A value to write to elements of a shape: an array of the program, or a number."""
         found = [
             k
             for k, a in enumerate(arrays)
@@ -268,7 +268,7 @@ def check(program: Program, contexts: tuple[str, ...]) -> None:
     """Compares a program with NumPy under transforms.
 
     Raises:
-      AssertionError: where a value or a derivative differs.
+      AssertionError: if a value or a derivative differs.
     """
     x = program.start()
     random = np.random.default_rng(0)

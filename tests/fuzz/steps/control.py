@@ -18,7 +18,7 @@ def _inner(b: Builder) -> Any:
 
 
 def _same_type(b: Builder, value: Any) -> Any:
-    """Picks what a carry of this type can become."""
+    """Picks a value for the next carry of this type."""
     dtype, shape = np.asarray(value).dtype, np.shape(value)
 
     def choose() -> str | None:

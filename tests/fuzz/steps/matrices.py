@@ -1,4 +1,4 @@
-"""Linear algebra, of matrices that are made well enough conditioned, and Fourier transforms."""
+"""Linear algebra of well-conditioned matrices, and Fourier transforms."""
 
 from __future__ import annotations
 

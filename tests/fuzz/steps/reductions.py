@@ -37,7 +37,7 @@ def reduction(b: Builder) -> str | None:
 
 @family("idioms", 4)
 def idiom(b: Builder) -> str | None:
-    """What people write: norms, softmax, scaled sums, log-sum-exp, standard scores."""
+    """Common idioms: norms, softmax, scaled sums, log-sum-exp, standard scores."""
     x = b.array("f", empty=False)
     y = None if x is None else b.like(x, "f")
     if x is None or y is None:

@@ -18,7 +18,7 @@ from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.rewriter import Renaming, Writer
 from fungrad.ir.graph import Atom, Graph, Literal
 from fungrad.ir.types import Type
-from fungrad.primitives.elementwise.family import add, neg, sub
+from fungrad.primitives.elementwise.family import add
 from fungrad.primitives.movement.gather import Index, getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, convert, reshape
 from fungrad.primitives.movement.scatter import index_add
@@ -257,17 +257,12 @@ class DiagonalWriter:
         """Adds a diagonal to others."""
         values[diagonal] = self.add(add, values[diagonal], value) if diagonal in values else value
 
-    def summed(self, x: Diagonals, y: Diagonals, type_: Type, minus: bool = False) -> Diagonals:
-        """The sum of diagonals, or their difference."""
-        dtype = type_.dtype
-        values = {diagonal: self.cast(value, dtype) for diagonal, value in x.values.items()}
-        for diagonal, value in y.values.items():
-            if diagonal in values:
-                values[diagonal] = self.add(sub if minus else add, values[diagonal], value)
-            else:
-                value = self.cast(value, dtype)
-                values[diagonal] = self.add(neg, value) if minus else value
-        return x._replace(values=values, dtype=dtype)
+    def summed(self, x: Diagonals, y: Diagonals, type_: Type) -> Diagonals:
+        """The sum of diagonals."""
+        values: dict[Diagonal, Atom] = {}
+        for diagonal, value in (*x.values.items(), *y.values.items()):
+            self.put(values, diagonal, self.cast(value, type_.dtype))
+        return x._replace(values=values, dtype=type_.dtype)
 
     # --- reading ----------------------------------------------------------------------------------
 

@@ -3,9 +3,9 @@
 Without it the Hessian of Rosenbrock's function of 100 numbers takes 4.4 times the time.
 
 The basis that a Jacobian pushes (or pulls) through a function is a diagonal. Elementwise functions,
-slices and sums keep diagonals diagonals, so that only those are computed, at the cost of the
-function instead of that of all columns; a product with a matrix scales its rows. What has no rule
-here, or too many diagonals, is written out. As the zeros are known, an infinity beside them gives
+slices and their joins keep diagonals diagonals, so that only those are computed, at the cost of
+the function instead of that of all columns; a product with a matrix scales its rows. What has no
+rule here, or too many diagonals, is written out. As the zeros are known, an infinity beside them gives
 no NaN; the sign of a zero is not kept.
 """
 
@@ -30,19 +30,16 @@ from fungrad.compiler.passes.rewriter import computed_now, copied, renamed
 from fungrad.ir.graph import Atom, Graph, Literal
 from fungrad.ir.types import Type
 from fungrad.primitives.contraction.dot_general import dot_general
-from fungrad.primitives.elementwise.family import add, div, mul, neg, select, sub
+from fungrad.primitives.elementwise.family import add, div, mul, neg, select
 from fungrad.primitives.movement.gather import Index, expanded, getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import (
-    broadcast_to,
     concatenate,
     convert,
     pad,
-    reduce_sum,
     reshape,
     slice_axis,
     transpose,
 )
-from fungrad.primitives.movement.scatter import index_add
 from fungrad.primitives.movement.sliding_window import roll
 from fungrad.primitives.movement.stack_iota import basis
 
@@ -140,24 +137,18 @@ def _both(
     return None if x is None or y is None else (x, y)
 
 
-def _joined(primitive: Any) -> Callable[..., Found]:
-    """The sum or the difference of diagonals."""
-
-    def rule(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type) -> Found:
-        pair = _both(writer, inputs, type_)
-        if pair is not None:
-            return writer.summed(*pair, type_, minus=primitive is sub)
-        x, y = inputs
-        if id(y) not in writer.diagonals and primitive is add:
-            x, y = y, x
-        diagonals = writer.diagonals.get(id(y))
-        if diagonals is None or id(x) in writer.diagonals or not x.type == diagonals.type == type_:
-            return None
-        if primitive is sub:
-            diagonals = writer.summed(diagonals._replace(values={}), diagonals, type_, minus=True)
-        return writer.placed(diagonals, onto=x)
-
-    return rule
+def _add(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type) -> Found:
+    """The sum of diagonals."""
+    pair = _both(writer, inputs, type_)
+    if pair is not None:
+        return writer.summed(*pair, type_)
+    x, y = inputs
+    if id(y) not in writer.diagonals:
+        x, y = y, x
+    diagonals = writer.diagonals.get(id(y))
+    if diagonals is None or id(x) in writer.diagonals or not x.type == diagonals.type == type_:
+        return None
+    return writer.placed(diagonals, onto=x)
 
 
 def _select(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type) -> Found:
@@ -180,22 +171,6 @@ def _select(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type) -> Foun
 
 
 # --- sums and products ----------------------------------------------------------------------------
-
-
-def _reduce_sum(
-    writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, axes: tuple[int, ...]
-) -> Found:
-    diagonals = writer.diagonals[id(inputs[0])]
-    sides = diagonals.sides(axes)
-    if sides is None or all(sides):
-        return None
-    if not any(sides):
-        return diagonals.reshaped(type_.shape)
-    kept = ROWS if sides[COLUMNS] else COLUMNS
-    if any(diagonal.side(kept).step == 0 for diagonal in diagonals.values):
-        return None
-    pieces = [(diagonal.side(kept), value) for diagonal, value in diagonals.values.items()]
-    return writer.reshaped(writer.joined(pieces, (type_.size,), type_.dtype), type_.shape)
 
 
 def _dot(
@@ -339,18 +314,6 @@ def _scatter(
     return _placed(writer.diagonals[id(inputs[0])], shape, _entries(index, len(shape)))
 
 
-def _index_add(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, index: Index) -> Found:
-    x, values, *arrays = inputs
-    diagonals = writer.diagonals.get(id(values))
-    if arrays or diagonals is None:
-        return None
-    placed = _placed(diagonals, type_.shape, _entries(index, type_.ndim))
-    if placed is None:
-        return None
-    whole = writer.found(x, type_.shape, placed)
-    return None if whole is None else writer.summed(whole, placed, type_)
-
-
 def _pad(
     writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, widths: Sequence[tuple[int, int]]
 ) -> Found:
@@ -401,12 +364,10 @@ def _roll(
 
 _RULES: dict[Any, Callable[..., Found]] = {
     reshape: _reshape,
-    broadcast_to: _reshape,
     transpose: _transpose,
     getitem: _getitem,
     slice_axis: _slice,
     scatter: _scatter,
-    index_add: _index_add,
     pad: _pad,
     concatenate: _concatenate,
     roll: _roll,
@@ -414,10 +375,8 @@ _RULES: dict[Any, Callable[..., Found]] = {
     convert: _unary(convert),
     mul: _scaled(mul),
     div: _scaled(div),
-    add: _joined(add),
-    sub: _joined(sub),
+    add: _add,
     select: _select,
-    reduce_sum: _reduce_sum,
     dot_general: _dot,
 }
 """By primitive: what it gives of diagonals, or None where they are written out first."""

@@ -2,7 +2,7 @@
 
 A declared primitive is a function that every transform understands:
 
->>> import fungrad as fg
+>>> import numpy as np, fungrad as fg
 >>> cube = elementwise("cube", lambda x: x**3, partials=[lambda y, x: 3 * x**2])
 >>> float(fg.grad(fg.grad(cube))(2.0))
 12.0
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fungrad.control_flow.call import structural as structural
+from fungrad.errors import ArgumentError
 from fungrad.ir.types import Type as Type
 from fungrad.primitives.contraction.dot_general import multilinear as multilinear
 from fungrad.primitives.elementwise.family import Masked as Masked
@@ -21,11 +22,15 @@ from fungrad.primitives.facts import ScalarForm as ScalarForm
 from fungrad.primitives.primitive import Primitive as Primitive
 from fungrad.primitives.primitive import general as general
 from fungrad.primitives.primitive import linear as linear
+from fungrad.support.lazy import Module
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace as Trace
 from fungrad.tracing.trace import Tracer as Tracer
 from fungrad.tracing.trace import current
 from fungrad.tracing.trace import typeof as typeof
 
+tile_lowering: Any = Module("fungrad.compiler.lowering.fusion.tile_lowering")
+kernels: Any = Module("fungrad.runtime.kernels.elementwise")
 current_trace = current
 jax_rules: dict[Primitive, Callable[..., Any]] = {}
 """By primitive: the equivalent function of jax.numpy (see `jax_rule`)."""
@@ -43,3 +48,40 @@ def jax_rule(primitive: Primitive, function: Callable[..., Any]) -> None:
     >>> jax_rule(triple, lambda x: 3.0 * x)
     """
     jax_rules[primitive] = function
+
+
+def kernel(
+    primitive: Primitive,
+    function: Callable[..., None],
+    *,
+    scratch: tuple[int, int] = (0, 0),
+    single: bool = False,
+) -> None:
+    """Gives an elementwise primitive a kernel, which compiled programs on NumPy call for each tile
+    of large arrays in the place of `eval`.
+
+    Args:
+      primitive: one of fungrad's, or declared with this module.
+      function: `function(*arguments, out, *scratch)`, of blocks of float64 (an argument may be one
+        number). It writes what `eval` gives into `out`, which may not be an argument.
+      scratch: how many blocks to work in it takes: those that are no arguments, and then those
+        that may be, which it first writes when it has read its arguments.
+      single: whether the blocks may be of float32, too.
+
+    Raises:
+      ArgumentError: where the primitive is not elementwise.
+
+    >>> fourth = elementwise("fourth", lambda x: x**4, partials=[lambda y, x: 4 * x**3])
+    >>> def by_squares(x, out):
+    ...     np.multiply(x, x, out)
+    ...     np.multiply(out, out, out)
+    >>> kernel(fourth, by_squares)
+    """
+    if primitive.partials is None:
+        raise ArgumentError(
+            f"`{primitive.name}` is not elementwise{user_line()}: it has no kernel."
+        )
+    tile_lowering.KERNELS[primitive] = function
+    kernels.SCRATCH[function] = scratch
+    if single:
+        tile_lowering.SINGLE.add(function)

@@ -5,8 +5,8 @@ Without it the Hessian of Rosenbrock's function of 100 numbers takes 4.4 times t
 The basis that a Jacobian pushes (or pulls) through a function is a diagonal. Elementwise functions,
 slices and their joins keep diagonals diagonals, so that only those are computed, at the cost of
 the function instead of that of all columns; a product with a matrix scales its rows. What has no
-rule here, or too many diagonals, is written out. As the zeros are known, an infinity beside them gives
-no NaN; the sign of a zero is not kept.
+rule here, or too many diagonals, is written out. As the zeros are known, an infinity beside them
+gives no NaN; the sign of a zero is not kept.
 """
 
 from __future__ import annotations

@@ -323,7 +323,7 @@ def chosen(mask: Any, x: Any, y: Any, out: Any, t: Any) -> None:
 
 
 SCRATCH = {
-    sincos: (1, 2), sincos_by_tangent: (0, 1), logaddexp: (0, 1), hypot: (1, 0), erf: (3, 1),
+    sincos: (1, 2), sincos_by_tangent: (0, 1), logaddexp: (0, 1), hypot: (1, 0),
     chosen: (1, 0),
 }  # fmt: skip
 """How many scratch arrays each takes behind what it writes: those that are no arguments, and then

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.fusion.tile_lowering import KERNELS
+from fungrad.extend import kernel
 from fungrad.numpy.protocol.operands import array_of
 from fungrad.primitives.elementwise.family import Kind, Kinds, Over, elementwise, select
 from fungrad.primitives.primitive import Primitive
@@ -133,7 +133,7 @@ erf = elementwise(
     types=_REAL,
     scalar="erf",
 )
-KERNELS[erf] = kernels.erf
+kernel(erf, kernels.erf, scratch=(3, 1))
 erfc = elementwise("erfc", sp.erfc, partials=[lambda y, x: np.exp(-x * x) * -_TWO_OVER_ROOT_PI])
 erfi = elementwise("erfi", sp.erfi, partials=[lambda y, x: np.exp(x * x) * _TWO_OVER_ROOT_PI])
 erfcx = elementwise("erfcx", sp.erfcx, partials=[_erfcx_slope])

@@ -60,8 +60,8 @@ KERNELS: dict[Any, Any] = {
     ufuncs.hypot: elementwise.hypot,
     select: elementwise.chosen,
 }
-"""The kernel of a primitive; floors above put theirs here."""
-SINGLE = (elementwise.logaddexp, elementwise.hypot)
+"""The kernel of a primitive; `fungrad.extend.kernel` puts others here."""
+SINGLE = {elementwise.logaddexp, elementwise.hypot}
 """Kernels of numbers of single precision, too."""
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 import fungrad as fg
 from benchmarks import cases, everyday, libraries, native_loops
-from benchmarks.gradbench import descent, ode, particle, saddle
+from benchmarks.gradbench import descent, gmm, ode, particle, saddle, workloads
 from benchmarks.libraries import HAND
 from benchmarks.native_loops import chosen, least
 from fungrad.control_flow.call import compiled
@@ -221,8 +221,8 @@ def other(module: Any) -> Any:
 
 
 def gradbench() -> Iterator[tuple[str, Calls]]:
-    """Loops of GradBench: initial value problems, and descents within descents."""
-    of = {fg: (ode, descent, particle, saddle)}
+    """Of GradBench: initial value problems, descents within descents, and mixtures."""
+    of = {fg: (ode, descent, particle, saddle, gmm)}
     if libraries.importable("jax"):
         of[jax()] = tuple(map(other, of[fg]))
     for size, steps in ((5, 1_000), (20, 100), (100_000, 10)):
@@ -231,12 +231,12 @@ def gradbench() -> Iterator[tuple[str, Calls]]:
         yield f"ode {size:g}, {steps} steps", compared(wanted, (x,))
 
     def of_particle(modes: str, np: Any, ad: Any) -> Any:
-        _, d, p, _ = of[ad]
+        _, d, p, *_ = of[ad]
         inner, outer = d.MODES[modes[1]], d.MODES[modes[0]]
         return lambda w: d.minimum(lambda w: p.crossing(w, inner), w, outer)
 
     def of_saddle(modes: str, np: Any, ad: Any) -> Any:
-        _, d, _, s = of[ad]
+        _, d, _, s, _ = of[ad]
         return lambda x: s.saddle(x, d.MODES[modes[0]], d.MODES[modes[1]])
 
     for name, f, x in (
@@ -245,6 +245,11 @@ def gradbench() -> Iterator[tuple[str, Calls]]:
     ):
         yield f"{name}, forward in forward", compared(partial(f, "ff"), (x,))
         yield f"{name}, reverse in reverse", ours(partial(f, "rr"), (x,))
+    for n in (1_000, 10_000):
+        given = workloads.gmm(10, 25, n)
+        free = {name: given[name] for name in gmm.FREE}
+        wanted = lambda np, ad: ad.grad(partial(of[ad][-1].objective, m=0, gamma=1.0))  # noqa: E731
+        yield f"gmm d=10 K=25, {n} points", compared(wanted, (free, given["x"]))
 
 
 def small() -> Iterator[tuple[str, Calls]]:

@@ -246,6 +246,9 @@ def test_what_saves_less_than_its_build_takes_runs_on_numpy(native: None) -> Non
     assert fg.jit(waves).lower(np.linspace(0.1, 0.9, 100_000)).native
     loop = fg.jit(lambda x: fg.lax.fori_loop(0, 1_000, lambda i, x: np.cos(x) * 1.1, x))
     assert loop.lower(0.5).native
+    spread = fg.jit(fg.value_and_grad(lambda x: np.sum(np.std(x, 1))))
+    lowered = spread.lower(np.ones((2000, 100)))  # roots and quotients of rows are few
+    assert lowered.native.count("define ptr @fg_entry") == 1
 
 
 @pytest.mark.parametrize("shape", [(), (10,)])

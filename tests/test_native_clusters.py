@@ -84,6 +84,20 @@ def test_a_normalised_vector_is_two_runs_over_memory(native: None) -> None:
     assert clustered(f, x) == (2, ["sqrt"])
 
 
+def test_sums_along_other_axes_are_clusters_of_their_own(native: None) -> None:
+    def mixed(mu: Any, x: Any) -> Any:
+        y = (x @ mu).T.reshape(20, 5, 700)
+        z = np.exp(-np.sum(y * y, 1))
+        p = z / np.sum(z, 0)
+        return np.sum(np.sin(-y * p[:, None]), 2)
+
+    mu, x = rng.normal(size=(4, 100)), rng.normal(size=(700, 4))
+    check(mixed, mu, x)
+    count, left = clustered(mixed, mu, x)
+    assert count == 2
+    assert left == ["dot_general", "reshape"]
+
+
 def test_what_loops_do_not_know_stands_between_clusters(native: None) -> None:
     def f(x: Any) -> Any:
         y = np.cumsum(x * 2.0 - 1.0)

@@ -262,7 +262,7 @@ def test_special_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [(3, 5), (4, 25), (25, 100), (7, 1000), (2, 3, 40), (40, 8), (6, 6)]
+    "shape", [(3, 5), (4, 25), (25, 100), (7, 1000), (2, 3, 40), (40, 8), (6, 6), (5, 17), (5, 31)]
 )
 @pytest.mark.parametrize("axis", [0, -1])
 def test_reductions_along_an_axis_and_what_follows(shape: tuple[int, ...], axis: int) -> None:
@@ -274,6 +274,7 @@ def test_reductions_along_an_axis_and_what_follows(shape: tuple[int, ...], axis:
     check(centred, x, tolerance=1e-13)
     check(lambda x: (x - np.max(x, axis=axis, keepdims=True)) * 2.0, x)
     check(lambda x: np.min(x * 2.0, axis=axis) + 1.0, x)
+    check(lambda x: x - np.sum(x * 0.5, axis=axis, keepdims=True), np.round(8.0 * x))
     check(fg.value_and_grad(lambda x: np.sum(w * centred(x))), x, tolerance=1e-12)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.fused import known_equation
+from fungrad.compiler.native.index_maps import SHORT
 from fungrad.compiler.native.tiles import Make as MakeTile
 from fungrad.compiler.native.tiles import tileable, tiled
 from fungrad.compiler.passes.pipeline import optimised
@@ -84,14 +85,14 @@ class _Calls:
         self.found: list[Equation] = []
         self.gone: set[int] = set()
 
-    def take(self, members: Sequence[Equation], cut: int) -> None:
-        """Makes a cluster native, or, cut at more reductions, its parts."""
+    def take(self, members: Sequence[Equation], cut: int, new: bool = True) -> None:
+        """Makes a cluster native, if it is new, or, cut at more reductions, its parts."""
         few = len(members) < FEW and _work(members) < self.least
         if len(self.found) == MOST or few:
             return
-        if not self.add(members) and cut < 3:
+        if not (new and self.add(members)) and cut < 3:
             for part in sorted(_clusters(self.graph, members, cut + 1), key=_work, reverse=True):
-                self.take(part, cut + 1)
+                self.take(part, cut + 1, len(part) < len(members))
 
     def add(self, members: Sequence[Equation]) -> bool:
         """Makes equations native; False where that is refused."""
@@ -113,20 +114,21 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
       graph: the Graph.
       equations: some of it.
       cut: 0 ends clusters at reductions of whole large arrays; 1 also at reductions along other
-        axes than most are; 2 leaves those to NumPy; 3 ends clusters at every reduction, too.
+        axes than most are; 2 begins clusters at those, too; 3 ends them at every reduction.
     """
     level: dict[int, int] = {}
     ended: set[int] = set()
     axes = _main_axes(equations)
     for equation in equations:
         reduced = _reduced(equation)
-        other = reduced and reduced != axes
-        if known_equation(equation) is None and not (cut >= 2 and other):
+        other = bool(reduced) and reduced != axes
+        if known_equation(equation) is None:
             found = 1
             for atom in equation.inputs:
                 at = level.get(id(atom), 0)
-                found = max(found, at + (1 if at % 2 == 0 else 2 * (id(atom) in ended)))
-            if (cut == 1 and other) or (cut == 3 and reduced) or _reduces_all(equation):
+                begins = id(atom) in ended or (cut >= 2 and other)
+                found = max(found, at + (1 if at % 2 == 0 else 2 * begins))
+            if (cut >= 1 and other) or (cut == 3 and reduced) or _reduces_all(equation):
                 ended.add(id(equation.outputs[0]))
         else:
             levels = [level.get(id(atom), 0) for atom in equation.inputs]
@@ -168,18 +170,28 @@ Axes = tuple[int, ...]
 
 
 def _reduced(equation: Equation) -> Axes:
-    """The axes from the last one, -1, along which an equation reduces an array to an array."""
+    """The axes from the last one, -1, along which an equation reduces an array to an array; none
+    where they are short.
+    """
     if reduction(equation) is None or equation.outputs[0].type.size == 1:
         return ()
     shape = equation.inputs[0].type.shape
-    return tuple([a - len(shape) for a in equation.params["axes"] if shape[a] > 1])
+    found = [a for a in equation.params["axes"] if shape[a] > 1]
+    short = max([shape[a] for a in found], default=1) <= SHORT
+    return () if short else tuple([a - len(shape) for a in found])
 
 
 def _main_axes(equations: Sequence[Equation]) -> Axes:
-    """The axes along which most is reduced."""
+    """The axes along which most is reduced of what arrays as large need."""
     work: Counter[Axes] = Counter()
-    for equation in equations:
-        work[_reduced(equation)] += equation.inputs[0].type.size if equation.inputs else 0
+    needed: dict[int, int] = {}
+    for equation in reversed(equations):
+        size = max([v.type.size for v in equation.outputs])
+        size = max([size, *[needed.get(id(v), 0) for v in equation.outputs]])
+        for atom in equation.inputs:
+            needed[id(atom)] = max(size, needed.get(id(atom), 0))
+        if equation.inputs and size >= equation.inputs[0].type.size:
+            work[_reduced(equation)] += equation.inputs[0].type.size
     del work[()]
     return max(work, key=work.__getitem__, default=())
 

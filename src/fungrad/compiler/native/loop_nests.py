@@ -64,14 +64,23 @@ class Nest:
         self.source, self.maps, self.roots, self.first = source, maps, roots, 0
         self.pieces = [piece for root in roots for piece in root.pieces]
         self.demanded = source.demanded(maps, self.pieces, None)
-        made = [source.made[i] for i, _ in self.demanded if i in source.made]
-        costs = [cost(equation) for equation in made]
+        made = [p for (i, _), p in self.demanded.items() if i in source.made]
         self.elements = math.prod(maps.lengths)
-        self.cost_ns = sum(costs) * self.elements
-        self.heavy = max(costs, default=0.0) >= HEAVY
+        costs = [(cost(source.made[id(piece.atom)]), self._times(piece)) for piece in made]
+        self.cost_ns = sum([ns * times for ns, times in costs])
+        self.heavy = any(ns >= HEAVY and times == self.elements for ns, times in costs)
         sizes = [size_of(type_of(p.atom.type.dtype)) for p in self.demanded.values()
                  if p.atom.type.dtype.kind == "f"]  # fmt: skip
         self.register = host().vector_bytes // max(sizes, default=8)
+
+    def _times(self, piece: Piece) -> int:
+        """How often a value is computed: what no inner loop changes is computed ahead of it."""
+        inner = self.maps.reduced or (len(self.maps.lengths) - 1,)
+        read = self.source.reads(self.maps, piece.atom, piece.place, None)
+        loops = loops_of(piece.place).union(*[loops_of(p.place) for p in read])
+        if not loops.isdisjoint(inner):
+            return self.elements
+        return self.elements // math.prod([self.maps.lengths[i] for i in inner]) if loops else 1
 
     @property
     def sums(self) -> list[Root]:

@@ -225,16 +225,17 @@ class RowNest(Nest):
         n, lanes = self.maps.lengths[loop], self.lanes
 
         def along(i: Value) -> None:
-            if n % lanes == 0:
-                step({**index, loop: i}, None)
-                return
             at = code.intrinsic("smin", [i, n - lanes])
             step({**index, loop: at}, self.later(code, i, at))
 
-        if loop == len(self.maps.lengths) - 1:
-            code.for_range(0, n, along, lanes)
-        else:
+        if loop < len(self.maps.lengths) - 1:
             code.for_range(0, n, lambda i: self.loops(code, rest, {**index, loop: i}, step))
+        elif n % lanes and self.heavy:
+            code.for_range(0, n, along, lanes)
+        else:  # of light bodies a copy for the rest, where masks would be half of the work
+            code.for_range(0, n - n % lanes, lambda i: step({**index, loop: i}, None), lanes)
+            if n % lanes:
+                along(code.constant(n - n % lanes, "i64", 1))
 
     def buffered(self, body: Body, key: Key, x: Value | None = None) -> Value:
         """Loads a value from its buffer at a Body's index, or stores `x` there."""

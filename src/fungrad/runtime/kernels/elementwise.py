@@ -311,8 +311,7 @@ def chosen(mask: Any, x: Any, y: Any, out: Any, t: Any) -> None:
     where a mask is random; this takes 0.6.
     """
     words, bits = t.view(f"i{t.itemsize}"), out.view(f"i{out.itemsize}")
-    np.copyto(words, mask)
-    np.negative(words, words)
+    np.negative(mask.view(np.int8), words)  # all bits where it is true
     x, y = (np.asarray(a, out.dtype).view(bits.dtype) for a in (x, y))
     if not y.ndim and not y:  # 0.0, all of whose bits are 0
         np.bitwise_and(x, words, bits)

@@ -711,3 +711,21 @@ def test_determinants_of_what_is_not_finite_have_derivatives_that_are_not(diagon
     with np.errstate(all="ignore"):
         for transform in (fg.grad, lambda f: fg.jit(fg.grad(f)), fg.hessian):
             assert np.isnan(transform(np.linalg.det)(a)).any()
+
+
+@pytest.mark.parametrize(
+    ("f", "a"),
+    [
+        (lambda a: np.linalg.slogdet(a)[1], np.ones((2, 2))),
+        (lambda a: np.sum(np.linalg.qr(a)[1]), np.zeros((1, 1))),
+    ],
+    ids=["slogdet", "qr"],
+)
+def test_a_derivative_that_does_not_exist_is_no_number_and_explained(f, a):
+    with pytest.warns(RuntimeWarning, match=r"divide|invalid"):
+        found = fg.grad(f)(a)
+    assert not np.isfinite(found).any()
+    with np.errstate(all="ignore"):
+        assert not np.isfinite(fg.jit(fg.grad(f))(a)).any()
+        finding = fg.why(f)(a)["a"]
+    assert finding.cause == "backward" and finding.source.line == f.__code__.co_firstlineno

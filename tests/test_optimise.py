@@ -71,23 +71,23 @@ EXAMPLES = {
     "reshape(-x) is -reshape(x)": (
         lambda x, y: y - np.reshape(-x, (2, 5)), (SPECIAL, OTHER.reshape(2, 5)), ["reshape", "add"],
     ),
-    "where a condition holds or not, all is chosen": (
+    "a condition or its negation always holds": (
         lambda x, y: (np.where(np.logical_or(~(x > 0.0), x > 0.0), x, y),
                       np.where(np.logical_or(x > 0.0, np.logical_not(x > 0.0)), y, 0.0)),
         (SPECIAL, OTHER), [],
     ),
-    "what is not chosen need not be made": (
+    "a select of a select is one": (
         lambda x, y: np.where(
             np.logical_and(y > 1.0, x > 0.0), np.where(x > 0.0, x, y),
             np.where(x > 0.0, np.where(x > 0.0, x, y), y + 1.0),
         ), (SPECIAL, OTHER),
         ["gt", "gt", "logical_and", "add", "select", "select"],
     ),
-    "what is done to a choice is done to what is chosen": (
+    "neg and mul apply to the selected operand": (
         lambda x, y: np.where(x > 0.0, np.where(x > 0.0, y[0], y) * -2.0, y), (SPECIAL, OTHER),
         ["gt", "getitem", "mul", "select"],
     ),
-    "what is chosen here and there is chosen between": (
+    "complementary selects, added, are one": (
         lambda x, y: np.where(x > 0.0, y, 0.0) + np.where(~(x > 0.0), x, 0.0), (SPECIAL, OTHER),
         ["gt", "select", "add"],
     ),
@@ -156,19 +156,19 @@ FORBIDDEN = {
         (lambda x: -np.real(x) + x * complex(0.0, -1.0), np.array([0j, complex(-0.0, 0.0)])),
     ],
     "reshape(-x) is -reshape(x)": [(lambda x: (lambda y: (y, y.T))(-x), MATRIX)],
-    "where a condition holds or not, all is chosen": [
+    "a condition or its negation always holds": [
         (lambda x: np.where(np.logical_or(~(x > 0.0), x > 0.0), 1.0, x), OTHER),
         (lambda x: np.where(np.logical_or(~(x > 0.0), x > 1.0), x, 1.0), OTHER),
     ],
-    "what is not chosen need not be made": [
+    "a select of a select is one": [
         (lambda x: np.where(x > 1.0, np.where(x > 0.0, x, 1.0), 2.0), OTHER),
         (lambda x: np.where(
             np.logical_and(x > 1.0, x < 3.0), np.where(x > 2.0, x, 1.0), 2.0), OTHER),
     ],
-    "what is done to a choice is done to what is chosen": [
+    "neg and mul apply to the selected operand": [
         (lambda x: np.where(x > 0.0, np.where(x > 0.0, x, x + 1.0) * x, 2.0), OTHER),
     ],
-    "what is chosen here and there is chosen between": [
+    "complementary selects, added, are one": [
         (lambda x: np.where(x > 0.0, x, 1.0) + np.where(~(x > 0.0), x, 0.0), OTHER),
         (lambda x: np.where(x > 0.0, x, 0.0) + np.where(~(x > 0.0), x, -0.0), OTHER),
         (lambda x: np.where(x > 0.0, x, 0.0) + np.where(x <= 0.0, x, 0.0), OTHER),

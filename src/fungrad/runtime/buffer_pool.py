@@ -1,8 +1,8 @@
-"""Memory for the intermediates of blocks, used again from call to call.
+"""Memory for the intermediates of clusters, reused from call to call.
 
-A piece of work takes an arena, and gives it back when it ends, be it by an error; whoever comes
-meanwhile, another thread or an inner call, takes another one. Memory given back beyond `LIMIT`
-bytes is left to the garbage collector. Nothing in an arena ever reaches a user.
+A task takes an arena, and gives it back when it ends, also by an error; another thread or an inner
+call takes another arena meanwhile. The pool keeps at most `LIMIT` bytes. No array in an arena is
+returned to the user.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any
 import numpy as np
 
 LIMIT = 1 << 26
-"""Bytes that are held for later at most."""
+"""The most bytes that the pool keeps."""
 PAGE = 4096
-"""Bytes of a page: buffers take whole ones, and begin half a page from where large arrays of NumPy
-do. Processors tell what was written from what is read next by the last 12 bits of their places, and
-wait where those are alike: without it functions/newton 20000 takes 1.2 to 1.7 times the time."""
+"""Bytes of a page: buffers take whole pages, half a page off those of NumPy's large arrays.
+Processors compare the lowest 12 bits of addresses of stores and later loads, and stall if they are
+equal (4K aliasing): without the offset functions/newton 20000 takes 1.2 to 1.7 times the time."""
 CARVED = 64
-"""How many ways of cutting itself up an arena remembers."""
+"""The most layouts that an arena caches."""
 
 Array = tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...]]
-"""An array that a piece of work needs: shape, dtype, and the order of the axes in memory."""
+"""An array that a task needs: shape, dtype, and the order of the axes in memory."""
 Layout = Sequence[tuple[int, Array]]
-"""Such arrays, each with the byte where it begins."""
+"""Arrays with their offsets in bytes."""
 
 
 class Arena:
-    """A stretch of memory, and the arrays that it was cut into."""
+    """A block of memory, and the arrays in it by layout."""
 
     __slots__ = ("_cut", "_memory", "size")
 
@@ -41,7 +41,7 @@ class Arena:
         self._cut: dict[Hashable, tuple[Any, ...]] = {}
 
     def arrays(self, key: Hashable, layout: Layout) -> tuple[Any, ...]:
-        """The arrays of a layout, which `key` stands for."""
+        """The arrays of a layout; `key` identifies it."""
         found = self._cut.get(key)
         if found is None:
             if len(self._cut) >= CARVED:
@@ -60,14 +60,14 @@ class Arena:
 
 
 def packed(arrays: Sequence[Array], times: Sequence[int]) -> Layout:
-    """The layout of arrays, in the same memory where they are not needed at one time.
+    """The layout of arrays; those with disjoint lifetimes may share memory.
 
-    The largest come first, each to the first place that is free (greedy by size: Pisarchyk and
-    Lee, Efficient Memory Management for Deep Neural Net Inference, 2020, section 5.2).
+    The largest come first, each at the first free offset (greedy by size: Pisarchyk and Lee,
+    Efficient Memory Management for Deep Neural Net Inference, 2020, section 5.2).
 
     Args:
-      arrays: which.
-      times: of each array the set of times at which it is needed, as the bits of an integer.
+      arrays: the arrays.
+      times: the lifetime of each array: the set of times at which it is live, as bits.
     """
     sizes = [_pages(array) for array in arrays]
     starts: dict[int, int] = {}
@@ -87,7 +87,7 @@ def _pages(array: Array) -> int:
 
 
 def size_of(layout: Layout) -> int:
-    """How many bytes an arena must have for a layout."""
+    """The bytes that an arena needs for a layout."""
     return max((start + _pages(array) for start, array in layout), default=0)
 
 
@@ -96,26 +96,26 @@ _free: list[Arena] = []
 
 
 def take(size: int) -> Arena:
-    """An arena of at least so many bytes, the caller's own until it is given back."""
+    """An arena of at least so many bytes, for the caller alone until it is given back."""
     try:
         arena = _free.pop()
     except IndexError:
         return Arena(size)
-    return arena if arena.size >= size else Arena(size)  # the small one is dropped
+    return arena if arena.size >= size else Arena(size)  # drops the small one
 
 
 def give(arena: Arena) -> None:
-    """Gives an arena back."""
+    """Returns an arena to the pool."""
     with _lock:
         if arena.size + held() <= LIMIT:
             _free.append(arena)
 
 
 def held() -> int:
-    """How many bytes are held for later."""
+    """The bytes that the pool keeps."""
     return sum(arena.size for arena in _free)
 
 
 def clear() -> None:
-    """Frees what is held."""
+    """Frees the pool's memory."""
     _free.clear()

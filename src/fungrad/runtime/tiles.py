@@ -1,7 +1,8 @@
-"""Runs the loop of a fusion cluster over its tiles: on threads, each with buffers of a pool.
+"""Runs the loop of a fusion cluster over its tiles, on threads, each with buffers from the pool.
 
-`in_tiles(loop, plan, *arrays)` calls `loop(tiles, *arrays)` for stretches of rows. The loop gets
-the rows of its arrays, and its buffers, from `tiles`, and leaves there what it reduces over rows.
+`in_tiles(loop, plan, *arrays)` calls `loop(tiles, *arrays)` for consecutive parts of the rows. The
+loop takes the rows of its arrays, and its buffers, from `tiles`, and adds its reductions over rows
+there.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ class Plan:
     """How a cluster is tiled; known by identity.
 
     Args:
-      length: how many rows it has.
-      step: how many of them a tile has.
+      length: the number of rows.
+      step: the number of rows of a tile.
       shared: whether threads share the tiles.
-      buffers: of each buffer of a tile the array, and the axis of its rows.
+      buffers: each buffer of a tile as an array, and the axis of its rows.
       totals: the ufunc of each reduction over the rows.
       overlap: whether neighbouring tiles add to the same rows of an output.
       multiplies: whether it calls the BLAS for products that may take several threads.
@@ -70,7 +71,7 @@ class Tiles:
         return [x[(*before, slice(i, min(i + step, stop)))] for i in range(start, stop, step)]
 
     def buffer(self, number: int) -> Sequence[Any]:
-        """A buffer, for each tile; cut where the last one has fewer rows."""
+        """A buffer for each tile, cut for a shorter last tile."""
         found, rows, step = self.buffers[number], self.stop - self.start, self.plan.step
         if rows % step == 0:
             return [found] * (rows // step)
@@ -78,12 +79,12 @@ class Tiles:
         return [*[found] * (rows // step), found[last]]
 
     def lengths(self) -> Sequence[int]:
-        """How many rows each tile has."""
+        """The number of rows of each tile."""
         start, stop, step = self.start, self.stop, self.plan.step
         return [min(step, stop - i) for i in range(start, stop, step)]
 
     def total(self, number: int, found: Any) -> None:
-        """Adds what a tile was reduced to."""
+        """Adds the reduction of one tile to a total."""
         ufunc, held = self.plan.totals[number], self.totals[number]
         self.totals[number] = found if held is None else _both(ufunc, held, found)
 
@@ -96,7 +97,7 @@ Loop = Callable[..., list[Any]]
 
 
 def _run(loop: Loop, plan: Plan, arrays: Sequence[Any], start: int, stop: int) -> list[Any]:
-    """Runs a loop over the tiles of some rows; its totals."""
+    """Runs a loop over the tiles of some rows; returns its totals."""
     arena = buffer_pool.take(plan.size)
     try:
         return loop(Tiles(plan, start, stop, arena.arrays(plan, plan.layout)), *arrays)
@@ -105,10 +106,10 @@ def _run(loop: Loop, plan: Plan, arrays: Sequence[Any], start: int, stop: int) -
 
 
 def in_tiles(loop: Loop, plan: Plan, *arrays: Any) -> list[Any]:
-    """Runs a loop over all tiles; the totals of its reductions over rows.
+    """Runs a loop over all tiles; returns the totals of its reductions over rows.
 
-    Where neighbouring tiles add to the same rows, threads leave out their first tile, and these run
-    after all others: threads need not wait for each other, and the numbers do not depend on their
+    If neighbouring tiles add to the same rows, threads leave out their first tile. These tiles run
+    after all others: threads need not wait for each other, and results do not depend on their
     order.
     """
     if not (plan.shared or plan.multiplies):

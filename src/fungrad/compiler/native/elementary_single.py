@@ -1,8 +1,8 @@
-"""Elementary functions in single precision, by shorter kernels in doubles: rounded once.
+"""Elementary functions in single precision, computed in doubles by shorter kernels, rounded once.
 
-Doubles hold the squares, products and exponentials of floats without overflow, and have 29 bits to
-spare, so that no part needs a sum of two. Polynomials are interpolants at Chebyshev's nodes (by
-mpmath), those of sin and cos FreeBSD's (k_sinf.c, k_cosf.c).
+Doubles contain the squares, products and exponentials of floats without overflow, and have 29 more
+bits, so that no pairs are needed. Polynomials interpolate at Chebyshev nodes (computed by mpmath);
+those of sin and cos are FreeBSD's (k_sinf.c, k_cosf.c).
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _log_of(code: Function, u: Value) -> tuple[Value, Value]:
 
 
 def _log(by: float, two: float) -> Callable[..., Value]:
-    """A logarithm: the natural one times a number, and that of 2."""
+    """The logarithm that is `by` times the natural one; `two` is its value at 2."""
 
     def rule(code: Function, x: Value) -> Value:
         n, y = _log_of(code, x)
@@ -207,7 +207,7 @@ def tan(code: Function, x: Value) -> Value:
 
 
 def _arcsine(code: Function, a: Value) -> tuple[Value, Value]:
-    """Whether |a| < 1/2; asin(a), and for others asin of the root of (1 - |a|) / 2."""
+    """Whether |a| < 1/2; asin(a) then, else asin of the root of (1 - |a|) / 2."""
     near = code.compare("olt", code.fabs(a), 0.5)
     z = code.select(near, code.mul(a, a), code.mul(code.sub(1.0, code.fabs(a)), 0.5))
     s = code.select(near, a, code.sqrt(z))
@@ -281,4 +281,4 @@ SINGLE: Mapping[str, Callable[..., Value]] = {
     "arccos": arccos, "arctan": arctan, "arctan2": arctan2, "hypot": hypot,
     "exp_difference": exp_difference, "exp2_difference": exp2_difference,
 }  # fmt: skip
-"""By names of primitives, of Values of doubles that were floats."""
+"""Rules by the names of primitives, for floats converted to doubles."""

@@ -1,8 +1,8 @@
-"""LLVM IR as text: modules, functions, and the values that their instructions make.
+"""LLVM IR as text: modules, functions, and the values of their instructions.
 
-A Function is written line by line, in the order of its calls. Its values have a number of lanes: 1
-for scalars, more for vectors. Arithmetic carries no fast-math flag, so that add, sub, mul, div and
-sqrt are NumPy's to the bit; only elementary functions use `fma`.
+The methods of a Function append its lines in the order of their calls. Values have a number of
+lanes: 1 for scalars, more for vectors. Arithmetic carries no fast-math flag, so that add, sub, mul,
+div and sqrt are NumPy's to the bit; only elementary functions use `fma`.
 
 >>> module = Module()
 >>> code = Function(module, "twice", "double", [("double", "x")])
@@ -27,7 +27,7 @@ from typing import Any
 
 FLOATS = ("double", "float")
 COPIES = 2
-"""Of an elementary function of scalars that a function has written out; others are called."""
+"""The most inlined copies of a scalar elementary function in a function; others are calls."""
 _SHORT = {"double": "f64", "float": "f32", "ptr": "p0"}
 _OF_FLOATS = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
 _NAME = re.compile(r"@(\w+)")
@@ -40,7 +40,7 @@ class Value:
     Attributes:
       text: its name, or the constant.
       type: the LLVM type of a lane: double, float, i64, i32, i8, i1, ptr.
-      lanes: how many there are.
+      lanes: the number of lanes.
     """
 
     __slots__ = ("lanes", "text", "type")
@@ -60,7 +60,7 @@ class Value:
 
 
 Operand = Any
-"""A Value, or a number of Python's, which takes the type of its neighbour."""
+"""A Value, or a Python number, which takes the type of the other operand."""
 
 
 def of_lanes(type: str, lanes: int) -> str:
@@ -69,7 +69,7 @@ def of_lanes(type: str, lanes: int) -> str:
 
 
 def literal(number: Any, type: str) -> str:
-    """A number as LLVM writes it: floats by their bits, single ones as doubles of that value."""
+    """A number in LLVM's syntax: floats by their bits, those of single precision as doubles."""
     if type == "double":
         return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
     if type == "float":
@@ -81,7 +81,7 @@ def literal(number: Any, type: str) -> str:
 
 
 def _within_single(number: float) -> float:
-    """A number that `struct` packs as a single one: beyond its range it is infinite."""
+    """A number that `struct` can pack in single precision: infinite beyond its range."""
     if abs(number) < 3.4028235677973366e38 or number != number:
         return number
     return float("inf") if number > 0 else float("-inf")
@@ -92,7 +92,7 @@ class Module:
 
     Attributes:
       functions: the Functions, by name.
-      quick: whether code is to be made soon rather than well.
+      quick: whether to compile quickly, to slower code.
     """
 
     def __init__(self) -> None:
@@ -101,11 +101,11 @@ class Module:
         self._lines: dict[str, None] = {}
 
     def declare(self, line: str) -> None:
-        """A declaration, global or piece of metadata, written once."""
+        """Adds a declaration, global or metadata line, once."""
         self._lines.setdefault(line)
 
     def absorb(self, other: Module) -> dict[str, str]:
-        """Takes another module's functions, and gives their names here: equal ones are shared."""
+        """Adds another module's functions, sharing equal ones; returns their names here."""
         texts = {name: function.text() for name, function in other.functions.items()}
         mine = {n: f.text() for n, f in self.functions.items() if n in texts}
         names = {name: name for name in texts}
@@ -124,11 +124,11 @@ class Module:
         return names
 
     def __len__(self) -> int:
-        """How many lines its functions have."""
+        """The number of lines of its functions."""
         return sum(map(len, self.functions.values()))
 
     def text(self) -> str:
-        """The module as LLVM reads it."""
+        """The module in LLVM's syntax."""
         parts = [function.text() for function in self.functions.values()]
         return "\n".join([*self._lines, *parts])
 
@@ -137,19 +137,20 @@ class Function:
     """A function that is being written.
 
     Args:
-      module: receives it, and the declarations of what it calls.
+      module: receives it, and the declarations of functions that it calls.
       name: its symbol.
-      result: the LLVM type that it returns; "void".
-      parameters: their LLVM types, of all lanes, and names.
-      lanes: of the vectors that `constant`, `load`, `splat` make unless told otherwise.
-      attributes: what stands before `define`'s type, such as "internal".
+      result: the LLVM type that it returns, or "void".
+      parameters: their LLVM types, with all lanes, and names.
+      lanes: the default lanes of `constant`, `load` and `splat`.
+      attributes: the attributes before the result type, such as "internal".
 
     Attributes:
-      parameters: as Values.
-      lanes: how many lanes vectors have.
+      parameters: the parameters as Values.
+      lanes: the present default number of lanes.
       block: the label of the basic block that is written.
-      copies, written: how often an elementary function of scalars is written out at most, and how
-        often it was; from then on a function of its own is called.
+      overflown: the basic block for integer overflow; "" if integers wrap.
+      copies, written: the most inlined copies of a scalar elementary function, and the number so
+        far by name; further ones are calls.
     """
 
     def __init__(
@@ -178,15 +179,15 @@ class Function:
         module.functions[name] = self
 
     def __len__(self) -> int:
-        """How many lines there are."""
+        """The number of lines."""
         return len(self._lines)
 
     def text(self) -> str:
-        """The function as LLVM reads it; variables are made at its begin."""
+        """The function in LLVM's syntax, with its variables at the start."""
         return "\n".join([self._head, "entry:", *self._variables, *self._lines, "}\n"])
 
     def rename(self, names: Mapping[str, str]) -> None:
-        """Gives functions other names, where it has them."""
+        """Renames the functions that occur in it."""
 
         def renamed(text: str) -> str:
             return _NAME.sub(lambda found: "@" + names.get(found[1], found[1]), text)
@@ -196,19 +197,19 @@ class Function:
     # Lines, names and basic blocks.
 
     def raw(self, line: str) -> None:
-        """An instruction that makes no value."""
+        """Adds an instruction without a value."""
         self._lines.append("  " + line)
 
     def first(self, line: str) -> None:
-        """An instruction at the function's begin, behind its variables."""
+        """Adds an instruction at the function's start, behind its variables."""
         self._variables.append("  " + line)
 
     def erase(self, lines: slice) -> None:
-        """Takes lines away that no other one depends on."""
+        """Removes lines that no other one depends on."""
         self._lines[lines] = [""] * len(self._lines[lines])
 
     def new(self, text: str, type: str, lanes: int | None = None) -> Value:
-        """The value that an instruction makes."""
+        """Adds an instruction; returns its value."""
         self._count += 1
         name = f"%v{self._count}"
         self._lines.append(f"  {name} = {text}")
@@ -228,7 +229,7 @@ class Function:
         self.raw(f"br label %{label}")
 
     def branch(self, condition: Value, yes: str, no: str, rare: bool = False) -> None:
-        """Goes to one of two blocks; `rare` says that the first is hardly ever taken."""
+        """Branches to one of two blocks; with `rare` the first is unlikely."""
         weights = ""
         if rare:
             self.module.declare(RARELY)
@@ -236,7 +237,7 @@ class Function:
         self.raw(f"br i1 {condition.text}, label %{yes}, label %{no}{weights}")
 
     def phi(self, arms: Sequence[tuple[Value, str]]) -> Value:
-        """The value of the block that control came from."""
+        """The value of the predecessor block that ran."""
         first = arms[0][0]
         found = ", ".join([f"[ {value.text}, %{label} ]" for value, label in arms])
         return self.new(f"phi {first.full} {found}", first.type, first.lanes)
@@ -244,10 +245,10 @@ class Function:
     def ret(self, value: Value | None = None) -> None:
         self.raw("ret void" if value is None else f"ret {value}")
 
-    # Control flow by blocks that write what they do.
+    # Structured control flow, with functions that write the blocks.
 
     def while_loop(self, condition: Callable[[], Value], body: Callable[[], None]) -> None:
-        """A loop; its state lives in variables."""
+        """A loop; its state is in variables."""
         head, inside, done = (self.label(w) for w in ("while", "do", "done"))
         self.goto(head)
         self.begin(head)
@@ -260,7 +261,7 @@ class Function:
     def for_range(
         self, start: Operand, stop: Operand, body: Callable[[Value], None], step: int = 1
     ) -> None:
-        """`body(i)` for the i64 i from start until below stop."""
+        """`body(i)` for each i64 i in range(start, stop, step)."""
         counter = self.variable("i64")
         self.set(counter, self.of(start, "i64", 1))
 
@@ -295,10 +296,9 @@ class Function:
     def rarely(
         self, mask: Value, fast: Sequence[Value], slow: Callable[[], Sequence[Value]]
     ) -> list[Value]:
-        """`slow()` where any lane of a mask is set, else `fast`; the first is hardly ever taken.
+        """`slow()` if any lane of a mask is set, which is unlikely, else `fast`.
 
-        `slow` gives the fast values for lanes that the mask leaves out: no value may depend on its
-        neighbours.
+        `slow` must return the fast values in lanes without the mask: no lane may depend on others.
         """
         yes, end, before = self.label("slow"), self.label("end"), self.block
         self.branch(self.any(mask), yes, end, rare=True)
@@ -312,7 +312,7 @@ class Function:
     # Variables and memory.
 
     def variable(self, type: str, lanes: int = 1) -> Value:
-        """A variable of this function, as a pointer; registers hold it after the passes."""
+        """A variable of this function, as a pointer; LLVM's passes move it to registers."""
         self._count += 1
         name = f"%m{self._count}"
         self._variables.append(f"  {name} = alloca {of_lanes(type, lanes)}")
@@ -332,7 +332,7 @@ class Function:
         return self.new(f"getelementptr {type}, ptr {pointer.text}, i64 {index.text}", "ptr", 1)
 
     def load(self, pointer: Value, type: str, lanes: int | None = None, align: int = 0) -> Value:
-        """The lanes at a pointer; elements are aligned to themselves unless told otherwise."""
+        """Loads the lanes at a pointer; the default alignment is the size of an element."""
         lanes = self.lanes if lanes is None else lanes
         align = align or size_of(type)
         text = f"load {of_lanes(type, lanes)}, ptr {pointer.text}, align {align}"
@@ -342,7 +342,7 @@ class Function:
         self.raw(f"store {value}, ptr {pointer.text}, align {align or size_of(value.type)}")
 
     def prefetch(self, pointer: Value, writes: bool) -> None:
-        """Has memory brought near; it need not be there."""
+        """Prefetches the cache line at an address, which may be invalid."""
         self.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         self.raw(f"call void @llvm.prefetch.p0({pointer}, i32 {int(writes)}, i32 3, i32 1)")
 
@@ -355,7 +355,7 @@ class Function:
         return Value(text if lanes == 1 else f"splat ({type} {text})", type, lanes)
 
     def of(self, x: Operand, type: str, lanes: int) -> Value:
-        """An operand as a Value."""
+        """An operand as a Value; numbers get this type and these lanes."""
         return x if isinstance(x, Value) else self.constant(x, type, lanes)
 
     def splat(self, x: Value) -> Value:
@@ -393,7 +393,7 @@ class Function:
         self.module.declare(f"declare i1 @{name}({mask.full})")
         return self.new(f"call i1 @{name}({mask})", "i1", 1)
 
-    # Arithmetic. Numbers of Python's take the type of the other operand.
+    # Arithmetic. Python numbers take the type of the other operand.
 
     def both(self, x: Operand, y: Operand) -> tuple[Value, Value]:
         """Two operands as Values of one type."""
@@ -422,7 +422,7 @@ class Function:
         return self.new(f"extractvalue {pair} {found}, 0", x.type, 1)
 
     def add(self, x: Operand, y: Operand) -> Value:
-        """x + y; integers wrap, as in the next two, or go to the block `overflown` (scalars)."""
+        """x + y. As in sub and mul, integers wrap, or go to the block `overflown` (scalars)."""
         return self._arithmetic("add", x, y)
 
     def sub(self, x: Operand, y: Operand) -> Value:
@@ -441,7 +441,7 @@ class Function:
         return self.sub(0, x)
 
     def fma(self, x: Operand, y: Operand, z: Operand) -> Value:
-        """x * y + z, rounded once; for elementary functions alone."""
+        """x * y + z, rounded once; only for elementary functions."""
         return self.intrinsic("fma", [x, y, z])
 
     def fabs(self, x: Value) -> Value:
@@ -455,7 +455,7 @@ class Function:
         return self.intrinsic("copysign", [x, y])
 
     def intrinsic(self, name: str, operands: Sequence[Operand]) -> Value:
-        """`llvm.<name>` of operands of one type, which it returns."""
+        """`llvm.<name>` of operands of one type, which is also the result's."""
         known = next(x for x in operands if isinstance(x, Value))
         values = [self.of(x, known.type, known.lanes) for x in operands]
         suffix = _SHORT.get(known.type, known.type)
@@ -467,7 +467,9 @@ class Function:
         return self.new(f"call {known.full} @{full}({given})", known.type, known.lanes)
 
     def compare(self, predicate: str, x: Operand, y: Operand) -> Value:
-        """A mask: of floats by "oeq", "olt", "une", "uno", ...; of integers "eq", "slt", ..."""
+        """A mask; predicates: "oeq", "olt", "une", "uno", ... of floats, "eq", "slt", ... of
+        integers.
+        """
         x, y = self.both(x, y)
         instruction = "fcmp" if x.type in FLOATS else "icmp"
         return self.new(f"{instruction} {predicate} {x}, {y.text}", "i1", x.lanes)
@@ -486,7 +488,7 @@ class Function:
         return self.convert("bitcast", x, "i64" if x.type == "double" else "i32")
 
     def as_float(self, x: Value) -> Value:
-        """The float that has these bits."""
+        """The float with these bits."""
         return self.convert("bitcast", x, "double" if x.type == "i64" else "float")
 
     def polynomial(self, coefficients: Sequence[float], x: Value) -> Value:
@@ -500,7 +502,7 @@ class Function:
     # Calls.
 
     def call(self, symbol: str, result: str, operands: Sequence[Value]) -> Value:
-        """A call of a function of scalars; a void one gives a Value that must not be read."""
+        """A call of a function of scalars; the Value of a void one must not be read."""
         types = ", ".join([value.full for value in operands])
         if symbol not in self.module.functions:
             self.module.declare(f"declare {result} @{symbol}({types})")
@@ -511,7 +513,7 @@ class Function:
         return self.new(f"call {result} @{symbol}({given})", result, 1)
 
     def call_lanes(self, symbol: str, operands: Sequence[Value]) -> Value:
-        """A function of scalars, lane by lane."""
+        """Calls a function of scalars, lane by lane."""
         first = operands[0]
         if first.lanes == 1:
             return self.call(symbol, first.type, operands)
@@ -525,7 +527,7 @@ class Function:
 
 
 class _Pointer(str):
-    """The type `ptr` of a variable, and what it points to."""
+    """The type `ptr` of a variable, and the type and lanes that it points to."""
 
     __slots__ = ("of", "to")
     to: str

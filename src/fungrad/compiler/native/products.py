@@ -1,8 +1,8 @@
-"""Products of small arrays as loop nests: a tile of results at a time, in registers.
+"""Products of small arrays as loop nests, which compute one tile of results at a time in registers.
 
-A result adds up its terms in the order of the contracted axes, by multiply-adds where the machine
-has them. Lanes run along an axis that is contiguous in what is read: one of the result, else a
-contracted one, whose lanes are added up in the end.
+A result adds up its terms in the order of the contracted axes, by fused multiply-adds if the
+machine has them. Lanes run along an axis that is contiguous in an operand: one of the result, else
+a contracted one, whose lanes are added up at the end.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from fungrad.ir.graph import Atom, Graph, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
 
 MOST = 1 << 16
-"""Terms of a product, above which NumPy's is faster."""
+"""The most terms of a product; beyond it NumPy is faster."""
 TILE = 8
-"""Registers that the results of a tile take."""
+"""The most registers for the results of a tile."""
 At = Sequence[Value]
 """The pointers into both operands and the result."""
 
 
 class Axis(NamedTuple):
-    """An axis of a product: its length, and its steps in the operands and the result."""
+    """An axis of a product: its length, and its strides in the operands and the result."""
 
     length: int
     steps: tuple[int, int, int]
 
 
 class Part(NamedTuple):
-    """Results of a tile: how far along its rows and columns, and how many lanes."""
+    """Results of a tile: the row and column of the first, and the number of lanes."""
 
     row: int
     column: int
@@ -46,7 +46,7 @@ def product_kernel(graph: Graph) -> Kernel:
     """The kernel of a Graph that is a product.
 
     Raises:
-      Refused: it is another Graph, or for BLAS.
+      Refused: if it is another Graph, or the product is for the BLAS.
     """
     (equation, *more) = graph.equations
     dtypes = {atom.type.dtype for atom in (*equation.inputs, *equation.outputs)}
@@ -61,8 +61,8 @@ class _Product:
     """The loops of a product.
 
     Attributes:
-      row, column: the axes of the results of a tile.
-      lane: the axis of lanes: that of columns, or a contracted one.
+      row, column: the axes along which a tile extends.
+      lane: the axis of lanes: the columns', or a contracted one.
       outer, contracted: the other axes.
     """
 
@@ -126,7 +126,7 @@ class _Product:
         self._along(axes[0], whole, 1, at, lambda at: self._nest(axes[1:], at, body))
 
     def _along(self, axis: Axis, stop: int, step: int, at: At, body: Callable[[At], None]) -> At:
-        """Steps along an axis; gives the pointers to its rest."""
+        """Steps along an axis; returns the pointers to its rest."""
         if stop == step:
             body(at)
         elif stop:
@@ -148,7 +148,7 @@ class _Product:
             self._columns(self.row.length - full, rest)
 
     def _columns(self, rows: int, at: At) -> None:
-        """Tiles of some rows along the columns, whose last ones have fewer lanes."""
+        """Tiles of some rows along the columns; the last ones have fewer lanes."""
         length, lanes = self.column.length, 1 if self.across else self.lanes
         block = min(TILE // rows, length // lanes) * lanes
         full = length // block * block
@@ -204,7 +204,7 @@ class _Product:
         return self.code.at(at[n], offset, self.type) if offset else at[n]
 
     def _add(self, parts: Sequence[Part], sums: Sequence[Value], at: At) -> None:
-        """Adds a term to each result of a tile; what parts share is read once."""
+        """Adds a term to each result of a tile; shared operands are loaded once."""
         code, known = self.code, dict[tuple[int, int, int, int], Value]()
         for part, total in zip(parts, sums, strict=True):
             pair = []
@@ -224,7 +224,7 @@ class _Product:
                 code.set(total, code.add(x, code.mul(*pair)))
 
     def _store(self, x: Value, pointer: Value) -> None:
-        """The lanes of a result, which need not lie side by side."""
+        """Stores the lanes of a result, which need not be adjacent in memory."""
         code, step = self.code, self.column.steps[2]
         if x.lanes == 1 or step == 1:
             code.store(x, pointer)

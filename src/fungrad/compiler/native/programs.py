@@ -1,4 +1,4 @@
-"""Graphs of small arrays and loops as native programs: the scalarising walk with IR's emitter."""
+"""Native programs of Graphs of small arrays and loops: the scalarising walk with the IR emitter."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from fungrad.rematerialisation.checkpoint import checkpointed
 RULES = {**element_rules.RULES, **small_matrices.RULES}
 del RULES[power]
 COSTS = Costs(operation=0.5, pick=0.5, assign=0.2, trips=100)
-"""Nanoseconds; of loops of unknown length a guess."""
+"""Nanoseconds, and the assumed trip count of loops of unknown length."""
 
 
 def scalar_kernel(graph: Graph) -> Kernel:
     """The native program of a Graph of small arrays, loops and branches.
 
     Raises:
-      Refused: it has something else, or would be too long.
+      Refused: if it has other equations, or its program would be too long.
     """
     try:
         return _written(optimised(graph))
@@ -63,12 +63,12 @@ def _written(graph: Graph) -> Kernel:
 
 
 def _structural(primitive: Any) -> Structural | None:
-    """As for Python's programs; what a checkpoint computes again is computed here, too."""
+    """The Structural of a primitive, as in Python programs; a checkpoint is a call."""
     return structural(call if primitive is checkpointed else primitive)
 
 
 def _needs(graph: Graph) -> tuple[bool, bool]:
-    """Whether the program may have to be left before its end, and whether it records."""
+    """Whether the program may return early, and whether it records residuals."""
     leaves = records = False
     for equation in graph.equations:
         primitive: Any = equation.primitive
@@ -85,7 +85,7 @@ def _needs(graph: Graph) -> tuple[bool, bool]:
 
 
 def _getitem(walk: Any, equation: Equation, inputs: list[Any]) -> list[Any]:
-    """Also of some elements of a long array, each read where it lies."""
+    """The rule of getitem, also for elements of a long array, which are loaded from memory."""
     x, *arrays = inputs
     if not isinstance(x, Stack) or arrays:
         return element_rules.RULES[getitem].write(walk, equation, [walk.whole(x), *arrays])

@@ -1,12 +1,12 @@
-"""Rows of numbers in memory: what scans read and make, in native programs.
+"""The memory of scans and tapes in native programs.
 
-A number of a row has a Column, whose place is bound when the whole program is written: columns
-that no one reads take no memory, equal ones one place, and those of an output lie in the output.
+Stacks that scans read and make are Rows of numbers. Each number of a row has a Column, whose place
+is bound when the whole program is written: unread columns take no memory, equal ones share a place,
+and columns of an output are in the output.
 
-The records of loops of unknown length, in one growing piece of memory.
-
-A tape is the place of its last record, -1 where it has none; a record begins with the place of the
-one before. A step of a loop whose records no one reads after it gives their memory back.
+The records of loops of unknown length are in one growing block of memory. A tape is the offset of
+its last record, or -1; each record begins with the offset of the one before. A loop step frees its
+records if nothing reads them after it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 
 
 def load(code: Function, pointer: Value, type: str) -> Value:
-    """A number in memory; a truth value is a byte there."""
+    """Loads a number; a bool is a byte in memory."""
     if type != "i1":
         return code.load(pointer, type, 1)
     return code.compare("ne", code.load(pointer, "i8", 1), 0)
 
 
 def store(code: Function, value: Value, pointer: Value) -> None:
-    """Puts a number into memory."""
+    """Stores a number."""
     code.store(code.convert("zext", value, "i8") if value.type == "i1" else value, pointer)
 
 
 def packed(types: Sequence[str], start: int = 0) -> tuple[list[int], int]:
-    """Offsets of numbers of these types, the large ones first, and the bytes of all."""
+    """Offsets of numbers of these types, with large ones first, and the total size."""
     offsets, at = [0] * len(types), start
     for place in sorted(range(len(types)), key=lambda place: -size_of(types[place])):
         offsets[place] = at
@@ -42,8 +42,8 @@ class Column:
     """One number of each row.
 
     Attributes:
-      type: of the number, as that of a Value.
-      name: of its pointer in the program.
+      type: the number's type, as of a Value.
+      name: the name of its pointer in the program.
       place: an array, the offset in it, and the bytes between rows; None until it is bound.
       read: whether anything reads it.
       writes: the lines that store it.
@@ -59,7 +59,7 @@ class Column:
         self.writes: list[slice] = []
 
     def pointer(self, code: Function, index: Value) -> Value:
-        """Where its number in a row lies."""
+        """The pointer to its number in a row."""
         offset = code.binary("mul", index, Value(f"{self.name}.stride", "i64"))
         return code.at(Value(self.name, "ptr"), offset)
 
@@ -74,11 +74,11 @@ class Rows:
     """The rows of a stack.
 
     Attributes:
-      length: how many there are.
-      types: of the numbers in a row.
-      columns: for each of these its Column, or the constant that it is in each row.
-      index: the number of the row that a scan makes now.
-      cost: what filling them costs besides the operations.
+      length: the number of rows.
+      types: the types of the numbers in a row.
+      columns: the Column of each number, or its value if that is the same in all rows.
+      index: the index of the row that a scan makes now.
+      cost: the cost of filling them, besides the operations.
     """
 
     cost = 0.0
@@ -98,7 +98,7 @@ class Memory:
     """All Rows of a program.
 
     Attributes:
-      size: the bytes of those that lie in the scratch memory; known in the end.
+      size: the bytes of Rows in scratch memory; known after `bind`.
     """
 
     def __init__(self, code: Function) -> None:
@@ -108,7 +108,7 @@ class Memory:
         self._columns: list[Column] = []
 
     def rows(self, length: int, types: Sequence[str]) -> Rows:
-        """Rows without columns; `append` or `column` makes them."""
+        """Rows without columns, which `append` or `column` makes."""
         made = Rows(length, types)
         self._rows.append(made)
         return made
@@ -120,7 +120,7 @@ class Memory:
         return made
 
     def append(self, rows: Rows, values: Sequence[Value], constants: Sequence[bool]) -> None:
-        """Stores a row; those of its values that are constants take no memory."""
+        """Stores a row; constants among its values take no memory."""
         assert rows.index is not None
         found: dict[str, Column] = {}
         for type, value, constant in zip(rows.types, values, constants, strict=True):
@@ -141,7 +141,7 @@ class Memory:
     def lies_in(
         self, columns: Sequence[Any], name: str, type: str, offsets: Sequence[int], stride: int
     ) -> bool:
-        """Lets Columns lie in an array, an output; False where they cannot."""
+        """Places Columns in an output array; returns False if they cannot be there."""
         own = [c for c in columns if isinstance(c, Column) and c.place is None and c.type == type]
         if len(set(own)) < len(columns):
             return False
@@ -150,7 +150,7 @@ class Memory:
         return True
 
     def bind(self) -> None:
-        """Gives each column that is read its place."""
+        """Places all columns that are read; removes the stores of the others."""
         for rows in self._rows:
             own = dict.fromkeys([c for c in rows.columns if isinstance(c, Column)])
             free = [c for c in own if c.read and c.place is None]
@@ -169,7 +169,7 @@ class Memory:
 
 
 class _Loop:
-    """A loop that is written: whether its body records, and whether records outlive a step."""
+    """A loop being written: whether its body records, and whether records outlive a step."""
 
     __slots__ = ("kept", "pushed")
 
@@ -183,7 +183,7 @@ class Records:
 
     Args:
       code: the function that is written.
-      exhausted: the label of the block to go to where there is no more memory.
+      exhausted: the label of the block to go to if memory runs out.
     """
 
     def __init__(self, code: Function, exhausted: str) -> None:
@@ -197,7 +197,7 @@ class Records:
 
     @property
     def depth(self) -> int:
-        """How many loops the code that is written now is in."""
+        """The number of loops around the code that is written now."""
         return len(self._loops)
 
     def step(self, body: Callable[[], None]) -> None:
@@ -211,12 +211,12 @@ class Records:
             self.code.set(self._top, mark)
 
     def keep(self, depth: int) -> None:
-        """Says that a tape made here is read at a depth: loops within keep their records."""
+        """Keeps the records of loops deeper than `depth`, where a tape made here is read."""
         for loop in self._loops[depth:]:
             loop.kept = True
 
     def push(self, tape: Value, types: Sequence[str], values: Sequence[Value]) -> Value:
-        """The place of a new record behind the last one of a tape."""
+        """Adds a record to a tape; returns its offset."""
         for loop in self._loops:
             loop.pushed = True
         code = self.code
@@ -243,11 +243,11 @@ class Records:
         return record
 
     def previous(self, record: Value) -> Value:
-        """The place of the record before."""
+        """The offset of the record before."""
         return self.code.load(self.code.at(self.code.get(self._base), record), "i64")
 
     def reader(self, record: Value, types: Sequence[str], place: int) -> Callable[[], Value]:
-        """Writes the reading of a number of a record."""
+        """A function that writes the load of a number of a record."""
         offset = packed(types, 8)[0][place]
 
         def read() -> Value:
@@ -257,7 +257,7 @@ class Records:
         return read
 
     def free(self) -> None:
-        """Gives the memory back."""
+        """Frees the memory."""
         self.code.call("PyMem_RawFree", "void", [self.code.get(self._base)])
 
 

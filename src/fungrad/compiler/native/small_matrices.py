@@ -1,6 +1,6 @@
-"""Small systems of linear equations, written out: elimination with pivots, as LAPACK has it.
+"""Small systems of linear equations, unrolled: Gaussian elimination with LAPACK's pivots.
 
-Rows are exchanged by selects. A matrix that is singular leaves the program, so that NumPy raises.
+Rows are exchanged by selects. A singular matrix leaves the program, so that NumPy raises.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.primitives.movement.sliding_window import diagonal, from_diagonal
 
 MOST = 6
-"""Unknowns of a system."""
+"""The most unknowns of a system."""
 Row = list[Value]
 
 
@@ -30,14 +30,14 @@ class _Eliminated:
     """The upper triangle of a matrix, with rows in the order of their pivots.
 
     Args:
-      walk: that writes.
-      rows: of the matrix, and of right-hand sides behind them.
-      count: how many columns the matrix has.
+      walk: the Scalariser that writes the program.
+      rows: the rows of the matrix, each followed by its right-hand sides.
+      count: the number of columns of the matrix.
       exchanges: whether rows are exchanged.
 
     Attributes:
-      rows: after elimination.
-      sign: of the permutation.
+      rows: the rows after elimination.
+      sign: the sign of the permutation.
     """
 
     def __init__(self, walk: Any, rows: list[Row], count: int, exchanges: bool = True) -> None:
@@ -59,7 +59,7 @@ class _Eliminated:
         walk.emitter.check_length()
 
     def solution(self, walk: Any) -> list[Row]:
-        """By substitution; leaves the program where there is none."""
+        """The solution by back substitution; a zero pivot leaves the program."""
         code, found = self.code, list[Row]()
         for k in reversed(range(self.count)):
             walk.emitter.must(code.compare("une", self.rows[k][k], 0.0))
@@ -102,7 +102,7 @@ def _solve(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elemen
         else:
             right = [[one if i == j else zero for j in range(count)] for i in range(count)]
         rows = [[*x, *y] for x, y in zip(rows, right, strict=True)]
-        if triangle == "lower":  # the last unknown is the first then
+        if triangle == "lower":  # reversed to an upper triangle
             rows = [[*reversed(row[:count]), *row[count:]] for row in reversed(rows)]
         found = _Eliminated(walk, rows, count, not triangle).solution(walk)
         for i, row in enumerate(reversed(found) if triangle == "lower" else found):
@@ -151,4 +151,4 @@ RULES: Mapping[Any, Rule] = {
     from_diagonal: Rule(_from_diagonal, zeros=True),
     diagonal: Rule(_diagonal),
 }
-"""Of matrices of up to MOST rows."""
+"""Rules for matrices of up to MOST rows."""

@@ -1,7 +1,7 @@
-"""Products of matrices with elementwise work around them, tile by tile of their rows.
+"""Matrix products with elementwise work around them, one tile of rows after the other.
 
-A tile is a Graph of its own, whose clusters are native and whose products are NumPy's; what it
-makes stays in cache. Threads share the tiles.
+A tile has its own Graph, with native clusters and NumPy's products; its intermediates stay in
+cache. Threads share the tiles.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from fungrad.runtime.kernels import reductions
 WIDE, LEAST = 65_536, 128
 """Elements of a tile's largest value, and the fewest of its rows."""
 GROUPS = 8
-"""Into how many stretches the tiles are cut that threads share: sums do not depend on how many
-these are."""
+"""The number of groups of tiles, which threads share: sums do not depend on the number of threads.
+"""
 
 Runner = Callable[..., Any]
 Make = Callable[[Graph, float], Graph | None]
-"""The Graph of a tile that runs some times in a call, with calls of native programs; None where all
-is NumPy's. The programs write arrays into their last arguments, and return numbers."""
+"""Makes of a tile's Graph, and its number of runs per call, the Graph with calls of native
+programs; None if there are none. They write arrays into their last arguments, and return numbers.
+"""
 
 
 def tileable(graph: Graph) -> list[FusionCluster]:
@@ -57,7 +58,7 @@ def tileable(graph: Graph) -> list[FusionCluster]:
 
 
 def tiled(region: FusionCluster, make: Make) -> Runner | None:
-    """A function of the inputs of a cluster; None where nothing of a tile is native."""
+    """A function of the inputs of a cluster; None if nothing of a tile is native."""
     rows = _rows(region)
     programs = {}
     for n in {rows, region.length % rows} - {0}:
@@ -69,7 +70,7 @@ def tiled(region: FusionCluster, make: Make) -> Runner | None:
 
 
 def _rows(region: FusionCluster) -> int:
-    """The rows of a tile: of all tiles as many, if that can be."""
+    """The number of rows of a tile; the same for all tiles if possible."""
     values = [v for e in region.equations for v in e.outputs]
     wide = max([v.type.size // region.length for v in values])
     rows = min(max(LEAST, WIDE // max(1, wide)), max(LEAST, region.length // 2))
@@ -103,13 +104,13 @@ def tile_graph(region: FusionCluster, rows: int) -> Graph:
 
 
 class _Program:
-    """What runs a tile: steps on registers. The arrays that products and native programs make stand
-    in an arena, which the next tile uses again.
+    """The program of a tile: steps on registers. Arrays that products and native programs write are
+    in an arena, which the next tile reuses.
 
     Attributes:
-      steps: functions, and the registers that each reads, writes into, and receives.
-      layout: of the arena.
-      outputs: the registers of the results.
+      steps: functions, with the registers of their arguments and of their results.
+      layout: the layout of the arena.
+      outputs: the registers of the outputs.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -140,7 +141,7 @@ class _Program:
         self.size = buffer_pool.size_of(self.layout)
 
     def run(self, arena: buffer_pool.Arena, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs, which the next run writes over."""
+        """The outputs, which the next run overwrites."""
         values = [*inputs, *[None] * (self.registers - len(inputs))]
         for n, array in zip(self.written, arena.arrays(self, self.layout), strict=True):
             values[n] = array
@@ -152,7 +153,7 @@ class _Program:
 
 
 def _step(equation: Equation) -> tuple[Runner, Sequence[Variable]]:
-    """What runs an equation, and the outputs that it writes into its last arguments."""
+    """The function that runs an equation, and the outputs that are its last arguments."""
     primitive: Any = equation.primitive
     (out, *_), params = equation.outputs, equation.params
     if "runner" in params:
@@ -184,7 +185,7 @@ def _step(equation: Equation) -> tuple[Runner, Sequence[Variable]]:
 
 
 def _run(region: FusionCluster, rows: int, programs: dict[int, _Program], *args: Any) -> list[Any]:
-    """Runs all tiles, and puts their results together."""
+    """Runs all tiles, and combines their results."""
     axes = [part.axis for (part,) in region.made]
     joins: list[Any] = [_ufunc(region, part.value) if part.axis == REDUCED else None
              for (part,) in region.made]  # fmt: skip
@@ -197,7 +198,7 @@ def _run(region: FusionCluster, rows: int, programs: dict[int, _Program], *args:
     groups, size = min(GROUPS, tiles), max(program.size for program in programs.values())
 
     def work(start: int, stop: int) -> list[list[Any]]:
-        """The sums of groups; of the first ones together, as they would be added up."""
+        """The sums of each group; those of the first part are added up at once."""
         arena = buffer_pool.take(size)
         try:
             found: list[list[Any]] = []
@@ -217,7 +218,7 @@ def _run(region: FusionCluster, rows: int, programs: dict[int, _Program], *args:
                 join(sums[k], more[k], out=sums[k])
 
     def group(arena: buffer_pool.Arena, members: range, own: bool) -> list[Any]:
-        """The sums of some tiles, in memory of their own or in the arena."""
+        """The sums of some tiles, in new memory (`own`) or in the arena."""
         sums: list[Any] = []
         for tile in members:
             begin, end = tile * rows, min((tile + 1) * rows, region.length)
@@ -246,6 +247,6 @@ def _run(region: FusionCluster, rows: int, programs: dict[int, _Program], *args:
 
 
 def _ufunc(region: FusionCluster, value: Variable) -> Any:
-    """What puts two parts of a value together that is reduced over the rows."""
+    """The ufunc that combines two parts of a value that is reduced over the rows."""
     (equation,) = [e for e in region.equations if e.outputs[0] is value]
     return equation.primitive.reduces or np.add

@@ -1,12 +1,12 @@
 """Store forwarding: replaces a chain of writes at known places by its result.
 
-Pattern: each equation changes the result of the last one: `index_set(x, v)`, `index_add(x, v)`,
+Pattern: each equation changes the result of the one before: `index_set(x, v)`, `index_add(x, v)`,
 and the cotangent of a write, `select(logical_not(indexed), x, 0)`.
-Guard: the places are known at compile time, integers along neighbouring axes or a slice of one
-axis; the values have the array's dtype. Another reader of an array ends the chain.
+Guard: the places are known at compile time, integers along adjacent axes or a slice of one axis;
+the values have the array's dtype. Another reader of an array ends the chain.
 Replacement: a read of a place is the last value written there; an array that is read whole is
-built once of the last values, by a stack, a concatenation or one write.
-Reason: n writes into n elements copy n arrays, this copies one.
+built once from the last values, by a stack, a concatenation or one write.
+Reason: n writes into n elements copy n arrays; this copies one.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ from fungrad.support.lazy import Record
 
 WHOLE = slice(None)
 HOPS = 8
-"""How many chains a read looks through for what was written at its place."""
+"""The most chains in which a read searches for the value at its place."""
 FEW = 4
-"""Below so many places of a small array, one write for each is as fast as one by arrays."""
+"""For fewer places of a small array, one write each is as fast as one with index arrays."""
 SPENT = 16
-"""Elements that slices may write, for each equation of the Graph: what is kept of each."""
+"""The most elements that slices write, per equation of the Graph: each takes memory here."""
 
 
 class Places(Record):
-    """Places along some neighbouring axes, taken as one: `axes` of them behind `lead` others."""
+    """Places along `axes` adjacent axes behind `lead` others, numbered in C order."""
 
     lead: int
     axes: int
     start: int
     stop: int
     kept: bool
-    """Whether a slice names them, so that the axis is there in what is written."""
+    """Whether they are a slice, so that the written value has the axis."""
 
 
 class Part(Record):
-    """A place that a slice has written: an item of its values."""
+    """The value at a place that a slice wrote: an item of `values`."""
 
     values: Atom
     number: int
@@ -71,7 +71,7 @@ ZERO: Any = object()
 
 
 class Chain:
-    """Links that write into one array at places of the same axes, by their order."""
+    """Equations (links) that write into one array, in order, at places along the same axes."""
 
     def __init__(self, root: Atom | None, shape: tuple[int, ...], dtype: Any, at: Places) -> None:
         self.root = root
@@ -83,10 +83,10 @@ class Chain:
         self.size = int(np.prod(self.named))
         self.links: list[Equation] = []
         self.written: dict[int, tuple[list[int], list[Any]]] = {}
-        """By place: the orders of the links that wrote there, and what they wrote."""
+        """By place: the orders of the links that wrote there, and the values."""
 
     def write(self, place: int, entry: Any) -> None:
-        """Notes what the newest link writes."""
+        """Records the value that the newest link writes at a place."""
         orders, entries = self.written.setdefault(place, ([], []))
         orders.append(len(self.links))
         entries.append(entry)
@@ -96,7 +96,7 @@ class Chain:
         return self.lead == lead and self.axes == axes
 
     def at(self, place: int, order: int) -> Any:
-        """The value of a place after so many links; None where no link has written."""
+        """The value at a place after so many links; None if no link has written there."""
         orders, entries = self.written.get(place, ((), ()))
         found = bisect_right(orders, order)
         return entries[found - 1] if found else None
@@ -109,15 +109,15 @@ class Chain:
 
 
 class Member(Record):
-    """The array that a chain has made after so many links."""
+    """The array of a chain after so many links."""
 
     chain: Chain
     order: int
 
 
 def places_of(index: Index, shape: tuple[int, ...]) -> Places | None:
-    """The places that an index names, where they are integers along neighbouring axes, or a stretch
-    of one axis.
+    """The places that an index selects, if it consists of integers along adjacent axes, or of one
+    slice with step 1.
     """
     if any(entry is None or type(entry) is str for entry in index.entries):
         return None
@@ -139,7 +139,7 @@ def places_of(index: Index, shape: tuple[int, ...]) -> Places | None:
 
 
 class _Forwarder:
-    """The equations, written again without the links of chains."""
+    """Rewrites a Graph without the links of chains."""
 
     def __init__(self, graph: Graph, arrays: bool) -> None:
         self.graph, self.arrays = graph, arrays
@@ -148,14 +148,14 @@ class _Forwarder:
         self.constants = list(graph.constants)
         self.members: dict[int, Member] = {}
         self.cleared: dict[int, tuple[Index, tuple[int, ...]]] = {}
-        """Masks that are false at an index alone, of an array of a shape."""
+        """Masks that are false at one index only: the index, and the shape."""
         self.budget = SPENT * len(graph.equations)
         self.links = 0
         self.known: dict[Any, Atom] = {}
         self.items: dict[int, set[int]] = {}
-        """Which items along axis 0 of the arrays below chains are read."""
+        """The items along axis 0 that are read, of arrays at the roots of chains."""
         self.whole = {id(atom) for atom in graph.outputs}
-        """Variables that others than links and reads at known places read."""
+        """Variables with other readers than links and reads at known places."""
         self._note_readers()
 
     def _note_readers(self) -> None:
@@ -188,7 +188,7 @@ class _Forwarder:
         return inputs[1] if fits and positive_zero(inputs[2]) and places_of(index, shape) else None
 
     def written(self) -> Graph:
-        """The Graph."""
+        """The rewritten Graph."""
         for equation in self.graph.equations:
             if not self._link(equation) and not self._read(equation):
                 inputs = tuple([self.atom(atom) for atom in equation.inputs])
@@ -202,7 +202,7 @@ class _Forwarder:
     # --- links ------------------------------------------------------------------------------------
 
     def _link(self, equation: Equation) -> bool:
-        """Notes what an equation writes, if it is a link of a chain."""
+        """Records the values that an equation writes; returns whether it is a link of a chain."""
         primitive, output = equation.primitive, equation.outputs[0] if equation.outputs else None
         zeros = primitive is scatter and len(equation.inputs) == 1
         into = None if zeros else self._into(equation)
@@ -240,7 +240,7 @@ class _Forwarder:
         return True
 
     def _value(self, atom: Atom, dtype: Any) -> Atom | None:
-        """The written value, in the dtype of the array; None where it is cast."""
+        """The written value in the array's dtype; None if the write casts it."""
         atom = self.atom(atom)
         if isinstance(atom, Literal):
             if not np.can_cast(np.result_type(atom.value), dtype, "same_kind"):
@@ -249,7 +249,7 @@ class _Forwarder:
         return atom if atom.type.dtype == dtype and not atom.type.weak else None
 
     def _chain(self, into: Atom | None, at: Places) -> Chain | None:
-        """The chain that ends with an array, which was not needed whole until now."""
+        """The chain that ends with an array, if the array was not built yet."""
         member = self.members.get(id(into))
         if member is None or id(into) in self.names:
             return None
@@ -258,7 +258,7 @@ class _Forwarder:
         return chain if last and chain.alike(at.lead, at.axes) else None
 
     def _sum(self, equation: Equation, chain: Chain, place: int, value: Atom) -> Atom:
-        """The value of a place after something was added to it."""
+        """The value at a place after an addition to it."""
         old = self._entry(equation, equation.inputs[0], chain, place)
         if old is ZERO and equation.backward:
             return value
@@ -267,7 +267,7 @@ class _Forwarder:
     # --- reads ------------------------------------------------------------------------------------
 
     def _read(self, equation: Equation) -> bool:
-        """Gives what was written for what an equation reads, if that is one place of a chain."""
+        """Replaces a read of one place of a chain by its value; returns whether it did."""
         if equation.primitive is not getitem or len(equation.inputs) > 1:
             return False
         (x,), (output,) = equation.inputs, equation.outputs
@@ -292,7 +292,9 @@ class _Forwarder:
         return True
 
     def _entry(self, like: Equation, x: Atom, chain: Chain, place: int) -> Any:
-        """The value of a place of a member of a chain, or of one that this goes back to."""
+        """The value at a place of a member of a chain, or of the arrays that the chain started
+        from.
+        """
         for _ in range(HOPS):
             member = self.members.get(id(x))
             if member is None or not member.chain.alike(chain.lead, chain.axes):
@@ -309,7 +311,7 @@ class _Forwarder:
         return self.make(like, getitem, x, index=chain.index(place))
 
     def _item(self, like: Equation, chain: Chain, entry: Any) -> Atom:
-        """The value of an entry."""
+        """An entry as an atom."""
         if entry is ZERO:
             return self._zeros(like, chain.item, chain.dtype)
         if isinstance(entry, Part):
@@ -326,14 +328,14 @@ class _Forwarder:
     # --- arrays -----------------------------------------------------------------------------------
 
     def atom(self, atom: Atom) -> Atom:
-        """The value of an atom, which is made whole."""
+        """An atom in the rewritten Graph; an array of a chain is built."""
         member = self.members.get(id(atom))
         if member is not None and id(atom) not in self.names:
             self.names[id(atom)] = self._made(atom, member)
         return self.names.get(id(atom), atom)
 
     def _made(self, atom: Any, member: Member) -> Atom:
-        """An array of which links have written places."""
+        """Builds an array of a chain."""
         chain, order = member
         like = chain.links[order - 1]
         if order == 1:
@@ -367,13 +369,13 @@ class _Forwarder:
         return x
 
     def _set(self, like: Equation, chain: Chain, values: Atom, *arrays: Atom, index: Index) -> Atom:
-        """The first array of a chain, with values in some places."""
+        """The first array of a chain, with values at some places."""
         if chain.root is None:
             return self.make(like, scatter, values, *arrays, index=index, shape=chain.shape)
         return self.make(like, index_set, self.atom(chain.root), values, *arrays, index=index)
 
     def _side_by_side(self, like: Equation, chain: Chain, entries: Sequence[Any]) -> Atom:
-        """Items of an array along one axis, in the place of those that chains name."""
+        """The entries of consecutive places as an array, with the chain's axes as one axis."""
         pieces: list[Atom] = []
         start = 0
         while start < len(entries):
@@ -409,7 +411,7 @@ class _Forwarder:
         return variable
 
     def make(self, like: Equation, primitive: Any, *inputs: Atom, **params: Any) -> Atom:
-        """The output of a primitive; equal equations are written once."""
+        """The output of a new equation; equal equations are written once."""
         equation = applied(like, primitive, *inputs, **params)
         key = key_of(equation)
         found = None if key is None else self.known.get(key)
@@ -420,9 +422,7 @@ class _Forwarder:
 
 
 def _unstacked(graph: Graph, items: dict[int, set[int]]) -> Graph:
-    """The Graph with one equation that takes arrays apart of which most items are read, each by an
-    equation of its own.
-    """
+    """The Graph with one `unstack` in place of the separate reads of most items of an array."""
     parts: dict[int, tuple[Variable, ...]] = {}
     names: Renaming = {}
     equations: list[Equation] = []
@@ -446,10 +446,9 @@ def _unstacked(graph: Graph, items: dict[int, set[int]]) -> Graph:
 
 
 def forwarded(graph: Graph, arrays: bool = True) -> Graph:
-    """The Graph with what chains of writes leave in the place of the chains.
+    """The Graph with chains of writes replaced by their results.
 
-    `arrays` says whether writes by arrays of indices may be made, which bodies of loops are better
-    off without.
+    `arrays` allows writes by index arrays, which are slower in bodies of loops.
     """
     forwarder = _Forwarder(graph, arrays)
     return graph if forwarder.links < 2 else forwarder.written()

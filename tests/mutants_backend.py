@@ -106,10 +106,10 @@ MUTANTS = (
         ("an array with rows along two axes is read along one", "inner.setdefault((atom, axis), own)", "inner.setdefault((atom, how.inputs[0]), own)"),
     ),
     *of(
-        "compiler/lowering/fusion/output_slices.py", BACKEND,
-        ("a shorter part is all rows", " and stop - start == length:", ":"),
-        ("a whole that others read is put together", "return readers[0] if len(readers) == 1 else None",
-         "return readers[0] if readers else None"),
+        "compiler/lowering/fusion/clustering.py", BACKEND,
+        ("a shorter part is all rows", " if stop - start == length else None", ""),
+        ("a whole that others read is put together", "reader = readers[0] if len(readers) == 1 else None",
+         "reader = readers[0] if readers else None"),
     ),
     *of(
         "compiler/lowering/fusion/row_access.py", (*BACKEND, "test_products_by_rows.py"),

@@ -3,35 +3,57 @@
 Equations get ASAP levels: odd for fusable equations, even for others, each as low as its inputs
 allow. Equations of one odd level with the same number of rows are a cluster; the levels make the
 graph of clusters acyclic.
+
+The gradient of slicing is an output put together from slices: `scatter` puts a value into an array
+of zeros, each following `index_add` adds one more. The cluster stores into it: the gradient of
+Rosenbrock's function of a million numbers takes half the time and a fifth of the memory.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.lowering.fusion.output_slices import Part, Readers, put_together
 from fungrad.compiler.lowering.fusion.row_access import (
     REDUCED,
     RowAccess,
     axis_of,
     elementwise,
     form,
-    gathers,
+    gathered_axis,
     matrix_first,
     multiplies,
     product,
     taken_apart,
 )
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
+from fungrad.primitives.movement.gather import expanded, scatter
+from fungrad.primitives.movement.scatter import index_add
 from fungrad.retracing.graph_transforms import effectful
 from fungrad.retracing.inlining import copied
 from fungrad.support.lazy import Record
 
+Readers = Mapping[int, Sequence[Equation | None]]
+"""For each variable the equations that read it, by identity; None stands for outputs."""
 Key = tuple[int, int]
 """A region: its level, and how many rows it has."""
+
+
+class Part(Record):
+    """A value, and where in an output it stands.
+
+    `place` has a slice or an integer for each axis of the output, None where the value is all of
+    it; `axis` is the output's that has the rows, of which the first one goes to row `offset`.
+    """
+
+    value: Variable
+    place: tuple[Any, ...] | None
+    axis: int
+    offset: int
 
 
 class FusionCluster(Record):
@@ -126,7 +148,7 @@ def _alone(equation: Equation) -> tuple[RowAccess | None, int]:
         by_rows = axis not in equation.params["axes"]
         if axis is not None and (by_rows or type_.size >= costs.lone_array):
             return form(equation, [axis], type_.shape[axis]), type_.shape[axis]
-    if gathers(equation) and equation.outputs[0].type.size >= costs.fused_array:
+    if gathered_axis(equation) is not None and equation.outputs[0].type.size >= costs.fused_array:
         return form(equation, (None, None), 0), equation.inputs[1].type.size
     if multiplies(equation) and equation.outputs[0].type.size >= costs.fused_array:
         matrix, _ = matrix_first(equation, equation.inputs)
@@ -225,7 +247,7 @@ def _made(
         for reader in read_by.get(id(variable), ()):
             if reader is None or id(reader) in mine or id(reader) in absorbed:
                 continue
-            equations, parts = put_together(reader, axes, length, read_by)
+            equations, parts = _put_together(reader, axes, length, read_by)
             if equations:
                 absorbed.update(map(id, equations))
                 outputs.append(equations[-1].outputs[0])
@@ -237,3 +259,55 @@ def _made(
             outputs.append(variable)
             made.append([Part(variable, None, how.output, 0)])
     return outputs, made
+
+
+def _put_together(
+    equation: Equation, axes: Mapping[int, int], length: int, read_by: Readers
+) -> tuple[list[Equation], list[Part]]:
+    """The equations that make one output out of values of a region, and what they put where.
+
+    Args:
+      equation: the first of them, one that reads a value of the region.
+      axes: for each value that the region makes, by identity, the axis along which its rows lie.
+      length: the number of rows.
+      read_by: the equations that read a variable.
+    """
+    equations: list[Equation] = []
+    parts: list[Part] = []
+    whole: Any = equation.inputs[0]
+    reader: Equation | None = equation
+    if equation.primitive is index_add and id(whole) in axes and len(read_by[id(whole)]) == 1:
+        parts.append(Part(whole, None, axes[id(whole)], 0))
+    while reader is not None and reader.primitive is (index_add if parts else scatter):
+        added = reader.inputs[-1]
+        part = _part(reader, axes, length) if id(added) in axes else None
+        if part is None or (
+            parts and (reader.inputs[0] is not whole or part.axis != parts[0].axis)
+        ):
+            break
+        parts.append(part)
+        equations.append(reader)
+        (whole,) = reader.outputs
+        readers = read_by.get(id(whole), ())
+        reader = readers[0] if len(readers) == 1 else None
+    return equations, parts
+
+
+def _part(equation: Equation, axes: Mapping[int, int], length: int) -> Part | None:
+    """The slice of an output that an equation fills, if it is a block."""
+    value: Any = equation.inputs[-1]
+    (whole,) = equation.outputs
+    entries = expanded(equation.params["index"], whole.type.ndim)
+    taken = [at for at, entry in enumerate(entries) if isinstance(entry, slice)]
+    known = all(isinstance(entry, slice | int | np.integer) for entry in entries)
+    if len(entries) != whole.type.ndim or not known or value.type.dtype != whole.type.dtype:
+        return None
+    axis = taken[axes[id(value)]]
+    start, stop, _ = entries[axis].indices(whole.type.shape[axis])
+    return Part(value, tuple(entries), axis, start) if stop - start == length else None
+
+
+def reach(parts: Iterable[Part]) -> tuple[int, int]:
+    """The smallest and the largest offset of parts."""
+    offsets = [part.offset for part in parts]
+    return min(offsets), max(offsets)

@@ -44,13 +44,17 @@ class RowAccess(Record):
     output: int
 
 
-def gathers(equation: Equation) -> bool:
-    """Whether an equation gathers rows by number, and reads no more elements than it returns."""
-    if equation.primitive is not getitem:
-        return False
-    x, *at = [atom.type for atom in equation.inputs]
-    fits = x.size <= equation.outputs[0].type.size
-    return fits and _by_number(equation, x.shape, at) is not None
+def gathered_axis(equation: Equation) -> int | None:
+    """The axis along which an equation gathers rows by number, and reads no more elements than it
+    returns; None where it does not.
+    """
+    if equation.primitive is not getitem or len(equation.inputs) != 2:
+        return None
+    x, at = [atom.type for atom in equation.inputs]
+    entries = expanded(equation.params["index"], x.ndim)
+    alone = [entry for entry in entries if entry != slice(None)] == [ARRAY]
+    fits = x.size <= equation.outputs[0].type.size and np.can_cast(at.dtype, np.intp)
+    return entries.index(ARRAY) if alone and fits and at.ndim == 1 else None
 
 
 def joins(equation: Equation) -> bool:
@@ -61,20 +65,7 @@ def joins(equation: Equation) -> bool:
 
 def moves(equation: Equation) -> bool:
     """Whether an equation moves rows and computes nothing."""
-    return gathers(equation) or joins(equation)
-
-
-def axis_by_number(equation: Equation) -> int:
-    """The axis along which rows are gathered or scattered."""
-    return expanded(equation.params["index"], equation.inputs[0].type.ndim).index(ARRAY)
-
-
-def _by_number(equation: Equation, shape: Sequence[int], at: Sequence[Any]) -> int | None:
-    if len(at) != 1 or at[0].ndim != 1 or not np.can_cast(at[0].dtype, np.intp):
-        return None
-    entries = expanded(equation.params["index"], len(shape))
-    whole = [entry for entry in entries if entry != slice(None)]
-    return entries.index(ARRAY) if whole == [ARRAY] else None
+    return gathered_axis(equation) is not None or joins(equation)
 
 
 def moved_form(equation: Equation, axes: Sequence[int | None]) -> RowAccess | None:
@@ -85,9 +76,9 @@ def moved_form(equation: Equation, axes: Sequence[int | None]) -> RowAccess | No
       equation: the equation.
       axes: for each input the axis along which its rows lie, None where it has none of its own.
     """
-    if gathers(equation) and axes[0] is None:
-        axis = axis_by_number(equation)
-        return RowAccess((None, 0), axis)
+    at = gathered_axis(equation)
+    if at is not None and axes[0] is None:
+        return RowAccess((None, 0), at)
     if not joins(equation):
         return None
     (axis, *others) = {axis for axis in axes if axis is not None}

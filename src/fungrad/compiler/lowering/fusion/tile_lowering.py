@@ -15,8 +15,7 @@ import numpy as np
 
 from fungrad.compiler.lowering.array_lowering import Operand, Runner, placed
 from fungrad.compiler.lowering.fusion import tiling
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster
-from fungrad.compiler.lowering.fusion.output_slices import Part, reach, rows_of
+from fungrad.compiler.lowering.fusion.clustering import FusionCluster, Part, reach
 from fungrad.compiler.lowering.fusion.row_access import (
     CASTS,
     REDUCED,
@@ -206,7 +205,7 @@ class TileLowering(LoopMemory):
         dtype = self.constant(whole.type.dtype.name, whole.type.dtype)
         self.outputs.append(Alloc(f"{make}({whole.type.shape}, {dtype})", (), [array]))
         for part in parts:
-            given, inner, axis = array, Value("y_", INVARIANT), rows_of(part)
+            given, inner, axis = array, Value("y_", INVARIANT), self.axes[part.value]
             if part.place is not None:
                 given = Value("h_")
                 index = self.constant("k", part.place)

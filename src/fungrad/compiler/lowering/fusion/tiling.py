@@ -14,7 +14,6 @@ from typing import Any
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.fusion import row_access
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster
-from fungrad.compiler.lowering.fusion.output_slices import rows_of
 from fungrad.compiler.lowering.fusion.row_access import REDUCED, multiplies
 from fungrad.ir.graph import Equation
 from fungrad.primitives.facts import is_arithmetic, is_view
@@ -119,11 +118,10 @@ def in_columns(region: FusionCluster, step: int) -> bool:
     if any(map(multiplies, region.equations)):
         return False
     saved = _loops(region, step, False) - _loops(region, step, True)
-    read = [(v, region.axes[v]) for v in region.body.inputs]
-    made = [(part.value, rows_of(part)) for parts in region.made for part in parts]
-    copied = [v for v, axis in (*read, *made)
-              if axis not in (None, REDUCED) and moves(v.type.shape, axis)]  # fmt: skip
-    return costs.ufunc_loop * saved > sum(v.type.size for v in copied)
+    outside = [*region.body.inputs, *(part.value for parts in region.made for part in parts)]
+    by_rows = [v for v in outside if region.axes[v] not in (None, REDUCED)]
+    copied = sum(v.type.size for v in by_rows if moves(v.type.shape, region.axes[v]))
+    return costs.ufunc_loop * saved > copied
 
 
 def _loops(region: FusionCluster, step: int, columns: bool) -> int:

@@ -9,7 +9,7 @@ at Chebyshev nodes (computed by mpmath).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fungrad.compiler.native.exponentials import (
     INFINITY,
@@ -143,9 +143,8 @@ def _polynomial(code: Function, coefficients: Sequence[float], x: Value) -> Pair
     return h, code.add(low, lost)
 
 
-def gammaln(code: Function, x: Value) -> Value:
-    """log |gamma(x)|."""
-    a = code.fabs(x)
+def _gammaln(code: Function, a: Value) -> Value:
+    """For a >= 0."""
     y, passed, _ = _shifted(code, a, 1.5)
     below, far = code.compare("olt", a, 1.5), code.compare("oge", a, FAR)
     tiny = code.compare("olt", a, 0.5)
@@ -169,7 +168,16 @@ def gammaln(code: Function, x: Value) -> Value:
     y = code.select(far, distant, y)
     y = code.select(code.compare("ogt", a, 2.55634e305), INFINITY, y)
     y = code.select(code.compare("oeq", a, 0.0), INFINITY, y)
-    y = code.select(code.compare("uno", x, x), x, y)
+    return code.select(code.compare("uno", a, a), a, y)
+
+
+Positive = Callable[[Function, Value], Value]
+
+
+def gammaln(code: Function, x: Value, positive: Positive = _gammaln) -> Value:
+    """log |gamma(x)|, by what gives it for positive numbers."""
+    a = code.fabs(x)
+    y = positive(code, a)
     left = code.compare("olt", x, 0.0)
     y = code.rarely(left, [y], lambda: [code.select(left, _reflected(code, a, y), y)])[0]
     return code.select(code.compare("oeq", x, -INFINITY), x, y)
@@ -216,23 +224,6 @@ def _kernel(code: Function, angle: Pair, cotangent: bool = False) -> Value:
     return sincos_kernel(code, h, low, k)
 
 
-def digamma(code: Function, x: Value) -> Value:
-    """The derivative of log gamma."""
-    left = code.compare("olt", x, 0.0)
-    y = _digamma(code, code.select(left, code.sub(1.0, x), x))
-    y = code.select(code.compare("oeq", x, 0.0), code.copysign(INFINITY, code.neg(x)), y)
-
-    def reflected() -> list[Value]:
-        r, angle = _turn(code, x)
-        found = code.fma(_kernel(code, angle, cotangent=True), math.pi, y)
-        found = code.select(code.compare("oeq", r, 0.0), float("nan"), found)
-        tiny = code.compare("ogt", x, -1e-17)
-        found = code.select(tiny, code.div(-1.0, x), found)
-        return [code.select(left, found, y)]
-
-    return code.rarely(left, [y], reflected)[0]
-
-
 def _digamma(code: Function, x: Value) -> Value:
     """digamma for x > 0."""
     below, far = code.compare("olt", x, 1.0), code.compare("oge", x, FAR)
@@ -253,6 +244,23 @@ def _digamma(code: Function, x: Value) -> Value:
     tail = code.fma(inverse, 0.5, code.mul(square, code.polynomial(PSI_FAR, square)))
     distant = code.sub(log(code, code.select(far, x, 1.0)), tail)
     return code.select(far, distant, code.select(code.compare("uno", x, x), x, y))
+
+
+def digamma(code: Function, x: Value, positive: Positive = _digamma) -> Value:
+    """The derivative of log gamma, by what gives it for positive numbers."""
+    left = code.compare("olt", x, 0.0)
+    y = positive(code, code.select(left, code.sub(1.0, x), x))
+    y = code.select(code.compare("oeq", x, 0.0), code.copysign(INFINITY, code.neg(x)), y)
+
+    def reflected() -> list[Value]:
+        r, angle = _turn(code, x)
+        found = code.fma(_kernel(code, angle, cotangent=True), math.pi, y)
+        found = code.select(code.compare("oeq", r, 0.0), float("nan"), found)
+        tiny = code.compare("ogt", x, -1e-17)
+        found = code.select(tiny, code.div(-1.0, x), found)
+        return [code.select(left, found, y)]
+
+    return code.rarely(left, [y], reflected)[0]
 
 
 # --- compositions of special and elementary functions ---------------------------------------------

@@ -157,7 +157,7 @@ def convert(code: Function, x: Value, type: str) -> Value:
 
 
 def _to_integer(code: Function, x: Value, type: str) -> Value:
-    """Rounded towards zero; of what no integer is, as this machine's NumPy has it."""
+    """Rounds towards zero; NaN and numbers beyond the range as NumPy on this machine."""
     bits = _BITS[type]
     above = 2.0 ** (bits - 1)
     if x.type == "double" and bits == 32:

@@ -1,9 +1,8 @@
-"""Matrices that are zero except on some diagonals: the form of a Jacobian's basis inside
-elementwise code. `DiagonalWriter` writes equations on the diagonals, or the whole matrix where that
-is needed.
+"""Matrices that are zero except on some diagonals, such as a Jacobian's basis inside elementwise
+code. `DiagonalWriter` writes equations on the diagonals, or on the whole matrix if necessary.
 
 The elements of a diagonal are a constant number of rows and columns apart: the main diagonal,
-another one, a piece, or every n-th element of one.
+another one, a part, or every n-th element of one.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ Shape = tuple[int, ...]
 
 
 class Steps(Record):
-    """The numbers start, start + step, ...; there are `length` of them."""
+    """The `length` numbers start, start + step, ..."""
 
     start: int
     step: int
     length: int
 
     def slice(self) -> slice:
-        """The slice that names them."""
+        """The slice that selects them."""
         if self.length == 1:
             return slice(self.start, self.start + 1, 1)
         stop = self.start + self.step * (self.length - 1) + (1 if self.step > 0 else -1)
@@ -49,12 +48,14 @@ class Steps(Record):
 
 
 def _steps(start: int, step: int, length: int) -> Steps:
-    """Steps in one normal form: a single number has step 1."""
+    """Steps in normal form: a single number has step 1."""
     return Steps(start, 1 if length == 1 else step, length)
 
 
 class Diagonal(Record):
-    """The places of a diagonal's elements: row and column of each, in C order on both sides."""
+    """The rows and the columns of a diagonal's elements; several row or column axes count as one,
+    in C order.
+    """
 
     rows: Steps
     columns: Steps
@@ -64,19 +65,19 @@ class Diagonal(Record):
         return self.columns if side else self.rows
 
     def flat(self, columns: int) -> Steps:
-        """The places in the flattened matrix with this number of columns."""
+        """The indices in the flattened matrix with this number of columns."""
         (row, down, count), (column, right, _) = self
         return Steps(row * columns + column, down * columns + right, count)
 
     def moved(self, side: int, steps: Steps) -> Diagonal:
-        """The diagonal in a larger matrix that has these rows (or columns) among its own."""
+        """The diagonal in a larger matrix, whose rows (or columns) `steps` are this matrix's."""
         start, step, count = self.side(side)
         new = _steps(steps.start + steps.step * start, steps.step * step, count)
         return Diagonal(self.rows, new) if side else Diagonal(new, self.columns)
 
     def cut(self, side: int, steps: Steps) -> tuple[Diagonal, Steps] | None:
-        """The part in some of the rows (or columns), and which elements it has; None where it is
-        empty.
+        """The part in some of the rows (or columns), and the positions of its elements; None if it
+        is empty.
         """
         start, step, count = self.side(side)
         places = start + step * np.arange(count) - steps.start
@@ -97,8 +98,8 @@ class Diagonal(Record):
 
 
 class Diagonals(Record):
-    """An array whose first axes are rows and whose others are columns, given by the values on its
-    diagonals: a vector, or one number for the whole diagonal. Where diagonals cross, values add up.
+    """An array whose first axes are rows and the others columns, given by the values on its
+    diagonals: a vector, or one number for a whole diagonal. Diagonals may cross: values add up.
     """
 
     shape: Shape
@@ -114,20 +115,20 @@ class Diagonals(Record):
 
     @property
     def split(self) -> int:
-        """How many axes are rows."""
+        """The number of row axes."""
         return next(s for s in range(len(self.shape) + 1) if self._splits(self.shape, s))
 
     def _splits(self, shape: Shape, s: int) -> bool:
         return math.prod(shape[:s]) == self.rows and math.prod(shape[s:]) == self.columns
 
     def reshaped(self, shape: Shape) -> Diagonals | None:
-        """The same in another shape, where its axes are rows and then columns, too."""
+        """The same in another shape; None if its axes are not rows and then columns, too."""
         if not any(self._splits(shape, s) for s in range(len(shape) + 1)):
             return None
         return self._replace(shape=shape)
 
     def transposed(self, axes: Sequence[int], shape: Shape) -> Diagonals | None:
-        """The same with its axes in another order."""
+        """The same with its axes in another order; None if rows and columns are mixed then."""
         split = self.split
         order = [a for a in axes if self.shape[a] != 1]
         if order == sorted(order):
@@ -138,7 +139,7 @@ class Diagonals(Record):
         return Diagonals(shape, self.columns, self.rows, self.dtype, values)
 
     def sides(self, axes: Sequence[int]) -> tuple[bool, bool] | None:
-        """Whether axes are all of the rows, and all of the columns; None where they are a part."""
+        """Whether axes contain all row axes, and all column axes; None if only a part of either."""
         split = self.split
         chosen = {a for a in axes if self.shape[a] != 1}
         rows = {a for a in range(split) if self.shape[a] != 1}
@@ -149,8 +150,8 @@ class Diagonals(Record):
 
 
 def steps_of(lengths: Sequence[int], entries: Sequence[Any]) -> Steps | None:
-    """Which elements of an array, in C order, slices and integers name; None where those do not
-    stand a constant number apart.
+    """The elements of an array, in C order, that slices and integers select; None if their distance
+    is not constant.
     """
     start, step, before = 0, 1, 1
     inner = math.prod(lengths)
@@ -167,14 +168,12 @@ def steps_of(lengths: Sequence[int], entries: Sequence[Any]) -> Steps | None:
     return Steps(start, step, before)
 
 
-# --- writing --------------------------------------------------------------------------------------
-
 Found = Diagonals | Atom | None
-"""The result of a rule: diagonals, an array, or None where the diagonals must be arrays first."""
+"""The result of a rule: diagonals, an array, or None if the diagonals must be arrays first."""
 
 
 class DiagonalWriter:
-    """Writes the equations of a new Graph; `diagonals` holds values that are no arrays yet."""
+    """Writes the equations of a new Graph; `diagonals` has the values that are not arrays yet."""
 
     def __init__(self, graph: Graph) -> None:
         self.writer = Writer(graph, lambda primitive: ())
@@ -217,7 +216,7 @@ class DiagonalWriter:
         axis: int = 0,
         onto: Atom | None = None,
     ) -> Atom:
-        """The array with values in some places along an axis, added where they meet, and zeros (or
+        """The array with values at some places along an axis, added where they meet, and zeros (or
         the array `onto`) elsewhere.
         """
         result = onto
@@ -238,7 +237,7 @@ class DiagonalWriter:
         return x if x.type.dtype == dtype else self.add(convert, x, dtype=dtype)
 
     def reshaped(self, x: Atom, shape: tuple[int, ...]) -> Atom:
-        """x in a shape of as many elements."""
+        """x in another shape."""
         return x if x.type.shape == shape else self.add(reshape, x, shape=shape)
 
     def broadcast(self, x: Atom, shape: tuple[int, ...]) -> Atom:
@@ -246,7 +245,7 @@ class DiagonalWriter:
         return x if x.type.shape == shape else self.add(broadcast_to, x, shape=shape)
 
     def part(self, x: Atom, steps: Steps) -> Atom:
-        """Some elements of a vector; a number where they are all the same one."""
+        """Some elements of a vector; a number if all are the same element."""
         if steps.covers(x.type.size):
             return x
         if steps.step == 0:
@@ -254,7 +253,7 @@ class DiagonalWriter:
         return self.add(getitem, x, index=Index((steps.slice(),)))
 
     def put(self, values: dict[Diagonal, Atom], diagonal: Diagonal, value: Atom) -> None:
-        """Adds a diagonal to others."""
+        """Adds a diagonal to others, in place."""
         values[diagonal] = self.add(add, values[diagonal], value) if diagonal in values else value
 
     def summed(self, x: Diagonals, y: Diagonals, type_: Type) -> Diagonals:
@@ -267,7 +266,9 @@ class DiagonalWriter:
     # --- reading ----------------------------------------------------------------------------------
 
     def found(self, atom: Atom, shape: tuple[int, ...], like: Diagonals) -> Diagonals | None:
-        """A value's diagonals, in a shape with the rows of others: none at all where it is zero."""
+        """A value's diagonals in this shape, with as many rows as `like`; without any if it is
+        zero; None if it is another array.
+        """
         diagonals = self.diagonals.get(id(atom))
         if diagonals is None:
             diagonals = like._replace(values={}, dtype=atom.type.dtype) if self.zero(atom) else None
@@ -288,7 +289,7 @@ class DiagonalWriter:
         )
 
     def along(self, x: Atom, diagonals: Diagonals) -> Callable[[Diagonal], Atom]:
-        """The elements of an array, broadcast to the shape of diagonals, along each of those."""
+        """The elements of an array, broadcast to the diagonals' shape, along each diagonal."""
         if x.type.size == 1:
             number = self.reshaped(x, ())
             return lambda diagonal: number

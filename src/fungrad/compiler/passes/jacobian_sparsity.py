@@ -1,12 +1,12 @@
-"""Matrices of Jacobians and Hessians stay diagonals as long as they are zero elsewhere.
+"""Jacobian sparsity: computes only the diagonals of Jacobians and Hessians that are zero elsewhere.
 
 Without it the Hessian of Rosenbrock's function of 100 numbers takes 4.4 times the time.
 
-The basis that a Jacobian pushes (or pulls) through a function is a diagonal. Elementwise functions,
-slices and their joins keep diagonals diagonals, so that only those are computed, at the cost of
-the function instead of that of all columns; a product with a matrix scales its rows. What has no
-rule here, or too many diagonals, is written out. As the zeros are known, an infinity beside them
-gives no NaN; the sign of a zero is not kept.
+The basis that a Jacobian pushes (or pulls) through a function is a diagonal matrix. Elementwise
+functions, slices and their joins keep diagonals, so that these are computed at the cost of the
+function, not of all columns; a product with a matrix scales the matrix's rows. Equations without a
+rule here, and matrices of too many diagonals, are computed on the whole matrix. As the zeros are
+known, an infinity that multiplies one yields no NaN; the sign of a zero is not kept.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def thinned(graph: Graph) -> Graph:
     for equation in graph.equations:
         writer.like = equation
         inputs = renamed(equation.inputs, names)
-        if not equation.outputs:  # an effect, or a loop of which nothing is left
+        if not equation.outputs:  # an effect, or an empty loop
             given = tuple([writer.written(atom) for atom in inputs])
             writer.writer.write(copied(equation, given, ()))
             continue
@@ -107,7 +107,7 @@ def _unary(primitive: Any) -> Callable[..., Found]:
 
 
 def _scaled(primitive: Any) -> Callable[..., Found]:
-    """Diagonals times an array, or over one."""
+    """Diagonals multiplied, or divided, by an array."""
 
     def rule(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type) -> Found:
         first, second = (writer.diagonals.get(id(atom)) for atom in inputs)
@@ -131,7 +131,7 @@ def _scaled(primitive: Any) -> Callable[..., Found]:
 def _both(
     writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type
 ) -> tuple[Diagonals, Diagonals] | None:
-    """The diagonals of two inputs, where both are known to be zero elsewhere."""
+    """The diagonals of two inputs, if both are zero elsewhere."""
     like = next(writer.diagonals[id(a)] for a in inputs if id(a) in writer.diagonals)
     x, y = (writer.found(atom, type_.shape, like) for atom in inputs)
     return None if x is None or y is None else (x, y)
@@ -176,7 +176,7 @@ def _select(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type) -> Foun
 def _dot(
     writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, contract: Any, batch: Any
 ) -> Found:
-    """A diagonal times a matrix: rows of that, times the diagonal's numbers."""
+    """A diagonal matrix times a matrix: scales rows of the matrix by the diagonal's elements."""
     which = 0 if id(inputs[0]) in writer.diagonals else 1
     diagonals, other = writer.diagonals[id(inputs[which])], inputs[1 - which]
     if id(other) in writer.diagonals or len(contract[0]) != 1 or batch[0]:
@@ -231,7 +231,7 @@ def _transpose(
 def _cut(
     writer: DiagonalWriter, diagonals: Diagonals, shape: tuple[int, ...], entries: Entries
 ) -> Diagonals | None:
-    """The diagonals that slices and integers, one for each axis, read, in the result's shape."""
+    """The diagonals of a part, selected by a slice or integer for each axis, in its shape."""
     split = diagonals.split
     sides = [
         steps_of(part, some)
@@ -258,7 +258,7 @@ def _cut(
 
 
 def _placed(diagonals: Diagonals, shape: tuple[int, ...], entries: Entries) -> Diagonals | None:
-    """Diagonals in the places of a larger array that slices and integers name."""
+    """Diagonals in a larger array, at the part that slices and integers select."""
     for split in range(len(shape) + 1):
         rows = steps_of(shape[:split], entries[:split])
         columns = steps_of(shape[split:], entries[split:])
@@ -379,4 +379,4 @@ _RULES: dict[Any, Callable[..., Found]] = {
     select: _select,
     dot_general: _dot,
 }
-"""By primitive: what it gives of diagonals, or None where they are written out first."""
+"""Rules by primitive: diagonals of its result, or None if arrays have to be written first."""

@@ -1,1 +1,1 @@
-"""Functions of blocks of numbers that generated programs call in place of NumPy's own."""
+"""Kernels on arrays that generated programs call instead of NumPy's functions."""

@@ -1,11 +1,10 @@
-"""Functions of blocks of doubles, where NumPy's own loops work number by number.
+"""Elementwise functions of doubles made of vectorised NumPy calls, where NumPy's loop is scalar.
 
-Measured in cache for each element: sin and cos cost NumPy 7.5 ns each, both here 4 to 6; logaddexp
-14, here 3 (of singles here 1.6); hypot 6, here 1.5; a sum of products 0.45, here 0.2; erf costs
+Measured in cache per element: sin and cos cost NumPy 7.5 ns each, both here 4 to 6; logaddexp
+14, here 3 (in single precision 1.6); hypot 6, here 1.5; a sum of products 0.45, here 0.2; erf costs
 SciPy 11 to 35 ns, here 9 to 13, without its import.
-Functions are within 2 ulp of the right value (tests/test_kernels.py), and what is taken where the
-setting is "fast" within 3; special results are NumPy's, signs of zeros among them. Where the short
-way does not hold, NumPy's own is called.
+Errors are within 2 ulp (tests/test_kernels.py), those of functions for the setting "fast" within 3;
+special values are NumPy's, signs of zeros included. Arguments out of range go to NumPy's function.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from typing import Any
 import numpy as np
 
 PIECE = 1_024
-"""Elements of vectors that are given to BLAS."""
+"""The most elements of vectors in one call of the BLAS."""
 LARGEST = 1e5
-"""Beyond this the three parts of pi/2 leave too few digits of the reduced argument."""
+"""Beyond it the three parts of pi/2 leave too few digits of the reduced argument."""
 COUNTED = 1e14
-"""Beyond this half turns are not counted right."""
+"""Beyond it the number of half turns may be wrong."""
 
 
 def _numbers(*values: float) -> tuple[Any, ...]:
-    """Numbers as ufuncs are given them fastest: NumPy takes 0.1 us to make an array of one of
-    Python's, while other threads wait.
+    """Numbers as 0-d arrays: to convert a Python number costs a ufunc call 0.1 us, while other
+    threads wait.
     """
     return tuple(map(np.array, values))
 
@@ -35,19 +34,18 @@ _HALF, _ONE, _TWO, _FOUR = _numbers(0.5, 1.0, 2.0, 4.0)
 _QUARTER, _SIXTH, _SIXTIETH = _numbers(1.0 / 4.0, 1.0 / 6.0, 1.0 / 60.0)
 _ONE_OVER_PI, _TWO_OVER_PI = _numbers(0.31830988618379067154, 0.63661977236758138243)
 _ROUND, _TO_SIGN = _numbers(1.5 * 2.0**52, 63)
-"""A number to which the first is added is rounded to an integer, which stands in the last bits."""
+"""Adding the first to a number rounds it to an integer, in the lowest bits of the sum."""
 
-# pi / 2 in parts of 33 bits, so that a multiple of them by an integer below 2^20 is exact (fdlibm,
-# __ieee754_rem_pio2), and what is left of it. The nearest double to pi / 2
-# has 50 bits: twice it is exact.
+# pi / 2 in parts of 33 bits, so that their product with an integer below 2^20 is exact (fdlibm,
+# __ieee754_rem_pio2), and the rest. The nearest double to pi / 2 has 50 bits: twice it is exact.
 _PARTS = _numbers(1.57079632673412561417, 6.07710050630396597660e-11, 2.02226624879595063e-21)
 _PARTS_OF_FEW = _numbers(1.5707963267948966, 6.123233995736766e-17)
 _TINY = 1e-300
-"""Half of an angle below this may be none, and the sine of -0.0 would be 0.0."""
+"""Half of a smaller angle may underflow to 0, and the sine of -0.0 would be 0.0."""
 _FEW = 3.9
-"""Angles below this are at most two quarter turns from 0, and less than half of one more."""
+"""Smaller angles are reduced by at most two quarter turns."""
 _FEWER = 2.35
-"""Angles below this are at most one."""
+"""Smaller angles are reduced by at most one."""
 # Minimax polynomials on [-pi/4, pi/4] (fdlibm, k_sin.c and k_cos.c), from the highest power down.
 _SINE = _numbers(
     1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06,
@@ -60,21 +58,21 @@ _COSINE = _numbers(
 
 _POINTS = 8_192
 _TO_GRID, _IN_GRID = _numbers(1.5 * 2.0**43, _POINTS - 1)
-"""A number added to the first is rounded to a multiple of 1/512; its last bits count that."""
+"""Adding the first rounds a number to a multiple of 1/512, whose index is in the lowest bits."""
 (_LOG_SLOPE,) = _numbers(math.log(2.0 / math.sqrt(math.pi)))
 """The logarithm of the derivative of the error function at 0."""
 _SQUARED = {"d": 1e-280, "f": 1e-30}
-"""Sums of squares above this have all digits."""
+"""Larger sums of squares are accurate."""
 _SATURATED = 6.0
-"""From here on the error function is 1."""
+"""From here on the error function is 1 in double precision."""
 
 
 def sincos(x: Any, sine: Any, cosine: Any, k: Any, z: Any, t: Any) -> None:
     """Writes sin(x) and cos(x); k, z and t are scratch, z or t may be x.
 
-    Cody and Waite's reduction to a quarter turn; of what is left the tangent of its half where that
-    is fast, else fdlibm's polynomials; the quadrant picks by multiplication with 0 and 1, which is
-    exact. Steps that only larger angles need are left out where the block has none.
+    Cody and Waite's reduction by quarter turns; then the tangent of half the reduced angle if that
+    is fast, else fdlibm's polynomials. The quadrant selects by multiplication with 0 and 1, which
+    is exact. Steps for larger angles are skipped if the block has none.
     """
     np.absolute(x, k)
     largest = k.max(initial=0.0)
@@ -91,7 +89,7 @@ def sincos(x: Any, sine: Any, cosine: Any, k: Any, z: Any, t: Any) -> None:
         np.multiply(k, others[0], z)
         np.subtract(cosine, z, sine)
         np.subtract(cosine, sine, cosine)
-        np.subtract(cosine, z, z)  # what that difference was rounded by
+        np.subtract(cosine, z, z)  # the rounding error of that difference
         np.subtract(t, z, t)
         np.copyto(cosine, sine)
     one = largest < _FEWER
@@ -108,7 +106,7 @@ def sincos(x: Any, sine: Any, cosine: Any, k: Any, z: Any, t: Any) -> None:
 
 
 def _magnitude(x: Any) -> Any:
-    """The largest absolute value; NaN where there is one."""
+    """The largest absolute value; NaN if there is a NaN."""
     return max(x.item(x.argmax()), -x.item(x.argmin())) if x.size else 0.0
 
 
@@ -119,19 +117,19 @@ def _by_numpy(x: Any, sine: Any, cosine: Any) -> None:
 
 @functools.cache
 def fast_tangent() -> bool:
-    """Whether this NumPy has a loop of vectors for the tangents of doubles on this processor."""
+    """Whether NumPy has a vectorised loop for tangents of doubles on this processor."""
     try:
         found = np.lib.introspect.opt_func_info("^tan$", "float64")
     except AttributeError:  # NumPy below 2.1
         return False
-    loops = found.get("tan", {}).values()  # none where no processor has another
+    loops = found.get("tan", {}).values()  # empty if only a baseline loop exists
     return any(not loop["current"].startswith("baseline") for loop in loops)
 
 
 def _by_half_angle(sine: Any, cosine: Any, z: Any, t: Any, one: bool) -> None:
-    """The sine and cosine of r - t, an eighth of a turn at most; r is given in place of the cosine,
-    and t is a few units of its last place, which go into what is small beside the results. Of one
-    quarter turn t is at most 6e-17: 0.4 ulp of the cosine, which has 1.5 without.
+    """The sine and cosine of r - t, at most an eighth of a turn; `cosine` holds r at first. t is a
+    few ulp of r, and is added to the small parts of the results. For one quarter turn t is at most
+    6e-17: 0.4 ulp of the cosine, whose error is 1.5 ulp without it.
     """
     np.multiply(cosine, _HALF, cosine)
     np.tan(cosine, cosine)
@@ -150,7 +148,7 @@ def _by_half_angle(sine: Any, cosine: Any, z: Any, t: Any, one: bool) -> None:
 
 
 def _by_polynomials(sine: Any, cosine: Any, z: Any, t: Any) -> None:
-    """The same by the polynomials of fdlibm."""
+    """The sine and cosine of r - t by fdlibm's polynomials; `cosine` holds r at first."""
     np.multiply(cosine, cosine, z)
     _polynomial(_SINE, z, sine)
     np.multiply(sine, z, sine)
@@ -175,8 +173,8 @@ def _polynomial(coefficients: tuple[Any, ...], z: Any, out: Any) -> None:
 
 
 def _turned(sine: Any, cosine: Any, k: Any, z: Any, t: Any, one: bool) -> None:
-    """From the sine and cosine of the reduced argument to those of k quarter turns more, where k is
-    one of -2, ..., 2; `one` says that there is but one at most.
+    """Adds k quarter turns to the angle of a sine and cosine, for k from -2 to 2; `one` says that
+    |k| <= 1.
     """
     np.absolute(k, z)
     np.subtract(_ONE, z, t)  # 1, 0, -1: the cosine of the turns
@@ -194,9 +192,9 @@ def _turned(sine: Any, cosine: Any, k: Any, z: Any, t: Any, one: bool) -> None:
 def sincos_by_tangent(x: Any, sine: Any, cosine: Any, t: Any) -> None:
     """Writes sin(x) and cos(x), each within 3 ulp; t is scratch, and may be x.
 
-    The cosine is 1 / sqrt(1 + tan^2) and the sine tan times that, of an angle r that is x but for a
-    number of half turns, from -pi/2 to pi/2. x - sin(r) is so near to a multiple of pi that
-    rounding finds it, and an odd one turns both signs.
+    Let r be x minus half turns, from -pi/2 to pi/2. Its cosine is 1 / sqrt(1 + tan^2), and its sine
+    tan times the cosine. Rounding x - sin(r) to a multiple of pi finds the number of half turns; an
+    odd number changes both signs.
     """
     if not _magnitude(x) < COUNTED:  # NaN is not either
         _by_numpy(x, sine, cosine)
@@ -222,7 +220,7 @@ def logaddexp(x: Any, y: Any, out: Any, t: Any) -> None:
         np.maximum(x, y, out=out)
         np.subtract(x, y, out=t)
         unsure = np.isnan(np.add.reduce(t, axis=None))
-    if unsure:  # of equal infinities and of NaN the maximum is the result
+    if unsure:  # the maximum is the result for equal infinities and for NaN
         np.copyto(t, np.inf, where=np.isnan(t))
     np.absolute(t, out=t)
     np.negative(t, out=t)
@@ -248,10 +246,10 @@ def hypot(x: Any, y: Any, out: Any, t: Any) -> None:
 def erf(x: Any, out: Any, d: Any, y: Any, t: Any, s: Any) -> None:
     """Writes the error function of x; d, y, t and s are scratch, s may be x.
 
-    The value of a grid next to x, and the integral of exp(-u^2) from there: d = x - x0 times the
-    value at the midpoint m, times the mean of what is left of the exponential between them, whose
-    logarithm is d^2 ((m^2 - 1/2) / 6 + d^2 / 360) to all digits that count (the Taylor series
-    of exp(-u^2) about m, integrated: those of odd order cancel).
+    It is the value at the nearest grid point x0 plus the integral of exp(-u^2) from there: d =
+    x - x0, times the exponential at the midpoint m, times a correction factor whose logarithm is
+    d^2 ((m^2 - 1/2) / 6 + d^2 / 360) to the needed accuracy (the integrated Taylor series of
+    exp(-u^2) about m: terms of odd order cancel).
     """
     if not _magnitude(x) < _SATURATED:
         x = np.minimum(x, _SATURATED, out=s)
@@ -281,16 +279,16 @@ def erf(x: Any, out: Any, d: Any, y: Any, t: Any, s: Any) -> None:
 
 @functools.cache
 def _error_function() -> Any:
-    """The error function at the points of the grid, by the C library: from 0 up, then from -8."""
+    """The error function at the grid points, by the C library: from 0 up, then from -8."""
     half = _POINTS // 2
     found = np.array([math.erf(i / 512) for i in (*range(half), *range(-half, 0))])
-    found[0] = -0.0  # to which 0.0 and -0.0 are added
+    found[0] = -0.0  # keeps the sign of an added zero
     return found
 
 
 def dot(x: Any, y: Any) -> Any:
-    """The sum of x * y, in pieces for which OpenBLAS takes no threads of its own: those of several
-    callers at once wait for each other, for a hundred times as long.
+    """The sum of x * y, in parts for which OpenBLAS uses one thread: its threads for several
+    callers at once wait for each other, and take a hundred times as long.
     """
     if x.dtype.char not in "fdFD":  # not by OpenBLAS
         return x.dot(y)
@@ -305,13 +303,13 @@ def dot(x: Any, y: Any) -> Any:
 
 
 def chosen(mask: Any, x: Any, y: Any, out: Any, t: Any) -> None:
-    """Writes x where the mask is true, else y, by all bits of an element or none; t is scratch.
+    """Writes x where the mask is true, else y, by bitwise operations; t is scratch.
 
-    np.where guesses which side comes next: it takes 0.5 ns an element where it is right, and 3.5
-    where a mask is random; this takes 0.6.
+    np.where branches: it takes 0.5 ns per element if branches are predicted, and 3.5 for a random
+    mask; this takes 0.6.
     """
     words, bits = t.view(f"i{t.itemsize}"), out.view(f"i{out.itemsize}")
-    np.negative(mask.view(np.int8), words)  # all bits where it is true
+    np.negative(mask.view(np.int8), words)  # all bits set where it is true
     x, y = (np.asarray(a, out.dtype).view(bits.dtype) for a in (x, y))
     if not y.ndim and not y:  # 0.0, all of whose bits are 0
         np.bitwise_and(x, words, bits)
@@ -325,5 +323,5 @@ SCRATCH = {
     sincos: (1, 2), sincos_by_tangent: (0, 1), logaddexp: (0, 1), hypot: (1, 0),
     chosen: (1, 0),
 }  # fmt: skip
-"""How many scratch arrays each takes behind what it writes: those that are no arguments, and then
-those that may be: they are first written when these were read."""
+"""The numbers of scratch arrays of each, behind its outputs: those that must differ from the
+arguments, then those that may be arguments, as these are read before the first write to them."""

@@ -1,10 +1,10 @@
-"""Products of matrices and reductions of blocks, in the calls that take least.
+"""Matrix products and reductions by the fastest NumPy calls.
 
-Several threads that multiply at once would wait for those that a BLAS has of its own. OpenBLAS
-takes none for real products of few terms (its interface/gemm.c and gemv.c): where it cannot be told
-to take one thread (blas_threads.py), larger products are done in such pieces. NumPy's loops run
-along the last axis: of 2 to 8 elements they take 4 to 25 times as long as a call for each of these,
-and of more, in sums, 1.5 to 5 times as long as BLAS's products with ones: equal to rounding.
+Threads that multiply at the same time would wait for the BLAS's threads. OpenBLAS uses none for
+real products of few terms (its interface/gemm.c and gemv.c): if it cannot be set to one thread
+(blas_threads.py), larger products are computed in such parts. NumPy reduces along the last axis in
+4 to 25 times the time of one call for each index if the axis has 2 to 8 elements; sums along longer
+ones take 1.5 to 5 times as long as the BLAS's products with ones, which are equal to rounding.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from fungrad.runtime.kernels.elementwise import PIECE
 from fungrad.runtime.thread_pool import num_threads, share
 
 TERMS = 262_144
-"""The most terms of a product of matrices that OpenBLAS computes on one thread."""
+"""The most terms of a matrix product that OpenBLAS computes in one thread."""
 SMALL = 1_000_000
-"""The most terms for which OpenBLAS has kernels of its own, which take up to twice as long where a
-factor is transposed (dgemm_small_kernel_permit); larger products copy their factors anyway."""
+"""The most terms for which OpenBLAS has small-matrix kernels, up to twice as slow for a transposed
+factor (dgemm_small_kernel_permit); larger products copy their factors anyway."""
 
 
 def one_thread(dtype: np.dtype[Any]) -> bool:
-    """Whether products of a dtype are the BLAS's, and can be done so that each takes one thread."""
+    """Whether the BLAS computes products of a dtype, and can do so in one thread each."""
     return dtype.char in ("fdFD" if single_in_regions() else "fd" if _openblas() else "")
 
 
@@ -42,29 +42,29 @@ def _openblas() -> bool:
 
 
 def product(ndim: int) -> Any:
-    """The function that multiplies a matrix by an array of so many axes: `f(x, y)`,
-    `f(x, y, out=z)` for a z in C order.
+    """The function that multiplies a matrix by an array with `ndim` axes: `f(x, y)`, or
+    `f(x, y, out=z)` for z in C order.
     """
     if not single_in_regions():
         return in_pieces
-    return np.dot if ndim > 1 else np.matmul  # which copies no matrix that lies in columns
+    return np.dot if ndim > 1 else np.matmul  # does not copy a matrix in Fortran order
 
 
 def second(terms: int) -> Any:
-    """The function of the second factor of many products, of so many terms each: the factor as it
-    is multiplied fastest, in C order or as it stands.
+    """The function that prepares the second factor of many products of so many terms each: copies
+    it to C order if products are faster then.
     """
     return _for_blas if single_in_regions() and terms > SMALL else np.ascontiguousarray
 
 
 def in_pieces(x: Any, y: Any, out: Any = None) -> Any:
-    """x @ y, in pieces of rows, or of terms where those are few, all in one call: threads wait for
-    each other between calls.
+    """x @ y, in parts of rows, or of terms if rows are few, all in one call: threads wait for each
+    other between calls.
 
     Args:
       x: a matrix.
       y: a matrix or a vector, of the same dtype.
-      out: where it is written, in C order.
+      out: the array for the result, in C order.
     """
     (rows, terms), columns = x.shape, y.size // max(1, len(y))
     count = -(-rows * terms * columns // (PIECE if columns == 1 or rows == 1 else TERMS))
@@ -77,7 +77,7 @@ def in_pieces(x: Any, y: Any, out: Any = None) -> Any:
     length = rows if by_rows else terms
     step = -(-length // count)
     count = length // step
-    end = count * step  # what is left is less than a piece
+    end = count * step  # the rest is less than a part
     if by_rows:
         pieces = out[:end].reshape(count, step, *y.shape[1:])
         np.matmul(x[:end].reshape(count, step, terms), y, out=pieces)
@@ -91,7 +91,7 @@ def in_pieces(x: Any, y: Any, out: Any = None) -> Any:
 
 
 def by_threads(x: Any, y: Any) -> Any:
-    """x @ y of two matrices of one dtype, its rows or its columns shared among threads of ours."""
+    """x @ y of two matrices of one dtype; the thread pool shares its rows or columns."""
     out = np.empty((len(x), y.shape[1]), x.dtype)
     rows, columns = out.shape
     threads = num_threads()
@@ -109,23 +109,23 @@ def by_threads(x: Any, y: Any) -> Any:
 
 
 def _for_blas(x: Any) -> Any:
-    """The array, a copy where np.matmul would not hand it to the BLAS as it stands."""
+    """The array, copied if np.matmul would not pass it to the BLAS."""
     (least, length), *others = sorted(zip(x.strides, x.shape, strict=True))
     fits = least == x.itemsize and all(n % least == 0 and n >= length * least for n, _ in others)
     return x if fits else np.ascontiguousarray(x)
 
 
 FEW = 8
-"""The most terms that are taken one at a time."""
+"""The most terms that are reduced by one call each."""
 ENOUGH = 500
-"""The fewest elements of a term for which that takes less: shorter ones take longer to call for."""
+"""The fewest elements of a term for which that is faster; otherwise calls take longer."""
 
 Places = Sequence[tuple[Any, ...]]
 
 
 def terms(shape: Sequence[int], axes: Collection[int]) -> Places | None:
-    """The indices of what is reduced along some axes, the last among them; None where they are many
-    or one.
+    """The indices of a reduction's terms, if it is along the last axis among others and has 2 to
+    FEW terms; else None.
     """
     count = math.prod(shape[axis] for axis in axes)
     if len(shape) - 1 not in axes or not 1 < count <= FEW:
@@ -137,29 +137,29 @@ def terms(shape: Sequence[int], axes: Collection[int]) -> Places | None:
 
 
 def by_terms(ufunc: np.ufunc, x: Any, places: Places, out: Any) -> None:
-    """Writes a reduction of two terms of x or more."""
+    """Writes the reduction of two or more terms of x."""
     first, second, *others = places
     ufunc(x[first], x[second], out=out)
     for place in others:
         ufunc(out, x[place], out=out)
-    if ufunc is np.add:  # NumPy begins with 0.0, which -0.0 does not outlive
+    if ufunc is np.add:  # NumPy begins with 0.0: no sum is -0.0
         ufunc(out, 0.0, out=out)
 
 
 def row_sums(ndim: int) -> Any:
-    """The function f(x, ones, out=z) that adds up rows: a BLAS's product of a matrix and a vector
-    where that takes one thread.
+    """The function f(x, ones, out=z) that adds up rows: the BLAS's matrix-vector product if that
+    uses one thread.
     """
     return np.matmul if ndim == 2 and single_in_regions() else np.vecdot
 
 
 def spreads(equation: Equation) -> bool:
-    """Whether an equation broadcasts one element along a last axis of few."""
+    """Whether an equation broadcasts along a last axis of at most FEW elements."""
     before, after = equation.inputs[0].type.shape, equation.outputs[0].type.shape
     return before[-1:] == (1,) and 1 < after[-1] <= FEW
 
 
 def spread(out: Any, x: Any) -> None:
-    """Writes x, of which all elements along the last axis are one, element by element of that."""
+    """Writes x, broadcast along the last axis, by one copy per index of that axis."""
     for i in range(out.shape[-1]):
         np.copyto(out[..., i], x[..., 0])

@@ -218,6 +218,7 @@ def test_paths_have_the_values_and_derivatives_of_plain_python(statements, point
         same(fg.vmap(fg.grad(compiled_loss))(x[None]), fg.grad(loss)(x)[None])
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(PROGRAMS, POINTS)
 def test_paths_of_nested_functions_are_those_of_the_outermost(statements, points):

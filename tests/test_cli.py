@@ -671,6 +671,7 @@ def test_rich_renders_the_same_content(functions):
     assert f"{np.sin(2.0) ** 2:.8g}" in outputs["0"] and f"{np.sin(2.0) ** 2:.8g}" in outputs["1"]
 
 
+@pytest.mark.slow
 def test_it_works_without_rich(functions):
     program = (
         "import sys; sys.modules['rich'] = None; from fungrad.cli.main import main; "

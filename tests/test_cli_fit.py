@@ -110,6 +110,7 @@ def test_sigma_is_in_the_units_of_y(run_json):
     assert np.allclose(np.multiply(4.0, single), double, rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["svg", "png"])
 def test_the_plot(run, ending):
     path = f"fit.{ending}"

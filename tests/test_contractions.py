@@ -241,6 +241,7 @@ def layouts(draw):
     return tuple(lengths[i] for i in x), tuple(lengths[i] for i in y), axes
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(layouts(), st.sampled_from([F64, F32, C128, I64]))
 def test_dot_general_of_any_layout(layout, dtype):

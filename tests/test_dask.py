@@ -68,6 +68,7 @@ def test_equal_to_in_memory(chunk: int) -> None:
     assert same_bits(loss(W, *arrays), loss(W, *arrays))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("scheduler")
 def test_means_weigh_by_rows_and_other_arguments_are_passed_on() -> None:
     loss = fg.dask.value_and_grad(squares, data=(1, 3), reduce="mean")

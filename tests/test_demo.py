@@ -17,6 +17,7 @@ def results():
     return demo.run_all(0)
 
 
+@pytest.mark.slow
 def test_all_claims_hold(results):
     for result in results:
         assert result.claims and result.found
@@ -30,6 +31,7 @@ def test_the_four_uses_are_there(results):
         assert word in titles
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_claims_do_not_depend_on_the_seed(seed):
     for result in (boltzmann.run(seed), adversary.run(seed)):
@@ -44,6 +46,7 @@ def test_the_command_prints_what_it_found(capsys):
     assert "FAILED" not in out and "checks hold" in out
 
 
+@pytest.mark.slow
 def test_the_command_prints_json(capsys):
     assert main(["demo", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)

@@ -364,6 +364,7 @@ def test_svg_of_nested_graphs_draws_inner_boxes_inside_of_outer_ones(engine):
     assert "branches" not in Picture(picture.graph, unfold=False).to_svg()
 
 
+@pytest.mark.slow
 def test_svg_of_all_samples(engine):
     seen = set()
     for name, graph, sample in graphs():

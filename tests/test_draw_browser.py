@@ -228,6 +228,7 @@ def test_five_thousand_equations_open_with_a_few_dozen_boxes(visit):
     assert len(shown(browser)) < 500
 
 
+@pytest.mark.slow
 def test_a_frame_in_a_notebook_draws_too(browser, tmp_path):
     path = tmp_path / "notebook.html"
     graph = fg.make_jaxpr(loss)(*ARGS)

@@ -295,6 +295,7 @@ def test_a_number_and_an_empty_array_may_be_read_often():
     assert empty.shape == (0,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", [lambda x, i: x[i], lambda x, i: np.sum(x[i : i + 2])])
 @pytest.mark.parametrize("relu", [True, False])
 def test_a_loop_of_reads_makes_no_array_for_each(read, relu, monkeypatch):
@@ -736,6 +737,7 @@ def test_a_mask_that_broadcasts_is_collected_whole():
     assert pullback(np.zeros(0))[0].shape == (0,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("seed", range(3))
 def test_many_reads_under_other_traces(seed, masked):

@@ -110,6 +110,7 @@ def test_functions_of_arrays(name):
         fg.tree_map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9), found, expected[k])
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(programs(max_steps=6), st.integers(0, 1000))
 def test_random_programs_along_random_curves(program, seed):

@@ -176,6 +176,7 @@ def test_no_import_of_ours_hides_in_a_function(name):
             assert hidden == [], f"{name}, line {node.lineno}"
 
 
+@pytest.mark.slow
 def test_there_are_no_cycles():
     state: dict[str, str] = {}
 
@@ -196,25 +197,24 @@ def test_there_are_no_cycles():
     assert set(state) == set(MODULES)
 
 
-ALONE = """
+UPWARDS = """
 import importlib, json, sys, types
-loaded = {{}}
-for folder, names in json.loads(sys.stdin.read()).items():
-    for name in [name for name in sys.modules if name.split(".")[0] == "fungrad"]:
-        del sys.modules[name]
-    package = sys.modules["fungrad"] = types.ModuleType("fungrad")
-    package.__path__ = [{root!r}]
+package = sys.modules["fungrad"] = types.ModuleType("fungrad")
+package.__path__ = [{root!r}]
+loaded, before = {{}}, set()
+for folder, names in json.loads(sys.stdin.read()):
     for name in names:
         importlib.import_module("fungrad." + name)
-    loaded[folder] = [name for name in sys.modules if name.startswith("fungrad.")]
+    now = {{name for name in sys.modules if name.startswith("fungrad.")}}
+    loaded[folder], before = sorted(now - before), now
 print(json.dumps(loaded))
 """
-"""Imports the modules of one folder after another, each time anew and without the package's own
-__init__, which loads all that a user needs.
+"""Imports the modules of one folder after another, the lowest first, without the package's own
+__init__, which loads all that a user needs: what each loads that those below it have not.
 """
 
 
-def test_each_folder_alone_loads_nothing_from_above():
+def test_each_folder_loads_nothing_from_above():
     folders = {}
     for name in MODULES:
         folder = folder_of(name)
@@ -222,10 +222,9 @@ def test_each_folder_alone_loads_nothing_from_above():
         if folder not in ("__init__", "__main__") and not missing and name[:11] != "engines.jax":
             folders.setdefault(folder, []).append(name)
     assert len(folders) > 30
-    code = ALONE.format(root=str(ROOT))
-    done = subprocess.run(
-        [sys.executable, "-c", code], input=json.dumps(folders), capture_output=True, text=True
-    )
+    code = UPWARDS.format(root=str(ROOT))
+    given = json.dumps(sorted(folders.items(), key=lambda item: height(item[0])))
+    done = subprocess.run([sys.executable, "-c", code], input=given, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for folder, names in json.loads(done.stdout).items():
         above = [m for m in map(module_of, names) if height(m) > height(folder)]
@@ -241,6 +240,7 @@ EXTRAS = {"compiler.native.machine_code": {"llvmlite"}}
 """The places where the core imports the package of an extra, at first use."""
 
 
+@pytest.mark.slow
 def test_the_core_knows_only_numpy_and_the_standard_library():
     allowed = {"numpy", "fungrad"}
     for name, tree in MODULES.items():
@@ -262,6 +262,7 @@ def test_every_file_says_what_it_is():
         assert ast.get_docstring(tree), f"{name} has no docstring"
 
 
+@pytest.mark.slow
 def test_no_function_of_numpy_is_implemented_twice():
     seen: dict[str, str] = {}
     for name, tree in MODULES.items():

@@ -237,6 +237,7 @@ def waves(x: Any) -> Any:
     return np.arcsinh(y) * np.arctan2(y, x) + np.expm1(y) ** x
 
 
+@pytest.mark.slow
 def test_what_saves_less_than_its_build_takes_runs_on_numpy(native: None) -> None:
     assert fg.jit(waves).lower(0.5).native
     fg.config.backend = "auto"
@@ -264,6 +265,7 @@ def test_functions_are_written_once_and_round_the_same(native: None, shape: Any)
     assert np.array_equal(fg.jit(f)(x), sum([one(k * x) for k in range(1, 6)]))
 
 
+@pytest.mark.slow
 def test_chains_deeper_than_pythons_stack(native: None) -> None:
     def f(x: Any) -> Any:
         for _ in range(400):

@@ -67,6 +67,7 @@ PARTS = (rng.normal(size=(30, 40)), rng.normal(size=40), rng.normal(size=(40, 5)
          rng.normal(size=(900, 30)), rng.normal(size=(900, 5)))  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_network_has_a_cluster_between_its_products(native: None) -> None:
     step = fg.value_and_grad(network, argnums=(0, 1, 2))
     check(step, *PARTS)
@@ -248,6 +249,7 @@ def inner(f: Any, *args: Any) -> Any:
     return loop.params["body"].equations
 
 
+@pytest.mark.slow
 def test_bodies_of_loops_over_arrays_are_mixed_graphs(native: None) -> None:
     k, y = rng.uniform(0.5, 1.5, 400), rng.normal(size=(2, 400))
     w, u, xs = (rng.normal(size=shape) * 0.2 for shape in ((8, 60), (60, 60), (20, 8)))

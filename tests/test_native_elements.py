@@ -135,6 +135,7 @@ def test_conversions(source: Any, target: Any) -> None:
     check("convert", lambda x: x.astype(target), source)
 
 
+@pytest.mark.slow
 def test_select_chooses_and_promotes() -> None:
     for dtype in (*FLOATS, *INTEGERS, *BOOLS):
         check("select", np.where, np.bool_, dtype, dtype, lanes=(1, 8))

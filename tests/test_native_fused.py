@@ -455,6 +455,7 @@ def random_function(seed: int) -> tuple[Callable[..., Any], list[np.ndarray[Any,
     return f, [draw.normal(size=shape) for _ in range(3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, 300, 50))
 def test_random_graphs(start: int) -> None:
     ran = 0

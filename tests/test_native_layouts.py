@@ -54,6 +54,7 @@ def sums(x: Any) -> Any:
     return np.sum(x * x), np.sum(x * 2.0, axis=-1) if np.ndim(x) else x + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.int32])
 @pytest.mark.parametrize("f", [arithmetic, neighbours, sums])
 def test_lengths_and_layouts(native: None, f: Callable[[Any], Any], dtype: Any) -> None:

@@ -288,6 +288,7 @@ def test_ctrl_c_ends_a_loop_and_frees_its_memory(native: Any) -> None:
     assert f(0.25) == 0.25
 
 
+@pytest.mark.slow
 def test_a_matrix_times_the_rows_that_a_scan_leaves(native: Any) -> None:
     def f(xs: Any, w: Any) -> Any:
         rows = lax.scan(lambda c, x: (c * 0.5 + x, c * x), np.zeros(3), xs)[1]

@@ -77,6 +77,7 @@ def test_singular_matrices_raise_and_have_no_logarithm() -> None:
     assert np.isnan(fg.jit(lambda a: np.linalg.slogdet(a)[1])(np.full((2, 2), np.nan)))
 
 
+@pytest.mark.slow
 def test_filters_run_as_native_loops() -> None:
     def loss(a: Any, seen: Any) -> Any:
         def step(carry: Any, y: Any) -> Any:

@@ -78,6 +78,7 @@ def test_nearest_centres(native: None, rows: int, dtype: Any) -> None:
     assert region.length == rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [256, 389])
 def test_attention(native: None, rows: int) -> None:
     args = [rng.normal(size=(rows, 16)) for _ in range(4)]
@@ -107,6 +108,7 @@ def test_rows_along_the_second_axis(native: None) -> None:
     near(f, rng.normal(size=(9, 2003)), rng.normal(size=(40, 9)))
 
 
+@pytest.mark.slow
 def test_numbers_do_not_depend_on_the_number_of_threads(native: None, threads: None) -> None:
     args = clouds(4003)
     found = []

@@ -119,6 +119,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_values_gradients_and_hessians(name):
     f, args = CASES[name]

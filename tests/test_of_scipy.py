@@ -147,6 +147,7 @@ def test_scipy_is_untouched_after_an_exception(error):
         assert untouched()
 
 
+@pytest.mark.slow
 def test_nothing_of_scipy_is_imported_for_it():
     code = (
         "import sys, fungrad as fg, numpy as np\n"

@@ -249,6 +249,7 @@ def test_numbers_that_are_none():
         np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
 
 
+@pytest.mark.slow
 @given(programs(scalar=False))
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_random_programs_in_tiny_blocks(program):

@@ -90,6 +90,7 @@ def test_a_staged_gradient_is_the_gradient(program):
         close(left, right, rtol=1e-13)
 
 
+@pytest.mark.slow
 @given(programs(scalar=False))
 @BUDGET
 def test_a_batch_is_the_loop(program):

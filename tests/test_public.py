@@ -43,6 +43,7 @@ def test_a_name_that_is_not_there():
         fg.gradient  # noqa: B018 - the access is what is tested
 
 
+@pytest.mark.slow
 def test_import_loads_no_more_than_it_has_to():
     code = (
         "import sys, fungrad, numpy; "
@@ -90,6 +91,7 @@ for name in ("control_flow.while_loop", "control_flow.scan", "compiler.passes.lo
 """
 
 
+@pytest.mark.slow
 @pytest.mark.numpy_backend  # of NumPy's programs
 def test_a_first_gradient_imports_nothing_of_loops_diagonals_and_lapack():
     subprocess.run([sys.executable, "-c", FIRST], check=True)
@@ -102,6 +104,7 @@ assert not {'fungrad.numpy.lazy_functions', 'fungrad.lax.lazy_functions'} & set(
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [

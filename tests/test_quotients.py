@@ -36,6 +36,7 @@ def data(dtype=np.float64, shape=(6, 5)):
     return [v.astype(dtype) for v in values]
 
 
+@pytest.mark.slow
 def test_gradients_of_long_chains_of_factors_stay_linear():
     def chain(x, steps):
         y = np.arange(1.0, 51.0)

@@ -507,6 +507,7 @@ def calls(draw_from):
     return shape, lambda x: function(x, axis=axis, keepdims=keepdims)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(calls(), st.integers(0, 99))
 def test_any_reduction_agrees_with_numpy_and_itself(call, seed):

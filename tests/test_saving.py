@@ -458,6 +458,7 @@ def places(value, path=()):
         yield from places(item, (*path, key))
 
 
+@pytest.mark.slow
 def test_any_change_of_the_content_gives_a_graph_or_a_clear_error(path):
     double = fg.jit(lambda x: x[..., 0] * 2.0 + np.arange(3.0))
     fg.save(fg.export(lambda p: double(p["x"]).sum())({"x": np.ones((3, 2))}), path)
@@ -538,6 +539,7 @@ def test_shared_inner_graphs_are_looked_at_once(path, monkeypatch):
     assert len(found.graph.equations) == 1
 
 
+@pytest.mark.slow
 def test_what_is_unpacked_has_a_limit_that_can_be_raised(path):
     constant = np.zeros(10**7)
     fg.save(fg.make_jaxpr(lambda x: x + constant)(1.0), path)
@@ -570,6 +572,7 @@ def test_arrays_of_all_shapes_and_orders_come_back(shape, order, path):
     np.testing.assert_array_equal(fg.evaluate(fg.load(path), np.ones(shape))[0], constant)
 
 
+@pytest.mark.slow
 def test_every_damage_is_answered_by_one_error():
     rng = random.Random(0)
     originals = damage.files()

@@ -709,6 +709,7 @@ def test_nothing_is_regrouped(f, size):
             np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.slow
 def test_the_program_of_a_long_step_takes_time_in_proportion(monkeypatch):
     asked = []
     value = ArrayLowering.value

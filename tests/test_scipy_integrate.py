@@ -110,6 +110,7 @@ def bell(x, rate):
     return np.exp(-rate * x**2)
 
 
+@pytest.mark.slow
 def test_quad_and_its_derivatives():
     expected = scipy.integrate.quad(bell, 0.2, 1.4, (0.7,))
     assert integrate.quad(bell, 0.2, 1.4, (0.7,)) == expected

@@ -105,6 +105,7 @@ def test_piecewise_polynomials():
         fg.grad(lambda y: interpolate.CubicSpline(x, y).roots()[0])(np.ones(5))
 
 
+@pytest.mark.slow
 def test_derivatives_of_cubics():
     x, y, at = points(6), draw((6, 2)), np.array([0.9, 1.7, 3.0, 9.0])
     for bc in ("not-a-knot", "natural", "clamped"):

@@ -184,6 +184,7 @@ case(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_scipys_values_under_every_transform_and_two_derivatives(name):
     f, g, args, order = CASES[name]
@@ -207,6 +208,7 @@ def test_scipys_values_under_every_transform_and_two_derivatives(name):
 # --- identities, and results that are not unique --------------------------------------------------
 
 
+@pytest.mark.slow
 def test_identities():
     a = regular(3)
     jacobian = fg.jacobian(lambda a: linalg.expm(linalg.logm(a)))(a)
@@ -262,6 +264,7 @@ NILPOTENT = np.array([[0.0, 1.0], [0.0, 0.0]])
 ZERO = np.zeros((3, 3))
 
 
+@pytest.mark.slow
 def test_expm_at_degenerate_matrices():
     np.testing.assert_allclose(fg.jacobian(linalg.expm)(ZERO).reshape(9, 9), np.eye(9))
     for a in (ZERO, NILPOTENT, np.eye(2), np.diag([1.0, 1.0, 2.0])):
@@ -273,6 +276,7 @@ def test_expm_at_degenerate_matrices():
     np.testing.assert_allclose(second, e @ e, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_roots_and_logarithms_at_equal_eigenvalues():
     for a in (np.eye(2), np.diag([2.0, 2.0, 1.0]), np.array([[1.0, 1.0], [0.0, 1.0]])):
         for f in (linalg.sqrtm, linalg.logm):

@@ -178,6 +178,7 @@ def test_derivatives_of_geometry(mode):
     np.testing.assert_allclose(rows[1], one, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_derivatives_by_the_motion():
     x = draw((5, 6)) / 20
     check_grads(lambda x, s: ndimage.shift(x, s, mode="mirror"), [x, np.array([0.3, -0.6])])

@@ -129,6 +129,7 @@ def test_a_solution_that_ends():
 # --- derivatives ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", GRADIENTS)
 @pytest.mark.parametrize("span", [(0.0, 1.0), (1.0, 0.0)])
 def test_by_everything(gradient, span):
@@ -169,6 +170,7 @@ def test_without_t_eval(gradient):
     assert fg.hessian(lambda y0: final(1.3, y0, 0.4)[0])(START).shape == (2, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", GRADIENTS)
 def test_times_between_the_ends(gradient):
     def values(times, start):
@@ -179,6 +181,7 @@ def test_times_between_the_ends(gradient):
     check_grads(values, [np.array([0.2, 0.5, 1.7]), 0.1], order=1, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", GRADIENTS)
 def test_complex_derivatives(gradient):
     def rotation(rate, y0):
@@ -247,6 +250,7 @@ def test_what_the_function_closes_over(gradient):
     np.testing.assert_allclose(found["w"], eager["w"], rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_values_are_the_same_under_derivatives():
     times = np.linspace(0.0, 1.0, 4)
     for gradient in GRADIENTS:
@@ -285,6 +289,7 @@ def test_a_stiff_problem_by_the_adjoint():
         np.testing.assert_allclose(pushed, slopes @ rates, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_second_order_by_scipys_solvers():
     def final(rate, y0):
         return solve_ivp(
@@ -344,6 +349,7 @@ def test_events_are_scipys(terminal):
             assert result.nfev == expected.nfev
 
 
+@pytest.mark.slow
 def test_derivatives_of_events():
     def flight(speed, gravity):
         ground.terminal, ground.direction = True, -1.0
@@ -389,6 +395,7 @@ def test_odeint_is_scipys():
     np.testing.assert_allclose(staged[:, 0], np.exp(-t), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", GRADIENTS)
 def test_odeint_of_trees(gradient):
     t = np.array([0.0, 0.5, 1.0])
@@ -476,6 +483,7 @@ def test_mistakes():
     assert np.isfinite(out[:2]).all() and np.isnan(out[2]).all()
 
 
+@pytest.mark.slow
 def test_nothing_warns():
     with warnings.catch_warnings():
         warnings.simplefilter("error")

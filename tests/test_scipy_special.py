@@ -100,6 +100,7 @@ def test_float32_stays_float32():
 # --- SciPy comes when it is needed ----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_scipy_is_met_by_its_first_call():
     script = (
         "import sys, fungrad as fg\n"
@@ -111,6 +112,7 @@ def test_scipy_is_met_by_its_first_call():
     assert run(script) == ["True", "True"]
 
 
+@pytest.mark.slow
 def test_scipy_is_not_imported_for_what_can_do_without():
     script = (
         "import sys, numpy as np, fungrad as fg\n"

@@ -199,6 +199,7 @@ def test_numbers_join_as_numpys_do():
     agrees(lambda x: np.stack([x, 2]), 1.5, order=2, batch=False)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_chain_of_moves_is_numpys(data):
@@ -371,6 +372,7 @@ PADS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", PADS)
 def test_borders_made_of_values(mode):
     for options in PADS[mode]:

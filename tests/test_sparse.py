@@ -167,6 +167,7 @@ def test_several_arguments(everywhere):
             np.testing.assert_allclose(block, other, rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.slow
 @given(programs(scalar=False, max_steps=6))
 @settings(max_examples=40, deadline=None)
 def test_random_programs(program):
@@ -243,6 +244,7 @@ ENTRY = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(SIDE, min_size=1, max_size=3), st.data())
 @settings(max_examples=300, deadline=None)
 def test_steps_are_what_numpy_reads(lengths, data):
@@ -261,6 +263,7 @@ def test_steps_are_what_numpy_reads(lengths, data):
 DIAGONAL = st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(-3, 3), st.integers(-3, 3))
 
 
+@pytest.mark.slow
 @given(DIAGONAL, st.integers(1, 6), ENTRY, st.sampled_from([ROWS, COLUMNS]))
 @settings(max_examples=300, deadline=None)
 def test_a_diagonal_is_cut_as_numpy_cuts_it(places, count, entry, side):

@@ -78,6 +78,7 @@ def test_no_write_of_a_loop_is_left(loop):
     assert "index_set" not in _names(fg.vmap(loop), xs)
 
 
+@pytest.mark.slow
 def test_as_many_equations_as_with_a_stack():
     for n in (20, 200):
         x = np.linspace(0.1, 1.0, n)

@@ -56,11 +56,13 @@ def test_at_least_98_percent_work_on_traced_values(rows):
     assert works == counted
 
 
+@pytest.mark.slow
 def test_every_check_of_every_function_holds(rows):
     bad = {name: row for name, row in rows.items() if any(r.startswith("no") for r in row)}
     assert not bad
 
 
+@pytest.mark.slow
 def test_what_the_lightest_peer_differentiates(rows):
     missing = [n for n in AUTOGRAD if hasattr(np, n) and rows[n][1] != "order 2"]
     assert not missing
@@ -78,6 +80,7 @@ def test_full_r_and_c_take_traced_values():
     np.testing.assert_allclose(g, [0, 8, 4])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     tuple(map(int, np.__version__.split(".")[:2])) != (2, 4), reason="the page is of NumPy 2.4"
 )

@@ -44,12 +44,14 @@ def test_no_check_of_any_function_fails(tables):
     assert not bad
 
 
+@pytest.mark.slow
 def test_most_have_derivatives_of_two_orders(tables):
     rows = [row for table in tables.values() for row in table.values()]
     assert len(rows) > 200
     assert sum(row[1] == "order 2" for row in rows) > 0.85 * len(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     tuple(map(int, scipy.__version__.split(".")[:2])) != (1, 17), reason="the page is of SciPy 1.17"
 )

@@ -201,6 +201,7 @@ def test_arrays_of_other_dtypes(dtype):
     run()
 
 
+@pytest.mark.slow
 @given(programs(scalar=False))
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_programs_run_and_print_as_their_source(program):

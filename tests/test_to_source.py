@@ -199,6 +199,7 @@ def test_second_derivatives(f):
     written(fg.grad(lambda w: np.sum(fg.grad(f)(w) ** 2)), W)
 
 
+@pytest.mark.slow
 @given(programs())
 @settings(
     max_examples=25,
@@ -393,6 +394,7 @@ def test_no_file_beside_where_no_array_is_large(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["made.py"]
 
 
+@pytest.mark.slow
 def test_it_runs_where_there_is_no_fungrad(tmp_path):
     table = np.linspace(0.0, 1.0, 700)
     fs = [

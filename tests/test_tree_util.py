@@ -45,6 +45,7 @@ def test_flatten_and_unflatten(tree):
     assert pickle.loads(pickle.dumps(treedef)) == treedef
 
 
+@pytest.mark.slow
 @given(TREES)
 def test_partition_and_combine(tree):
     for predicate in (lambda x: isinstance(x, float), lambda x: True, lambda x: False):

@@ -57,6 +57,7 @@ def test_a_tree_is_rebuilt_from_its_leaves(tree):
     assert len(set(pytree.paths(treedef))) == len(leaves)
 
 
+@pytest.mark.slow
 @given(nested)
 def test_structures_hash_and_pickle(tree):
     treedef = pytree.structure(tree)
@@ -64,6 +65,7 @@ def test_structures_hash_and_pickle(tree):
     assert again == treedef and hash(again) == hash(treedef)
 
 
+@pytest.mark.slow
 @given(nested, nested)
 def test_trees_of_one_structure_can_change_leaves(left, right):
     same = pytree.structure(left) == pytree.structure(right)

@@ -8,6 +8,6 @@ DEFAULT_THREADS, REASSOCIATE = "BENCHMARKS_DEFAULT_THREADS", "BENCHMARKS_REASSOC
 """Set by `python -m benchmarks`, for the processes that it starts, too: where the BLAS may have its
 own number of threads, and where fungrad may reassociate."""
 LIMITED = [name for name in THREADS[:2] if name not in os.environ]
-"""What the user has left open: else it is one thread."""
+"""Variables that the user did not set: they become one thread."""
 if not os.environ.get(DEFAULT_THREADS):
     os.environ.update(dict.fromkeys(LIMITED, "1"))

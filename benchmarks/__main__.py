@@ -1,4 +1,4 @@
-"""All benchmarks, against hand-written NumPy and what peers are installed: `python -m benchmarks`.
+"""All benchmarks, against hand-written NumPy and the installed peers: `python -m benchmarks`.
 
 All settings are those that users have by default: the BLAS has as many threads as it likes, and
 nothing is reassociated. The BLAS reads its number of threads when NumPy is imported, so options are
@@ -17,7 +17,7 @@ SECTIONS = ("gradients", "first", "imports", "staging", "memory")
 
 
 def options(given: list[str] | None = None) -> argparse.Namespace:
-    """What the command line says."""
+    """The options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("cases", nargs="*", help="parts of names of cases; all without any")
     parser.add_argument("--only", action="append", choices=SECTIONS, help="a section; repeat it")
@@ -39,7 +39,7 @@ def options(given: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    """Runs what was asked for."""
+    """Runs the chosen benchmarks."""
     chosen = options()
     if chosen.blas_threads is None:
         os.environ[DEFAULT_THREADS] = "1"

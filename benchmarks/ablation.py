@@ -1,4 +1,4 @@
-"""What each pass and each rule of the compiler gains: each is turned off in turn.
+"""The gain of each pass and each rule of the compiler: each is turned off in turn.
 
     python -m benchmarks.replay record CORPUS        # once: the programs
     python -m benchmarks.ablation CORPUS             # of the benchmark, of daily use, of loops
@@ -135,7 +135,7 @@ def without_part(name: str) -> Iterator[None]:
 
 
 def switches() -> dict[str, Callable[[], Any]]:
-    """What turns each pass and each rule off, by its name."""
+    """Contexts that turn each pass and each rule off, by name."""
     found: dict[str, Callable[[], Any]] = {}
     for name in GRAPH_PASSES:
         found[name] = lambda name=name: without_pass(name)
@@ -183,7 +183,7 @@ def seconds(calls: list[Callable[[], Any]]) -> list[float]:
 
 
 Row = tuple[str, float, float, str]
-"""The name of what is off, the ratios of cost and time, the program."""
+"""The name of the pass or rule that is off, the ratios of cost and time, the program."""
 
 
 def ablated(name: str, content: bytes, inputs: list[Any], off: dict[str, Any], times: bool
@@ -223,7 +223,7 @@ def report(rows: list[Row], switches: list[str], programs: int) -> None:
 
 
 def main() -> None:
-    """Prints what each pass and rule gains."""
+    """Prints the gain of each pass and rule."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation")
     parser.add_argument("corpus")
     parser.add_argument("words", nargs="*", default=GROUPS, help="parts of names of programs")

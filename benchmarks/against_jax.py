@@ -32,7 +32,7 @@ TOLERANCE = 1e-9
 
 
 class Found(NamedTuple):
-    """What a comparison found: the largest difference by quantity, or an error."""
+    """The result of a comparison: the largest difference by quantity, or an error."""
 
     differences: dict[str, float]
     error: str = ""

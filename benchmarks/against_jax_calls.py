@@ -84,7 +84,7 @@ WRITTEN: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 BY_VALUES = ("numpy.bincount", "numpy.compress", "numpy.extract")
-"""What JAX does not compile without more arguments."""
+"""Functions that JAX does not compile without more arguments."""
 
 # --- distributions, by their parameters -----------------------------------------------------------
 

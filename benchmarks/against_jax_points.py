@@ -1,4 +1,4 @@
-"""Points where derivatives are easily wrong: what is exact, and what JAX makes of them; see
+"""Points where derivatives are easily wrong, with exact values and JAX's results; see
 against_jax.py. `derivative(library, numpy of the library, *arguments)` computes one.
 """
 

@@ -1,4 +1,4 @@
-"""What is hoped for, and whether a run's figures reach it. Knows figures alone."""
+"""The targets, and whether a run's figures reach them."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def of_first(rows: list[Mapping[str, Any]]) -> list[Verdict]:
 
 
 def of_staging(rows: list[Mapping[str, float]]) -> list[Verdict]:
-    """The bars of what jit does before it runs."""
+    """The bars of jit's work before the first run."""
     verdicts = []
     each = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""What a question costs in a compiled function: `python -m benchmarks.branches`.
+"""The cost of a branch on a value in a compiled function: `python -m benchmarks.branches`.
 
 Each function is called as it is, compiled for its path without the questions, and compiled with
 `branches="guard"`. Times are medians of one interleaved run.
@@ -26,7 +26,7 @@ def first(x: Any) -> Any:
 
 
 def total(x: Any) -> Any:
-    """One question, of a sum of what is needed later as well."""
+    """One question, of a sum of values that are also needed later."""
     y = np.exp(-x) * x
     return np.sum(y * x) if np.sum(y) > 0 else np.sum(y)
 

@@ -117,7 +117,7 @@ CLIENTS = {f.__name__: f for f in (lifelines, pymanopt, reliability, surpyval)}
 
 
 def fits() -> dict[str, Callable[[], Any]]:
-    """What is installed, by package and name."""
+    """The installed fits, by package and name."""
     return {
         f"{package} {name}": fit
         for package, cases in CLIENTS.items()

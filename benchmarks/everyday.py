@@ -1,4 +1,4 @@
-"""Gradients of what is written every day, against jitted JAX: `python -m benchmarks.everyday`.
+"""Gradients of everyday functions, against jitted JAX: `python -m benchmarks.everyday`.
 
 Losses, activations, normalisations, distances, pools and stencils, on arrays of 200,000 doubles or
 so, with the options of NumPy that are taken without a thought: no case is written for a library.
@@ -54,12 +54,12 @@ def huber(np: Any, x: Any) -> Any:
 
 
 def hinge(np: Any, x: Any) -> Any:
-    """What is missing to a margin of one."""
+    """The shortfall from a margin of one."""
     return np.mean(np.maximum(0.0, 1.0 - x))
 
 
 def triplet(np: Any, x: Any, y: Any) -> Any:
-    """What is near against what is far."""
+    """Distances to a near against a far point."""
     near, far = np.sum((x - y) ** 2, 1), np.sum((x + y) ** 2, 1)
     return np.mean(np.maximum(0.0, 0.2 + near - far))
 
@@ -100,7 +100,7 @@ def elu(np: Any, x: Any) -> Any:
 
 
 def clipped(np: Any, x: Any) -> Any:
-    """Squares of what is cut off."""
+    """Squares of the clipped parts."""
     return np.sum(np.clip(x, -1.0, 1.0) ** 2)
 
 

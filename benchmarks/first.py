@@ -1,4 +1,4 @@
-"""What a new process takes to its first gradient, and what imports take.
+"""The time of a new process to its first gradient, and of imports.
 
 The child (`first_child`) prints when the result was there, an ndarray, how long what is left out
 took, and its peak of memory. The parent counts from before the start of the process: the
@@ -44,7 +44,7 @@ def compared(names: list[str], label: str, rounds: int) -> dict[str, Any]:
 
 
 def imports(rounds: int) -> dict[str, float]:
-    """The median wall time of `python -c "import ..."`, for what is installed."""
+    """The median wall time of `python -c "import ..."`, for installed packages."""
     names = [name for name in IMPORTED if libraries.importable(name)]
     found: dict[str, list[float]] = {name: [] for name in ("nothing", *names)}
     for _ in range(rounds):

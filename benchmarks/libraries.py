@@ -41,7 +41,7 @@ class Library:
     np: Any
     ad: Any
     prepare: Callable[[Callable[..., Any]], Callable[..., Any]]
-    """Makes what is called over and over out of a derivative."""
+    """Makes a function for repeated calls from a derivative."""
 
 
 def installed(name: str) -> bool:

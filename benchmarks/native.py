@@ -374,7 +374,7 @@ def threads(words: list[str]) -> None:
 
 
 def main() -> None:
-    """Prints what was asked for."""
+    """Prints the chosen sections."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", help="parts of names of cases; all without any")
     parser.add_argument("--only", action="append", choices=[*SECTIONS, "builds", "threads"])

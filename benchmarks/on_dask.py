@@ -67,7 +67,7 @@ class Peaks(threading.Thread):
 
 
 def seconds(function: Callable[[], Any]) -> tuple[float, Any]:
-    """How long a call takes, and what it returns."""
+    """The time and the result of a call."""
     start = time.perf_counter()
     found = function()
     return time.perf_counter() - start, found

@@ -51,7 +51,7 @@ def heat(np: Any, ad: Any) -> Any:
 
 
 def heat_by_hand(u: Any, target: Any) -> Any:
-    """The steps are symmetric matrices: backward they are what they are forward."""
+    """The steps are symmetric matrices, so backward steps equal forward steps."""
 
     def step(v: Any) -> Any:
         wide = np.pad(v, 1)

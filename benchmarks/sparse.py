@@ -165,7 +165,7 @@ def interleaved(*functions: Callable[[], Any]) -> list[float]:
 
 
 def timed(make: Callable[[], Any]) -> tuple[Any, float]:
-    """What is made, and the CPU time of it."""
+    """The result of `make`, and its CPU time."""
     start = time.process_time()
     made = make()
     return made, time.process_time() - start

@@ -93,7 +93,7 @@ def machine(options: Namespace) -> str:
 
 @contextmanager
 def progress(total: int, title: str) -> Iterator[Callable[[str], None]]:
-    """A function that is told what is begun; rich's bar where it is installed."""
+    """A function to call at the start of each task; rich's bar where it is installed."""
     if not libraries.importable("rich") or not sys.stderr.isatty():
         yield lambda label: None
         return
@@ -194,7 +194,7 @@ def first_gradients(
 
 
 def imports(options: Namespace, show: Callable[[str], None]) -> tuple[Rows, list[bars.Verdict]]:
-    """What imports take."""
+    """The times of imports."""
     found = first.imports(3 if options.quick else 9)
     show("\nImports, whole processes: ms")
     show("  ".join(f"{name} {1e3 * seconds:.0f}" for name, seconds in found.items()))
@@ -202,7 +202,7 @@ def imports(options: Namespace, show: Callable[[str], None]) -> tuple[Rows, list
 
 
 def stagings(options: Namespace, show: Callable[[str], None]) -> tuple[Rows, list[bars.Verdict]]:
-    """What jit takes before the first run, by the number of equations."""
+    """The time of jit before the first run, by the number of equations."""
     show("\nBefore the first run: ms")
     rows: Rows = []
     staging.staged(STAGED[0])

@@ -73,7 +73,7 @@ def differences(f: Callable[[Any], Any], x: Any) -> Any:
 
 @contextlib.contextmanager
 def limited() -> Iterator[None]:
-    """Raises TimeoutError in what takes longer than SECONDS."""
+    """Raises TimeoutError in code that takes longer than SECONDS."""
 
     def late(*_: Any) -> None:
         raise TimeoutError(f"more than {SECONDS} s")

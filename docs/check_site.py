@@ -19,7 +19,7 @@ LOADED = {"img": "src", "script": "src", "link": "href", "iframe": "src"}
 
 
 class Page(HTMLParser):
-    """The places of a page, where its links lead, and what it loads."""
+    """The anchors of a page, the targets of its links, and the files that it loads."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ def well_formed(address: str) -> bool:
 
 
 def broken_links(root: Path, pages: dict[Path, Page]) -> list[str]:
-    """What is wrong with links, one line each."""
+    """The broken links, one line each."""
     found = []
     for path, page in pages.items():
         name = path.relative_to(root)
@@ -91,7 +91,7 @@ def missing_entries(root: Path, pages: dict[Path, Page]) -> list[str]:
 
 
 def main() -> int:
-    """Prints what is wrong; 1 if anything is."""
+    """Prints the errors; returns 1 if there are any."""
     root = Path(sys.argv[1]).resolve()
     pages = {path: Page(path) for path in sorted(root.rglob("*.html"))}
     found = broken_links(root, pages) + missing_entries(root, pages)

@@ -33,7 +33,7 @@ templates_path: list[str] = []
 
 myst_enable_extensions = ["attrs_block", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
-nb_execution_mode = "off"  # what a notebook holds is what is shown
+nb_execution_mode = "off"  # the stored outputs are shown
 
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"

@@ -102,7 +102,7 @@ CHECKS = (check_eager, check_derivatives, check_vmap, check_staged, check_dtypes
 
 
 def measure(function: Callable[..., Any], case: Case) -> list[str]:
-    """What each check says of a function; "no" where it does not hold."""
+    """The result of each check for a function; "no" if it fails."""
     f = function_of(function, case)
     row = []
     with warnings.catch_warnings(), np.errstate(all="ignore"):

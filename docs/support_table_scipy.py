@@ -55,7 +55,7 @@ REFUSED = (fg.errors.MissingRuleError, fg.errors.UnsupportedFunctionError)
 
 
 def measure(namespace: str, name: str, case: Case) -> list[str]:
-    """What each check says of a function; "no" where it does not hold."""
+    """The result of each check for a function; "no" if it fails."""
     f = function_of(found(namespace, name), case)
     row = []
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -80,7 +80,7 @@ def measured() -> dict[str, dict[str, list[str]]]:
 
 
 def kinks() -> set[str]:
-    """The names, without their namespaces, in the table of what is taken at kinks."""
+    """The names, without their namespaces, in the table of kinks."""
     kinked = (HERE / "scipy.md").read_text(encoding="utf-8").split("## Kinks and edges")[1]
     first = [row.split("|")[1] for row in table_rows("scipy.md").splitlines() if row in kinked]
     written = re.findall(r"`(?:stats\.|interpolate\.)?([\w.]+)", " ".join(first))

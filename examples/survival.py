@@ -29,7 +29,7 @@ import numpy as np
 
 
 def inputs(parameters, model, people):
-    """What lifelines' functions take: parameters and covariates, by what they act on."""
+    """Arguments of lifelines' functions: parameters and covariates, by distribution parameter."""
     names = model.params_.loc["lambda_"].index
     table = people.assign(Intercept=1.0)[names].to_numpy(float)
     ones = np.ones((len(people), 1))

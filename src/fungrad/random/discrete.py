@@ -301,17 +301,3 @@ def _places(key: Any, count: int, many: int, replace: bool, p: Any) -> Any:
     total = np.cumsum(weights)
     found = searchsorted(total, uniforms(key, (many,), np.float64) * total[-1], side="right")
     return np.minimum(found, count - 1)
-
-
-__all__ = [
-    "bernoulli",
-    "binomial",
-    "categorical",
-    "choice",
-    "geometric",
-    "multinomial",
-    "permutation",
-    "poisson",
-    "rademacher",
-    "randint",
-]

@@ -302,26 +302,3 @@ def bits(key: Any, shape: Any = (), dtype: Any = np.uint64) -> Any:
             "fg.random.randint for others."
         )
     return bits_of(key, sizes(shape), found)
-
-
-__all__ = [
-    "WORD",
-    "PRNGKey",
-    "bits",
-    "bits_of",
-    "checked",
-    "clone",
-    "fitting",
-    "floating",
-    "fold_in",
-    "integral",
-    "key",
-    "key_data",
-    "normals",
-    "open_uniforms",
-    "parameter",
-    "split",
-    "spread",
-    "uniforms",
-    "wrap_key_data",
-]

@@ -299,5 +299,3 @@ OF_CONTROL_FLOW: dict[Any, Any] = {
     scan_pullback: _scan_pullback,
 }
 """The rule of each primitive that holds Graphs."""
-
-__all__ = ["OF_CONTROL_FLOW", "Statements", "indented", "packed", "target", "text_of", "value"]

@@ -411,15 +411,3 @@ _PHRASES: dict[Any, Any] = {
     getitem: _getitem,
     dot_general: _dot,
 }
-
-__all__ = [
-    "LARGE",
-    "NotWritable",
-    "TooLarge",
-    "Values",
-    "described",
-    "index_text",
-    "literal",
-    "phrased",
-    "shape_text",
-]

@@ -274,6 +274,3 @@ def _is_namespace(value: Any) -> bool:
     return isinstance(value, Primitive) or (
         type(value).__module__.startswith("fungrad.") and hasattr(type(value), "__getattr__")
     )
-
-
-__all__ = ["Copies"]

@@ -346,5 +346,3 @@ def _written(result: str, module: Values, equation: Equation, arguments: list[st
 
 
 _SAME = {stop, stop_order, named}
-
-__all__ = ["Function", "Module"]

@@ -288,6 +288,3 @@ def hessian_plan(f: Callable[..., Any], argnums: Any, given: Arguments, pattern:
     alone = counts[keys] == 1  # the only one of its colour in its row
     read = (np.where(alone, groups[columns], groups[rows]), np.where(alone, rows, columns))
     return Compressed(derivative, found, groups, read)
-
-
-__all__ = ["Compressed", "hessian_plan", "jacobian_plan"]

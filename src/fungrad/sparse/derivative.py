@@ -321,6 +321,3 @@ def colour(pattern: Any, kind: str = "columns") -> np.ndarray:
             raise ArgumentError(f"The pattern of shape {matrix.shape} is not symmetric.")
         return symmetric(matrix)
     raise ArgumentError(f'kind={kind!r} is not "columns", "rows" or "symmetric".')
-
-
-__all__ = ["Arguments", "Derivative", "colour"]

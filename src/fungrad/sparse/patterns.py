@@ -232,6 +232,3 @@ def _declared(host: Host, known: Sparsity) -> list[Any]:
         ends = itertools.pairwise(np.cumsum([0, *leaves]).tolist())
         found += [None if matrix is None else matrix[:, a:b].tocsr() for a, b in ends]
     return found
-
-
-__all__ = ["LIMIT", "Pattern", "called"]

@@ -359,6 +359,3 @@ def transposed(derivative: Derivative, graph: Graph) -> Derivative | None:
     result.product = product
     result._second = jit(lambda *values: tuple(evaluate(product, values)))
     return result
-
-
-__all__ = ["Entries", "Reads", "entries", "is_dense", "of_linear_map", "reads", "transposed"]

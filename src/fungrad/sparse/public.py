@@ -364,14 +364,3 @@ class IpoptProblem:
 
 def _entries(pattern: Any) -> tuple[np.ndarray, np.ndarray]:
     return rows_of(pattern), np.asarray(pattern.indices, np.int64)
-
-
-__all__ = [
-    "IpoptProblem",
-    "SparseFunction",
-    "hessian",
-    "hessian_pattern",
-    "jacobian",
-    "jacobian_pattern",
-    "value_and_jacobian",
-]

@@ -391,5 +391,3 @@ READERS: dict[Any, bool] = {
     if rule in (_moved, _apart, _put_together) and primitive is not broadcast_to
 }
 """Primitives that move each element to at most one position; True if all arguments are moved."""
-
-__all__ = ["READERS", "Given", "spread"]

@@ -414,6 +414,3 @@ def _inner(xs: Sequence[Any], ys: Sequence[Any]) -> tuple[float, float]:
         total += float(np.sum(terms).real)
         size += float(np.sum(np.abs(terms)))
     return total, size
-
-
-__all__ = ["ROUGH", "ROUNDINGS", "Slope", "slopes", "spreads"]

@@ -427,5 +427,3 @@ class _Entry:
 
 _NULL = Value("null", "ptr")
 _EXTOBJ = "numpy.ufunc.extobj"
-
-__all__ = ["Program", "callable", "write"]

@@ -550,8 +550,3 @@ def _parameter(type: str, name: str) -> Value:
         lanes, _, lane = type[1:-1].partition(" x ")
         return Value("%" + name, lane, int(lanes))
     return Value("%" + name, type)
-
-
-__all__ = [
-    "FLOATS", "Function", "Module", "Operand", "Value", "literal", "of_lanes", "size_of",
-]  # fmt: skip

@@ -166,8 +166,3 @@ def _llvm() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm
-
-
-__all__ = [
-    "Built", "Target", "assembly", "build", "executable", "host", "loaded", "object_code", "symbol",
-]  # fmt: skip

@@ -166,6 +166,3 @@ def _opened_itself(path: str, flags: int) -> int:
 
 def _closed_to_others(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
-
-
-__all__ = ["LARGEST", "OLDEST", "Store", "build", "opened"]

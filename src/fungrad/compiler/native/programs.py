@@ -150,5 +150,3 @@ def _elementwise(walk: Scalariser, equation: Equation, inputs: list[Elements]) -
 
 ELEMENTWISE = Elementwise(_price, _elementwise)
 RULES[getitem] = Rule(_getitem, moves=True, long=True)
-
-__all__ = ["scalar_kernel"]

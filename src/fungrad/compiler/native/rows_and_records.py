@@ -259,6 +259,3 @@ class Records:
     def free(self) -> None:
         """Frees the memory."""
         self.code.call("PyMem_RawFree", "void", [self.code.get(self._base)])
-
-
-__all__ = ["Column", "Memory", "Records", "Rows", "load", "packed", "store"]

@@ -463,6 +463,3 @@ def _places(shape: Sequence[int], axis: int, size: int) -> tuple[list[int], int]
 
 def _type_of(dtype: Any) -> str:
     return "i64" if dtype == TAPE else type_of(dtype)
-
-
-__all__ = ["SIZE", "NativeEmitter"]

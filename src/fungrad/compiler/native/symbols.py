@@ -128,9 +128,3 @@ def _errors_are_read() -> bool:
                 if bool(ctypes.c_int.from_address(found).value & RAISING) != expected:
                     return False
     return True
-
-
-__all__ = [
-    "DATA", "DIMS", "DTYPE", "DTYPES", "FLAGS", "HEAD", "LAID_OUT", "NDIM", "RAISING", "mismatch",
-    "registered",
-]  # fmt: skip

@@ -345,5 +345,3 @@ def _built(text: str) -> Built:
 
 
 _KEPT: list[Built] = []
-
-__all__ = ["pool", "provide", "signals"]

@@ -206,6 +206,3 @@ def _zero(x: Any) -> Any:
     """A zero cotangent of one of JAX's arrays."""
     exact = not jax.numpy.issubdtype(x.dtype, jax.numpy.inexact)
     return np.zeros(x.shape, jax.dtypes.float0 if exact else x.dtype)
-
-
-__all__ = ["from_jax", "to_jax"]

@@ -160,6 +160,3 @@ def _only(whole: Graph, first: int) -> Graph:
 
 def _zero(type_: Any) -> Any:
     return jnp.zeros(type_.shape, strong(type_).dtype) if type_.inexact else None
-
-
-__all__ = ["Function", "apply", "differentiable", "opaque", "run"]

@@ -352,15 +352,3 @@ def _gauss_nodes(steps: Any) -> tuple[Any, Any]:
     x, weights = np.polynomial.legendre.leggauss(6)
     half = np.diff(steps)[:, None] / 2.0
     return (steps[:-1, None] + half * (x + 1.0)).ravel(), (half * weights).ravel()
-
-
-__all__ = [
-    "ExplicitSolver",
-    "Joined",
-    "Right",
-    "ScipySolver",
-    "Solver",
-    "backwards",
-    "filled",
-    "flow",
-]

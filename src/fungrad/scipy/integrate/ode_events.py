@@ -112,6 +112,3 @@ def _moment(event: Event, at: float, solution: Callable[[Any], Any]) -> Any:
         return np.reshape(cast(array_of(event(t, solution(t))), np.dtype(np.float64)), ())
 
     return custom_root(along, np.float64(at), lambda f, guess: guess, lambda g, y: y / g(1.0))
-
-
-__all__ = ["Watch"]

@@ -395,14 +395,3 @@ def romb(y: Any, dx: Any = 1.0, axis: int = -1, show: Any = False) -> Any:
         step //= 2
         width = width / 2.0
     return row[-1]
-
-
-__all__ = [
-    "cumulative_simpson",
-    "cumulative_trapezoid",
-    "fixed_quad",
-    "quad",
-    "romb",
-    "simpson",
-    "trapezoid",
-]

@@ -278,6 +278,3 @@ class interp1d:
         part = np.reshape((at - start) / (picked(self.x, place) - start), wide)
         low, high = picked(self._y, place - 1), picked(self._y, place)
         return low + part * (high - low)
-
-
-__all__ = ["RegularGridInterpolator", "interp1d", "interpn"]

@@ -305,5 +305,3 @@ for _kind in (PPoly, CubicHermiteSpline, PchipInterpolator, Akima1DInterpolator)
         lambda p: ((p.c, p.x), (p.extrapolate, p.axis)),
         lambda aux, children: PPoly._made(*children, *aux),
     )
-
-__all__ = ["Akima1DInterpolator", "CubicHermiteSpline", "PPoly", "PchipInterpolator"]

@@ -330,6 +330,3 @@ register_pytree_node(
     lambda p: ((p.c, p.x), (p.extrapolate, p.axis)),
     lambda aux, children: PPoly._made(*children, *aux),
 )
-
-
-__all__ = ["BSpline", "CubicSpline", "make_interp_spline"]

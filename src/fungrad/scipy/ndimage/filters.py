@@ -354,9 +354,3 @@ def _upper_median(x: Any) -> Any:
 maximum_filter = _ranked("maximum_filter", lambda x: np.max(x, axis=-1), "largest element")
 minimum_filter = _ranked("minimum_filter", lambda x: np.min(x, axis=-1), "smallest element")
 median_filter = _ranked("median_filter", _upper_median, "median, the upper one,")
-
-__all__ = [
-    "convolve", "convolve1d", "correlate", "correlate1d", "gaussian_filter", "gaussian_filter1d",
-    "maximum_filter", "median_filter", "minimum_filter", "prepared", "uniform_filter",
-    "uniform_filter1d",
-]  # fmt: skip

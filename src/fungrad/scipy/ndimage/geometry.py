@@ -327,17 +327,3 @@ def gaussian_gradient_magnitude(
         for axis in range(ndim)
     ]  # fmt: skip
     return cast(np.linalg.norm(np.stack(parts), axis=0), dtype)
-
-
-__all__ = [
-    "affine_transform",
-    "gaussian_gradient_magnitude",
-    "gaussian_laplace",
-    "laplace",
-    "map_coordinates",
-    "prewitt",
-    "rotate",
-    "shift",
-    "sobel",
-    "zoom",
-]

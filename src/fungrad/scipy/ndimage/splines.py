@@ -256,9 +256,3 @@ def sampled(
         values = np.where(np.reshape(inside, (*shape_of(inside), *(1,) * rest)), values, cval)
     assert len(shape_of(values)) == points + rest
     return values
-
-
-__all__ = [
-    "along_axis", "basis", "check_order", "coefficients", "sampled", "spline_filter",
-    "spline_filter1d",
-]  # fmt: skip

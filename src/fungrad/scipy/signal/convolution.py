@@ -258,9 +258,3 @@ def _two_dimensional(
         padded = np.pad(in1, wide, mode=kind, **(extra if kind == "constant" else {}))  # type: ignore[call-overload]
         full = convolve_nd(padded, in2, axes=2, mode="valid")
     return _cropped(full, shape_of(in1), shape_of(in2), mode, (0, 1), later)
-
-
-__all__ = [
-    "convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve", "next_fast_len",
-    "oaconvolve",
-]  # fmt: skip

@@ -365,9 +365,3 @@ def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: Any = "odd", padlen: 
     zi = np.reshape(zi, (shape_of(zi)[0], *(1,) * (len(shape_of(x)) - 1), 2))
     y = _both_ways(x, edge, lambda u, first: sosfilt(sos, u, zi=zi * first)[0])
     return np.moveaxis(y, -1, axis)
-
-
-__all__ = [
-    "all_pole", "edge_extension", "filtfilt", "lfilter", "lfilter_zi", "sosfilt", "sosfilt_zi",
-    "sosfiltfilt",
-]  # fmt: skip

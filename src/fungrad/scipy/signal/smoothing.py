@@ -223,6 +223,3 @@ def _fitted(part: Any, places: Sequence[int], degree: int, deriv: int, delta: An
         rows.append(factor * np.asarray(places, np.float64) ** max(power - deriv, 0))
     weights = np.stack(rows, axis=1) @ fit if len(places) else np.zeros((0, len(x)))
     return part @ cast(weights.T / delta**deriv, part.dtype)
-
-
-__all__ = ["detrend", "hilbert", "resample", "savgol_coeffs", "savgol_filter"]

@@ -319,6 +319,3 @@ def coherence(
     _, of_y = welch(y, *given, axis=axis)
     _, of_both = csd(x, y, *given, axis=axis)
     return frequencies, np.square(np.abs(of_both)) / of_x / of_y
-
-
-__all__ = ["coherence", "csd", "istft", "periodogram", "stft", "welch"]

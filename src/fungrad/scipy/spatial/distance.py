@@ -228,9 +228,6 @@ def _arrays(options: dict[str, Any]) -> list[Any]:
     return [v for v in options.values() if not callable(v) and v is not None]
 
 
-__all__ = ["cdist", "pdist", "squareform"]
-
-
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -305,5 +305,3 @@ RULES: Mapping[Any, Structural] = {
     ),
 }
 """Of primitives that hold Graphs, how they are written."""
-
-__all__ = ["RULES", "Walk", "pulled_back"]

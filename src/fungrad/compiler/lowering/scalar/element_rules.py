@@ -247,5 +247,3 @@ RULES: Mapping[Any, Rule] = {
     dot_general: Rule(_dot, least=_least_dot),
 }
 """Of primitives that act on elements by their position, how they are written."""
-
-__all__ = ["RULES"]

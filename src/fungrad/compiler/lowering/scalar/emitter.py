@@ -190,9 +190,3 @@ class Emitter(Protocol):
 
     def unwind(self, tape: Value, variables: Sequence[Value], step: Block) -> None:
         """A loop over the records of a tape, the last one first, each found in the variables."""
-
-
-__all__ = [
-    "BOOL", "DTYPES", "FLOAT", "INT", "TAPE", "Block", "Costs", "Elements", "Emitter",
-    "Rows", "Stack", "Unsupported", "Value", "boxed", "flattened", "shaped",
-]  # fmt: skip

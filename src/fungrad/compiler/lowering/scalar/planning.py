@@ -208,6 +208,3 @@ def computed_in(equation: Equation) -> Any:
     if kind not in scalar.kinds:
         return None
     return FLOAT if floats else INT if INT in operands else BOOL
-
-
-__all__ = ["Elementwise", "Plan", "Planner", "Rule", "Structural", "Write", "computed_in"]

@@ -366,6 +366,3 @@ class PythonEmitter:
         ]
         self._namespace["instead"] = instead
         return defined("\n".join(text), f"<scalarised {name}>", self._namespace)
-
-
-__all__ = ["HELD", "LINES", "LISTED", "PythonEmitter", "PythonRows"]

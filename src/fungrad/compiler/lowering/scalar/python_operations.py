@@ -66,5 +66,3 @@ SPELLINGS: dict[str, Spelling] = {
 }  # fmt: skip
 CONVERSIONS = {FLOAT: "float({0})", INT: "int({0})", BOOL: "({0} != 0)"}
 """By the dtype of the result."""
-
-__all__ = ["CONVERSIONS", "FUNCTIONS", "SPELLINGS", "Spelling"]

@@ -73,6 +73,3 @@ def _written(graph: Graph, instead: Program) -> Program:
 def _transfers(types: Sequence[Any]) -> float:
     """The cost of converting arrays of some Types to numbers, or back."""
     return COSTS.transfer * len(types) + COSTS.element * sum(int(t.size) for t in types)
-
-
-__all__ = ["COSTS", "Program", "of_equation", "program", "structural"]

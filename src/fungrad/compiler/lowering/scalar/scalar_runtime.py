@@ -62,6 +62,3 @@ def trail_of(value: Any) -> Trail:
     if type(found) is not Trail:
         raise ValueError("the residuals of another program")
     return found
-
-
-__all__ = ["CHUNK", "Trail", "rows", "trail_of"]

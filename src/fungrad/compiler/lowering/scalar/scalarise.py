@@ -301,6 +301,3 @@ def composed(
         return walk.apply(operation, given, computed, result, cost)
 
     return form(apply, *parts)
-
-
-__all__ = ["FORMS", "Scalariser", "composed", "elementwise"]

@@ -74,7 +74,7 @@ class Nest:
         self.register = host().vector_bytes // max(sizes, default=8)
 
     def _times(self, piece: Piece) -> int:
-        """How often a value is computed: what no inner loop changes is computed ahead of it."""
+        """How often a value is computed: outside of the inner loops if it is invariant in them."""
         inner = self.maps.reduced or (len(self.maps.lengths) - 1,)
         read = self.source.reads(self.maps, piece.atom, piece.place, None)
         loops = loops_of(piece.place).union(*[loops_of(p.place) for p in read])

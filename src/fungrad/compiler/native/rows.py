@@ -232,7 +232,7 @@ class RowNest(Nest):
             code.for_range(0, n, lambda i: self.loops(code, rest, {**index, loop: i}, step))
         elif n % lanes and self.heavy:
             code.for_range(0, n, along, lanes)
-        else:  # of light bodies a copy for the rest, where masks would be half of the work
+        else:  # a cheap body gets a remainder loop: masks would double its work
             code.for_range(0, n - n % lanes, lambda i: step({**index, loop: i}, None), lanes)
             if n % lanes:
                 along(code.constant(n - n % lanes, "i64", 1))

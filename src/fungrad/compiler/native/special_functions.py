@@ -144,7 +144,7 @@ def _polynomial(code: Function, coefficients: Sequence[float], x: Value) -> Pair
 
 
 def _gammaln(code: Function, a: Value) -> Value:
-    """For a >= 0."""
+    """log gamma(a), for a >= 0."""
     y, passed, _ = _shifted(code, a, 1.5)
     below, far = code.compare("olt", a, 1.5), code.compare("oge", a, FAR)
     tiny = code.compare("olt", a, 0.5)
@@ -175,7 +175,7 @@ Positive = Callable[[Function, Value], Value]
 
 
 def gammaln(code: Function, x: Value, positive: Positive = _gammaln) -> Value:
-    """log |gamma(x)|, by what gives it for positive numbers."""
+    """log |gamma(x)|, by a rule for positive numbers."""
     a = code.fabs(x)
     y = positive(code, a)
     left = code.compare("olt", x, 0.0)
@@ -247,7 +247,7 @@ def _digamma(code: Function, x: Value) -> Value:
 
 
 def digamma(code: Function, x: Value, positive: Positive = _digamma) -> Value:
-    """The derivative of log gamma, by what gives it for positive numbers."""
+    """The derivative of log gamma, by a rule for positive numbers."""
     left = code.compare("olt", x, 0.0)
     y = positive(code, code.select(left, code.sub(1.0, x), x))
     y = code.select(code.compare("oeq", x, 0.0), code.copysign(INFINITY, code.neg(x)), y)

@@ -467,3 +467,15 @@ def test_random_graphs(start: int) -> None:
         except Refused:
             pass
     assert ran >= 30
+
+
+@pytest.mark.parametrize(("n", "dtype"), [(9, float), (10, float), (15, float), (23, np.float32)])
+def test_few_elements_are_one_vector(n: int, dtype: Any) -> None:
+    def f(x: Any, y: Any) -> Any:
+        found = [np.sin(x), np.tanh(x) * y[::-1], np.exp(x) ** y, np.log(y), np.arctan2(x, y)]
+        return *found, np.where(x > 0, np.cbrt(x), y), (x * 3).astype(np.int64) % 5, x[1:] > y[:-1]
+
+    x, y = rng.normal(size=n).astype(dtype), np.exp(rng.normal(size=n)).astype(dtype)
+    for a, b in zip(native(f, x, y), f(x, y), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=8 * float(np.finfo(dtype).eps))

@@ -191,6 +191,8 @@ class BoxNest(Nest):
         self.lanes = registers * self.register
         while self.lanes > self.last:
             self.lanes //= 2
+        if self.heavy and not self.sums and self.lanes < self.elements < 2 * self.register:
+            self.lanes = self.last
         self.cuts = self._cuts()
         self.boxes = self._boxes()
 

@@ -15,9 +15,10 @@ pytest.importorskip("llvmlite")
 import fungrad as fg
 from fungrad import lax
 from fungrad.compiler.native import array_loops
-from fungrad.compiler.native.array_loops import loop_kernel
+from fungrad.compiler.native.array_loops import loop_kernel, small_kernel
 from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Module
+from fungrad.compiler.native.programs import scalar_kernel
 from fungrad.compiler.passes.pipeline import optimised
 
 rng = np.random.default_rng(5)
@@ -113,6 +114,30 @@ def test_products_in_loops_and_their_pullbacks(dtype: Any) -> None:
     first, again = (fg.jit(gradient)(*args) for _ in range(2))
     for a, b in zip(first, again, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_views_are_read_and_given_where_they_lie() -> None:
+    w = rng.normal(size=(20, 15)) / 8
+
+    def step(c: Any, x: Any) -> Any:
+        square = c.reshape(20, 15)
+        c = (square @ w.T)[:, :15].reshape(-1) + x
+        return c, (square[3:9], c[100:200], square[:, 2], x[5:9], c.reshape(15, 20), square[4])
+
+    check(lambda x, xs: lax.scan(step, x, xs), X, XS, rest=1e-12)
+    check(lambda x, xs: lax.scan(lambda c, x: (c[::-1], (c[:0], c * x)), x, xs), X, XS)
+
+
+def test_long_programs_of_numbers_give_way_to_loops_over_arrays() -> None:
+    def f(x: Any) -> Any:
+        return lax.scan(lambda c, _: (np.tanh(c) * np.exp(-c * c), np.sin(c)), x, None, length=9)
+
+    graph = optimised(fg.make_jaxpr(f)(X[:90]))
+    lines = [len(make(graph).module) for make in (small_kernel, scalar_kernel)]
+    assert 2 * lines[0] < lines[1]
+    check(f, X[:90], rest=1e-12)
+    short = optimised(fg.make_jaxpr(f)(X[:2]))
+    assert small_kernel(short).module.text() == scalar_kernel(short).module.text()
 
 
 def test_unused_results_take_no_place() -> None:

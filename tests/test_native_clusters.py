@@ -273,3 +273,14 @@ def test_many_operations_on_small_arrays_are_a_cluster():
     a, x = np.ones(5), np.linspace(0.1, 1.0, 8)
     assert clustered(steps(14), a, x)[0] == 1
     assert with_clusters(graph_of(steps(6), a, x), taken) is None
+
+
+def test_a_refused_cluster_is_not_tried_again_as_it_is() -> None:
+    tried = []
+
+    def refuse(graph: Any) -> None:
+        tried.append([e.primitive.name for e in graph.equations])
+
+    graph = graph_of(lambda x: np.sin(x) * np.exp(x) + x, rng.normal(size=5000))
+    assert with_clusters(graph, refuse) is None
+    assert len(tried) == 1

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from fungrad.compiler.lowering.scalar.scalar_program import structural
 from fungrad.compiler.native import small_matrices
@@ -23,10 +24,14 @@ from fungrad.compiler.native.programs import scalar_kernel
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.scan_reverse import parts
-from fungrad.ir.graph import Atom, Graph, Literal, Variable, effectful
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
 from fungrad.ir.types import Type
+from fungrad.primitives.movement.gather import getitem
+from fungrad.primitives.movement.reshape_broadcast_cast import reshape
 from fungrad.retracing.inlining import copied, placed
 
+LONG = 1_000
+"""Lines of IR of single numbers, from which on loops over arrays are tried."""
 STEP = 50_000.0
 """Nanoseconds of a step from which on Python calls its parts, which threads then share."""
 LOOK = 500_000.0
@@ -37,6 +42,18 @@ CONSTANT = 1 << 16
 """The most elements of an array that is kept as a constant."""
 ARRAYS = 250
 """The most pointers that a part receives."""
+
+
+def small_kernel(graph: Graph) -> Kernel:
+    """As `scalar_kernel`; in place of a long program the shorter one of loops over arrays."""
+    made = scalar_kernel(graph)
+    if len(made.module) > LONG:
+        try:
+            other = loop_kernel(graph)
+        except Refused:
+            return made
+        return other if 2 * len(other.module) < len(made.module) else made
+    return made
 
 
 def loop_kernel(graph: Graph) -> Kernel:
@@ -88,7 +105,7 @@ def _rows(graph: Graph) -> Kernel:
 _ARRAYS: Sequence[Callable[[Graph], Kernel]] = (
     product_kernel, lambda graph: fused_kernel(graph, cheap=True), _rows, scalar_kernel,
 )  # fmt: skip
-_LOOPS: Sequence[Callable[[Graph], Kernel]] = scalar_kernel, loop_kernel
+_LOOPS: Sequence[Callable[[Graph], Kernel]] = small_kernel, loop_kernel
 
 
 class _Writer:
@@ -185,24 +202,36 @@ def _sequence(graph: Graph) -> Kernel:
     """The kernel of a Graph by those of its parts."""
     if any(map(effectful, graph.equations)):
         raise Refused("effects")
-    found = list[tuple[Kernel, Sequence[Atom], Sequence[Atom]]]()
-    known = dict[int, Any]()
+    found = list[tuple[Kernel | int, Sequence[Atom], Sequence[Atom]]]()
+    known, lines = dict[int, Any](), 0
     for equation in (with_clusters(graph, _cluster, 0) or graph).equations:
         primitive, params, (out, *_) = equation.primitive, equation.params, equation.outputs
-        if isinstance(params.get("runner"), Kernel):
-            found.append((params["runner"], equation.inputs, equation.outputs))
-        elif not equation.inputs and out.type.size <= CONSTANT and hasattr(primitive, "eval"):
+        part: Any = params.get("runner")
+        inputs: Sequence[Atom] = equation.inputs
+        outputs: Sequence[Atom] = equation.outputs
+        if not inputs and out.type.size <= CONSTANT and hasattr(primitive, "eval"):
             known[id(out)] = np.asarray(primitive.eval(**params), out.type.dtype)
-        else:
+            continue
+        if not isinstance(part, Kernel):
+            part = _offset(equation)
+        if part is None:
             alone = cluster_graph(graph, [equation])
-            found.append((_part(alone), alone.inputs, alone.outputs))
-    made = _Writer(graph, max([kernel.scratch for kernel, *_ in found], default=0))
+            part, inputs, outputs = _part(alone), alone.inputs, alone.outputs
+        found.append((part, inputs, outputs))
+        lines += len(part.module) if isinstance(part, Kernel) else 0
+        if lines > LINES:
+            raise Refused(f"more than {LINES} lines of IR")
+    kernels = [kernel for kernel, *_ in found if isinstance(kernel, Kernel)]
+    made = _Writer(graph, max([kernel.scratch for kernel in kernels], default=0))
     made.pointers.update((i, made.constant(array)) for i, array in known.items())
-    own = {id(v) for *_, outputs in found for v in outputs}
+    own = {id(v) for kernel, _, outputs in found if isinstance(kernel, Kernel) for v in outputs}
     for place, atom in enumerate(graph.outputs):
         if id(atom) in own and id(atom) not in made.pointers:
             made.pointers[id(atom)] = made.result(place)
     for kernel, inputs, outputs in found:
+        if isinstance(kernel, int):
+            made.pointers[id(outputs[0])] = made.code.at(made.pointer(inputs[0]), kernel)
+            continue
         table = made.table(kernel)
         for variable in outputs:
             if id(variable) not in made.pointers:
@@ -217,6 +246,21 @@ def _sequence(graph: Graph) -> Kernel:
         else:
             made.copy(made.result(place), made.pointer(atom), atom.type)
     return made.kernel()
+
+
+def _offset(equation: Equation) -> int | None:
+    """Where in what an equation reads its result lies as it is; None where it has to be made."""
+    params = equation.params
+    if equation.primitive is reshape:
+        return 0
+    if equation.primitive is not getitem or len(equation.inputs) > 1:
+        return None
+    x = equation.inputs[0].type
+    array = as_strided(np.empty(1, x.dtype), x.shape, _bytes(x) // np.cumprod(x.shape or (1,)))
+    found = array[params["index"].entries] if x.size else array[:0]
+    if not (x.size and np.ndim(found) and found.flags.c_contiguous):
+        return None
+    return int(found.ctypes.data - array.ctypes.data)
 
 
 def _cluster(graph: Graph) -> Any:

@@ -12,11 +12,10 @@ from typing import Any
 
 from fungrad.compiler.lowering.backend import Later, NumpyBackend, build
 from fungrad.compiler.native import entry, machine_code, symbols
-from fungrad.compiler.native.array_loops import loop_kernel
+from fungrad.compiler.native.array_loops import loop_kernel, small_kernel
 from fungrad.compiler.native.clusters import LEAST_OFTEN, with_clusters, with_tiles
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel, Refused
-from fungrad.compiler.native.programs import scalar_kernel
 from fungrad.compiler.native.worth import weigh
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.call import Backend, Runner
@@ -25,7 +24,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive
 
 Generator = Callable[[Graph], Kernel]
-GENERATORS: list[Generator] = [scalar_kernel, loop_kernel, fused_kernel]
+GENERATORS: list[Generator] = [small_kernel, loop_kernel, fused_kernel]
 """Functions that make kernels of Graphs, in the order in which they are asked; each raises Refused
 for Graphs that it does not take.
 """

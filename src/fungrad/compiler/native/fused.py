@@ -88,6 +88,8 @@ def known_equation(equation: Equation) -> str | None:
         return f"{name} of other dtypes"
     if of_python(equation):
         return f"{name} of Python's integers, which have no bound"
+    if any(a.type.size == 0 for a in (*equation.inputs, *equation.outputs)):
+        return f"{name} of an empty array"
     if equation.primitive in MOVING:
         return None if static(equation) else f"{name} by index arrays, or with steps"
     if elementwise(equation):

@@ -90,7 +90,7 @@ class _Calls:
         few = len(members) < FEW and _work(members) < self.least
         if len(self.found) == MOST or few:
             return
-        if not (new and self.add(members)) and cut < 3:
+        if not (new and self.add(members)) and cut < 2:
             for part in sorted(_clusters(self.graph, members, cut + 1), key=_work, reverse=True):
                 self.take(part, cut + 1, len(part) < len(members))
 
@@ -114,7 +114,7 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
       graph: the Graph.
       equations: some of it.
       cut: 0 ends clusters at reductions of whole large arrays; 1 also at reductions along other
-        axes than most are; 2 begins clusters at those, too; 3 ends them at every reduction.
+        axes than most are; 2 begins clusters at those, too.
     """
     level: dict[int, int] = {}
     ended: set[int] = set()
@@ -128,7 +128,7 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
                 at = level.get(id(atom), 0)
                 begins = id(atom) in ended or (cut >= 2 and other)
                 found = max(found, at + (1 if at % 2 == 0 else 2 * begins))
-            if (cut >= 1 and other) or (cut == 3 and reduced) or _reduces_all(equation):
+            if (cut >= 1 and other) or _reduces_all(equation):
                 ended.add(id(equation.outputs[0]))
         else:
             levels = [level.get(id(atom), 0) for atom in equation.inputs]

@@ -15,7 +15,6 @@ from fungrad.compiler.native import (
     logarithms,
     powers,
     special_functions,
-    special_single,
     trigonometric_functions,
 )
 from fungrad.compiler.native.llvm_ir import Function, Value
@@ -77,7 +76,6 @@ _DOUBLE: Mapping[str, Rule] = {
 }
 _SHORT: Mapping[str, Rule] = {
     **elementary_single.SINGLE,
-    **special_single.SINGLE,
     "power": functools.partial(powers.power, single=True),
     "cbrt": functools.partial(powers.cbrt, single=True),
 }

@@ -457,6 +457,6 @@ def test_the_command_line_draws(tmp_path, capsys, engine):
     assert "<title>f</title>" in page.read_text(encoding="utf-8")
     assert ">cos<" in drawing.read_text(encoding="utf-8")
     assert main(["ir", f"{tmp_path / 'model.py'}:f", *options[:3], "--html", "x.png"]) == 2
-    assert "which picture is wanted" in capsys.readouterr().err
+    assert "does not name the form of the picture" in capsys.readouterr().err
     assert main(["ir", f"{tmp_path / 'model.py'}:f", *options[:3], "--svg", "/no/x.svg"]) == 2
     assert "cannot be written" in capsys.readouterr().err

@@ -214,7 +214,7 @@ def test_rounding():
     assert lax.round(x).tolist() == away
     np.testing.assert_array_equal(lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN), np.rint(x))
     agrees(lax.round, V)
-    with pytest.raises(ArgumentError, match="no RoundingMethod"):
+    with pytest.raises(ArgumentError, match="not a RoundingMethod"):
         lax.round(x, 1)
 
 

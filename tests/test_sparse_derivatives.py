@@ -565,7 +565,7 @@ def test_dense_patterns_name_the_operation_and_its_line() -> None:
 
 def test_patterns_beyond_the_limit_are_refused() -> None:
     size = int(np.sqrt(LIMIT)) + 10
-    with pytest.raises(ArgumentError, match="sparsity pattern has"):
+    with pytest.raises(ArgumentError, match="sparsity pattern needs"):
         fg.sparse.jacobian_pattern(lambda x: np.ones((size, 1)) * np.sum(x), np.zeros(size))
 
 

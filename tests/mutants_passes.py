@@ -222,7 +222,7 @@ MUTANTS = (
         ("dear equations are computed again",
          "return equation.primitive.view or is_arithmetic(equation)", "return True"),
         ("all values are of one size", "value.type.size * value.type.dtype.itemsize", "1"),
-        ("a path takes no flow back", "            free[b][a] += flow\n", ""),
+        ("a path takes no flow back", "                free[b][a] += flow\n", ""),
         ("the first path is the only one", "if source not in towards:", "if True:"),
     ),
     *of(

@@ -113,7 +113,9 @@ def minimum_cut(
 ) -> list[Variable]:
     """The values of the fewest bytes from which the wanted ones can be computed.
 
-    The maximum flow by augmentation along shortest paths (Edmonds & Karp, 1972).
+    The maximum flow by augmentation along shortest paths (Edmonds & Karp, 1972) to one wanted value
+    after the other. Where no path is left none comes back: each node behind the cut is searched
+    once.
 
     Args:
       wanted: the values that are read behind the cut.
@@ -121,7 +123,7 @@ def minimum_cut(
       given: whether a value is available in any case.
       allowed: whether an equation may be computed behind the cut.
     """
-    source, sink = "source", "sink"
+    source = "source"
     free: dict[Any, dict[Any, float]] = defaultdict(dict)
     """The residual capacity between nodes; each value is an edge between two nodes."""
 
@@ -129,15 +131,9 @@ def minimum_cut(
         free[a][b] = capacity
         free[b].setdefault(a, 0)
 
-    seen = dict[Variable, None]()
-    waiting = [v for v in wanted if not given(v)]
-    for value in waiting:
-        edge((value, 1), sink, math.inf)
-    while waiting:
-        value = waiting.pop()
-        if value in seen:
-            continue
-        seen[value] = None
+    values = dict.fromkeys([v for v in wanted if not given(v)])
+    ends: list[Any] = [(value, 1) for value in values]
+    for value in (waiting := list(values)):
         edge((value, 0), (value, 1), value.type.size * value.type.dtype.itemsize)
         equation = made.get(id(value))
         if equation is None or not allowed(equation):
@@ -146,24 +142,29 @@ def minimum_cut(
         for atom in equation.inputs:
             if isinstance(atom, Variable) and not given(atom):
                 edge((atom, 1), (value, 0), math.inf)
-                waiting.append(atom)
-    while True:
-        towards: dict[Any, Any] = {sink: sink}
-        nodes: list[Any] = [sink]
-        for b in nodes:
-            new = [a for a in free[b] if a not in towards and free[a][b] > 0]
-            towards.update(dict.fromkeys(new, b))
-            nodes += new
-        if source not in towards:
-            return [v for v in seen if (v, 1) in towards and (v, 0) not in towards]
-        path, node = [], source
-        while node != sink:
-            path.append((node, towards[node]))
-            node = towards[node]
-        flow = min(free[a][b] for a, b in path)
-        for a, b in path:
-            free[a][b] -= flow
-            free[b][a] += flow
-
-
-__all__: list[Any] = ["lighter"]
+                if atom not in values:
+                    values[atom] = None
+                    waiting.append(atom)
+    behind = set[Any]()
+    for end in ends:
+        while end not in behind:
+            towards = {end: end}
+            nodes = [end]
+            for b in nodes:
+                if b == source:
+                    break
+                new = [a for a in free[b] if free[a][b] and a not in towards and a not in behind]
+                towards.update(dict.fromkeys(new, b))
+                nodes += new
+            if source not in towards:
+                behind.update(nodes)
+                break
+            path, node = [], source
+            while node != end:
+                path.append((node, towards[node]))
+                node = towards[node]
+            flow = min(free[a][b] for a, b in path)
+            for a, b in path:
+                free[a][b] -= flow
+                free[b][a] += flow
+    return [v for v in values if (v, 1) in behind and (v, 0) not in behind]

@@ -31,8 +31,6 @@ MUTANTS = (
     *of(
         "compiler/lowering/fusion/tile_lowering.py", (*BUFFERS, "test_products_by_rows.py", f"{_B}parts_that_are_a_sine_and_its_cosine_with_others_between"),
         ("what a kernel writes is free before it is read", "        held = {v: self.assigned.pop(v) for v in own}\n", "        held = dict[Variable, Any]()\n"),
-        ("a product writes over what it reads", "            text, operands = self.product(equation)\n            self.write(",
-         "            text, operands = self.product(equation)\n            self.release()\n            self.write("),
         ("what is added is written", "            self.write(f\"{add}({{0}}, {{1}}, {{2}})\"", "            self.write(f\"{add}({{1}}, 0.0, {{2}})\""),
     ),
     *of(

@@ -242,6 +242,26 @@ def test_neighbouring_tiles_of_two_threads_add_to_the_same_rows(threads, monkeyp
             np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
 
 
+def test_tiles_that_add_to_rows_of_far_tiles_are_left_to_one_thread(monkeypatch):
+    monkeypatch.setattr(fg.config, "num_threads", 2)
+    monkeypatch.setattr(costs, "tile_elements", 700)
+    monkeypatch.setattr(costs, "shared_work", 1)
+
+    def plan_and_gradient(distance):
+        def f(x):
+            return np.sum(np.sin(x[distance:]) * np.cos(x[:-distance]))
+
+        x = np.linspace(-1.0, 1.0, 30_000)
+        compiled = fg.jit(fg.grad(f))
+        np.testing.assert_allclose(compiled(x), fg.grad(f)(x), rtol=1e-11, atol=1e-11)
+        (cluster,) = compiled.lower(x).clusters
+        return built_cluster(cluster).plan
+
+    near, far = plan_and_gradient(100), plan_and_gradient(5_000)
+    assert near.overlap and far.overlap
+    assert near.shared and not far.shared
+
+
 def test_an_output_that_others_read_is_made_before_more_is_added():
     n = 50_000
 

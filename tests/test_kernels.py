@@ -11,6 +11,7 @@ import pytest
 import scipy.special
 
 import fungrad as fg
+import fungrad.scipy.special  # gives erf its kernel
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.fusion import tile_lowering
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule

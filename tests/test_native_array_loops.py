@@ -140,6 +140,18 @@ def test_long_programs_of_numbers_give_way_to_loops_over_arrays() -> None:
     assert small_kernel(short).module.text() == scalar_kernel(short).module.text()
 
 
+def test_parts_that_read_constants_alone() -> None:
+    known = np.linspace(0.0, 1.0, 300)
+
+    def f(x: Any) -> Any:
+        last = lax.scan(lambda c, _: (c * 0.5 + known, None), x, None, length=3)[0]
+        return last, np.sin(lax.scan(lambda c, _: (c * 0.5, None), known, None, length=3)[0])
+
+    check(f, X, rest=1e-15)
+    check(lambda x: (np.expm1(lax.fori_loop(0, 1, lambda i, c: c, np.float64(-2.0))), x * x), X,
+          whole=False)  # fmt: skip
+
+
 def test_unused_results_take_no_place() -> None:
     check(lambda x, xs: swapped(x, xs)[1][2] * 2.0, X, XS)
     check(lambda x, xs: swapped(x, xs)[0][1] * 2.0, X, XS)

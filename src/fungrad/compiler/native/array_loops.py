@@ -209,10 +209,10 @@ def _sequence(graph: Graph) -> Kernel:
         part: Any = params.get("runner")
         inputs: Sequence[Atom] = equation.inputs
         outputs: Sequence[Atom] = equation.outputs
-        if not inputs and out.type.size <= CONSTANT and hasattr(primitive, "eval"):
-            known[id(out)] = np.asarray(primitive.eval(**params), out.type.dtype)
-            continue
         if not isinstance(part, Kernel):
+            if not inputs and out.type.size <= CONSTANT and hasattr(primitive, "eval"):
+                known[id(out)] = np.asarray(primitive.eval(**params), out.type.dtype)
+                continue
             part = _offset(equation)
         if part is None:
             alone = cluster_graph(graph, [equation])

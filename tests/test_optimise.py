@@ -1046,3 +1046,13 @@ def test_parameters_of_zero_and_of_minus_zero_are_two():
         first, second = fg.jit(f)(x)
         np.testing.assert_array_equal(first, np.abs(x))
         np.testing.assert_array_equal(second, -np.abs(x))
+
+
+def test_numbers_are_divided_by_what_they_are_divided_by():
+    for f in (lambda x: 8.0 / x, lambda x: 1.0 / x, lambda x: 2.0 / x + 0.5):
+        np.testing.assert_array_equal(fg.jit(f)(OTHER), f(OTHER))
+
+
+def test_what_others_read_is_not_computed_again():
+    graph = optimised(fg.make_jaxpr(lambda x: (x * 2.0, -(x * 2.0)))(SPECIAL))
+    assert names(graph) == ["mul", "neg"]

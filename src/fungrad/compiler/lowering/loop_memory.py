@@ -7,13 +7,14 @@ of memory, not of values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.array_lowering import ArrayLowering, LowerLoop, Operand
+from fungrad.compiler.lowering.array_lowering import ArrayLowering, LowerLoop, Operand, placed
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster
+from fungrad.compiler.lowering.numpy_expressions import as_ufunc
 from fungrad.compiler.lowering.program import (
     BUFFER,
     INVARIANT,
@@ -187,3 +188,27 @@ class AliasLiveness:
         if not isinstance(atom, Variable):
             return _NOTHING
         return self._bases.get(atom) or frozenset([atom])
+
+
+_KEYWORD = ("maximum", "minimum")
+"""Ufuncs that want the place of the result by its name."""
+
+
+class OutCall(Record):
+    """Adds nodes that write an output into given memory; says whether that may be an input's."""
+
+    emit: Callable[[Value], None]
+    may_alias_input: bool = False
+
+
+def ufunc_call(equation: Equation, memory: LoopMemory) -> OutCall:
+    ufunc, operands = as_ufunc(equation, memory.operands(equation))
+    called = memory.constant(ufunc.__name__, ufunc)
+    keyword = "out=" if ufunc.__name__ in _KEYWORD else ""
+
+    def emit(out: Value) -> None:
+        (*fields, target), inputs = placed([*operands, out])
+        text = f"{called}({', '.join(fields)}, {keyword}{target})"
+        memory.nodes.append(Call(text, inputs, out=out))
+
+    return OutCall(emit, may_alias_input=True)

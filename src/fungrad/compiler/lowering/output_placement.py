@@ -12,19 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 from fungrad.compiler.lowering.array_lowering import LowerLoop, placed
-from fungrad.compiler.lowering.loop_memory import (
-    LoopMemory,
-    by_ufunc,
-)
-from fungrad.compiler.lowering.numpy_expressions import WRITTEN, as_ufunc
-from fungrad.compiler.lowering.program import Call, Copy, Expression, Iterator, Value, value
+from fungrad.compiler.lowering.loop_memory import LoopMemory, OutCall, by_ufunc, ufunc_call
+from fungrad.compiler.lowering.numpy_expressions import WRITTEN
+from fungrad.compiler.lowering.program import Copy, Expression, Iterator, Value, value
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.types import Type
 from fungrad.primitives.contraction.dot_general import dot_general, scales
 from fungrad.primitives.linalg import lapack_calls
 from fungrad.primitives.linalg.cholesky_qr import cholesky
 from fungrad.primitives.linalg.solve import inv, solve
-from fungrad.support.lazy import Record
 
 
 class OutputPlacement(LoopMemory):
@@ -140,31 +136,9 @@ WRITTEN[solve] = lambda equation, arguments, constant: (
     if equation.params["triangle"]
     else f"{constant('solve', lapack_calls.solve)}({', '.join(arguments)})"
 )
-_KEYWORD = ("maximum", "minimum")
-"""Ufuncs that want the place of the result by its name."""
-
-
-class OutCall(Record):
-    """Adds nodes that write an output into given memory; says whether that may be an input's."""
-
-    emit: Callable[[Value], None]
-    may_alias_input: bool = False
 
 
 OutForm = Callable[[Equation, LoopMemory], OutCall]
-
-
-def ufunc_call(equation: Equation, memory: LoopMemory) -> OutCall:
-    ufunc, operands = as_ufunc(equation, memory.operands(equation))
-    called = memory.constant(ufunc.__name__, ufunc)
-    keyword = "out=" if ufunc.__name__ in _KEYWORD else ""
-
-    def emit(out: Value) -> None:
-        (*fields, target), inputs = placed([*operands, out])
-        text = f"{called}({', '.join(fields)}, {keyword}{target})"
-        memory.nodes.append(Call(text, inputs, out=out))
-
-    return OutCall(emit, may_alias_input=True)
 
 
 def _product(equation: Equation, memory: LoopMemory) -> OutCall:

@@ -26,9 +26,8 @@ from fungrad.compiler.lowering.fusion.row_access import (
     part_indices,
     taken,
 )
-from fungrad.compiler.lowering.loop_memory import LoopMemory
+from fungrad.compiler.lowering.loop_memory import LoopMemory, ufunc_call
 from fungrad.compiler.lowering.numpy_expressions import expressed
-from fungrad.compiler.lowering.output_placement import ufunc_call
 from fungrad.compiler.lowering.program import (
     INVARIANT,
     Alloc,

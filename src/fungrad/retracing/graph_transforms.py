@@ -221,8 +221,8 @@ def batch(
     size: int,
     all_outputs: bool | tuple[bool, ...] = False,
 ) -> Batched:
-    """A Graph of a batch of `size`. `all_outputs` says whether all outputs get the batch axis, or
-    which ones.
+    """A Graph of a batch of `size`. An output that does not depend on batched inputs gets the batch
+    axis only if `all_outputs`, or its entry for the output, is True.
     """
     key = ("batch", tuple(batched), size, all_outputs)
     result: Batched = kept(graph, key, lambda: _batch(graph, key[1], size, all_outputs))

@@ -17,7 +17,7 @@ from fungrad.runtime import blas_threads, buffer_pool, thread_pool
 
 
 class Plan:
-    """How a cluster is tiled; known by identity.
+    """How a cluster is tiled; compared by identity.
 
     Args:
       length: the number of rows.

@@ -111,7 +111,7 @@ def _scan(equation: Equation, read: set[int], clean: Clean) -> list[Equation]:
 def _while(
     equation: Equation, read: set[int], clean: Clean, held: list[tuple[Variable, Any]]
 ) -> list[Equation]:
-    """The loop without what is hoisted; `held` receives its new constants."""
+    """The hoisted equations, and the loop without them; `held` receives new constants."""
     params = equation.params
     body = _clean(params["body"], clean)
     cond = params["cond"]

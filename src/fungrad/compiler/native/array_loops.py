@@ -1,8 +1,9 @@
-"""Loops over arrays as one native program: the parts of a body are kernels, called in their order.
+"""Loops with arrays in the carry as one native program: kernels of the body's parts, called in
+order.
 
-A body is cut into clusters, as a mixed Graph is. Each is what a generator makes of it; products and
-loops within are parts of their own. What one part makes for another lies in scratch memory. A step
-finds the carry where the one before left it, and writes stacked results where they stay.
+A body is divided into clusters, as a mixed Graph is; products and inner loops are separate parts. A
+generator makes a kernel of each. Intermediates between parts are in scratch memory. A step reads
+the carry where the step before wrote it, and writes stacked results directly into the outputs.
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ from fungrad.primitives.movement.reshape_broadcast_cast import reshape
 from fungrad.retracing.inlining import copied, placed
 
 LONG = 1_000
-"""Lines of IR of single numbers, from which on loops over arrays are tried."""
+"""For scalar programs of more lines of IR, loops over arrays are tried, too."""
 STEP = 50_000.0
-"""Nanoseconds of a step from which on Python calls its parts, which threads then share."""
+"""Python calls the parts of a step of more nanoseconds, so that threads share them."""
 LOOK = 500_000.0
-"""Nanoseconds between two looks for signals."""
+"""Nanoseconds between two checks for signals."""
 CALLED = 5.0
-"""Nanoseconds that a call of a part takes."""
+"""Nanoseconds of a call of a part."""
 CONSTANT = 1 << 16
-"""The most elements of an array that is kept as a constant."""
+"""The most elements of an array that is stored as a constant."""
 ARRAYS = 250
 """The most pointers that a part receives."""
 
 
 def small_kernel(graph: Graph) -> Kernel:
-    """As `scalar_kernel`; in place of a long program the shorter one of loops over arrays."""
+    """`scalar_kernel`, or `loop_kernel` if that halves a long program."""
     made = scalar_kernel(graph)
     if len(made.module) > LONG:
         try:
@@ -60,7 +61,7 @@ def loop_kernel(graph: Graph) -> Kernel:
     """The kernel of a Graph with loops.
 
     Raises:
-      Refused: it has none, or something else, or parts that threads should share.
+      Refused: if it has no scan, other equations, or parts that threads should share.
     """
     first = graph.equations[0].primitive if len(graph.equations) == 1 else None
     if first not in (scan, None) or not any(structural(e.primitive) for e in graph.equations):
@@ -83,7 +84,7 @@ def _part(graph: Graph) -> Kernel:
 
 
 def _rows(graph: Graph) -> Kernel:
-    """The kernel of matrices that are taken one after the other, by a scan."""
+    """The kernel of an equation on stacked matrices, as a scan over them."""
     (equation, *more) = graph.equations
     if more or equation.primitive not in small_matrices.RULES:
         raise Refused(equation.primitive.name)
@@ -109,16 +110,16 @@ _LOOPS: Sequence[Callable[[Graph], Kernel]] = small_kernel, loop_kernel
 
 
 class _Writer:
-    """A function that calls kernels.
+    """Writes a function that calls kernels.
 
     Args:
-      graph: its arguments and results are those of the Graph.
+      graph: the Graph with the function's arguments and results.
       within: bytes of scratch memory for the kernels that it calls.
 
     Attributes:
       code: the function.
       scratch: the bytes of its scratch memory.
-      pointers: to the arrays of the Graph, by identity.
+      pointers: the pointers to the arrays of the Graph, by identity.
     """
 
     def __init__(self, graph: Graph, within: int) -> None:
@@ -147,7 +148,7 @@ class _Writer:
         return self.pointers[id(atom)]
 
     def room(self, size: int) -> Value:
-        """Scratch memory."""
+        """The pointer to new scratch memory."""
         found = self.code.at(self.code.parameters[3], self.scratch)
         self.scratch += -(-size // 64) * 64
         return found
@@ -158,7 +159,7 @@ class _Writer:
         self.code.raw(f"call void @{name}({to}, {source}, i64 {_bytes(type_)}, i1 false)")
 
     def table(self, kernel: Kernel) -> Value:
-        """Room for the pointers that a kernel receives; those of its constants are there."""
+        """A table for the pointers that a kernel receives, with those of its constants."""
         count = len(kernel.inputs) + len(kernel.outputs)
         if count + len(kernel.constants) > ARRAYS:
             raise Refused(f"{count} arrays in a part of a loop")
@@ -172,7 +173,7 @@ class _Writer:
         self.code.store(pointer, self.code.at(table, place, "ptr"))
 
     def call(self, kernel: Kernel, table: Value) -> None:
-        """Runs a kernel; where that does not end well, neither does this function."""
+        """Runs a kernel, and returns its status if that is not 0."""
         code, names = self.code, self.module.absorb(kernel.module)
         given = [table, *[code.constant(n, "i64") for n in (0, kernel.units)], self.within]
         self.cost += kernel.cost_ns + CALLED
@@ -183,7 +184,7 @@ class _Writer:
             code.call(names[kernel.finish], "void", [table, self.within])
 
     def end(self, status: Value) -> None:
-        """Returns a status that is not 0."""
+        """Returns from the function if a status is not 0."""
         code, on, stopped = self.code, self.code.label("on"), self.code.label("stopped")
         code.branch(code.compare("eq", status, 0), on, stopped)
         code.begin(stopped)
@@ -199,7 +200,7 @@ class _Writer:
 
 
 def _sequence(graph: Graph) -> Kernel:
-    """The kernel of a Graph by those of its parts."""
+    """The kernel of a Graph, which calls those of its parts."""
     if any(map(effectful, graph.equations)):
         raise Refused("effects")
     found = list[tuple[Kernel | int, Sequence[Atom], Sequence[Atom]]]()
@@ -249,7 +250,7 @@ def _sequence(graph: Graph) -> Kernel:
 
 
 def _offset(equation: Equation) -> int | None:
-    """Where in what an equation reads its result lies as it is; None where it has to be made."""
+    """The byte offset of an equation's result in its operand; None if it is no contiguous view."""
     params = equation.params
     if equation.primitive is reshape:
         return 0
@@ -294,7 +295,7 @@ def _scan(graph: Graph) -> Kernel:
         made.put(table, n, pointer)
     inputs, behind = len(body.inputs), len(body.inputs) + len(own)
     sums = []
-    for n, atom in enumerate(own):  # two buffers, which take turns
+    for n, atom in enumerate(own):  # two alternating buffers
         both = [made.room(_bytes(atom.type)) for _ in range(2)]
         made.put(table, inputs + n, both[0])
         sums.append(code.add(*[code.convert("ptrtoint", pointer, "i64") for pointer in both]))

@@ -1,6 +1,6 @@
-"""The native backend: Graphs as machine code where a generator takes them, else NumPy's programs.
+"""The native backend: compiles Graphs to machine code if a generator accepts them, else for NumPy.
 
-Which of the two runs a Graph depends on the Graph and the machine alone.
+The choice depends on the Graph and the machine alone.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from fungrad.primitives.primitive import Primitive
 
 Generator = Callable[[Graph], Kernel]
 GENERATORS: list[Generator] = [small_kernel, loop_kernel, fused_kernel]
-"""Functions that make kernels of Graphs, in the order in which they are asked; each raises Refused
-for Graphs that it does not take.
+"""Functions that make a kernel of a Graph, in the order in which they are tried; each raises
+Refused for Graphs that it does not support.
 """
 
 
 class Native(Backend):
-    """Compiles a Graph, optimised, to machine code, or as NumPy's backend does.
+    """Compiles optimised Graphs to machine code, or like the NumPy backend.
 
     Args:
-      weighing: whether programs run on NumPy that are not worth their build.
+      weighing: whether programs that are not worth their build run on NumPy.
     """
 
     name = "native"
@@ -64,14 +64,14 @@ class Native(Backend):
         self, graph: Graph, fallback: Later, generators: Sequence[Generator] | None = None,
         times: float = 1.0, into: bool = False,
     ) -> Runner | None:  # fmt: skip
-        """The native program of a Graph; None where it runs on NumPy.
+        """The native program of a Graph; None if it runs on NumPy.
 
         Args:
-          graph: the Graph, optimised.
+          graph: the optimised Graph.
           fallback: the NumPy program.
-          generators: which to ask; None for all.
-          times: how often it runs in a call of the user's function.
-          into: whether its arrays are written into arguments.
+          generators: the generators to try; None for all.
+          times: how often it runs per call of the user's function.
+          into: whether output arrays are arguments.
         """
         if not usable():
             return None
@@ -90,7 +90,7 @@ class Native(Backend):
         return None
 
     def _mixed(self, graph: Graph) -> Runner | None:
-        """The program of a Graph whose clusters are native; None where it has none."""
+        """The program of a Graph with native clusters; None if it has none."""
         if not usable():
             return None
         programs: list[Runner] = []
@@ -120,7 +120,7 @@ class Native(Backend):
 
 @functools.cache
 def usable() -> bool:
-    """Whether native programs run in this process; warns once where they do not."""
+    """Whether native programs can run in this process; warns once if not."""
     reason = symbols.mismatch()
     if not reason and not machine_code.executable():
         reason = "memory cannot be made executable here"

@@ -1,10 +1,9 @@
-"""Mixed Graphs: what loops over arrays can do is native, cluster by cluster; NumPy does the rest.
+"""Mixed Graphs: native clusters of the equations that loops over arrays can compute, and NumPy.
 
-A cluster becomes one equation, which calls its native program; the Graph of these and of what is
-left is compiled as any other is. A loop is a cluster of its own; of one that is refused the body is
-a mixed Graph. Every other equation gets a level: those of clusters odd ones, all others even ones,
-so that what stands on one level needs nothing of a later one. The equations of an odd level that
-read each other are a cluster.
+A cluster becomes one equation, which calls its native program; the Graph of these calls and the
+remaining equations is compiled for NumPy. A loop is a cluster by itself; if it is refused, its body
+becomes a mixed Graph. Every other equation has a level, odd for clusters and even for NumPy, such
+that no level depends on a later one. Connected equations of an odd level are a cluster.
 """
 
 from __future__ import annotations
@@ -27,23 +26,23 @@ from fungrad.primitives.primitive import Primitive, primitives
 from fungrad.retracing.inlining import copied, placed
 
 LEAST, LEAST_OFTEN = 4_096, 512
-"""Results of its equations, from which on a cluster is worth its compiling; one that runs several
-times in a call."""
+"""The fewest elements, over all equations, of a cluster that is compiled; and of one that runs
+several times per call."""
 FEW = 12
-"""Equations from which on the calls of NumPy are worth it that a cluster saves, of any size."""
+"""A cluster of at least so many equations, of any size, is compiled: it saves NumPy calls."""
 MOST = 24
-"""Kernels of one Graph."""
+"""The most kernels of one Graph."""
 Make = Callable[[Graph], Any]
-"""The native program of a Graph, or its Kernel; None where it is refused."""
+"""Makes the native program of a Graph, or its Kernel; None if it is refused."""
 
 
 def with_clusters(graph: Graph, make: Make, least: int = LEAST) -> Graph | None:
-    """The Graph with a call of a native program in the place of each cluster; None without any.
+    """The Graph with clusters replaced by calls of native programs; None if there are none.
 
     Args:
       graph: the Graph, after the passes.
       make: makes native programs.
-      least: results of its equations, from which on a cluster is made.
+      least: the fewest elements, over all equations, of a cluster.
     """
     if any(map(effectful, graph.equations)):
         return None
@@ -64,9 +63,7 @@ def with_clusters(graph: Graph, make: Make, least: int = LEAST) -> Graph | None:
 
 
 def with_tiles(graph: Graph, make: MakeTile) -> Graph:
-    """The Graph, after the passes, with a call in the place of each cluster that runs tile by
-    tile.
-    """
+    """The Graph, after the passes, with calls in place of the clusters that run in tiles."""
     found, gone = list[Equation](), set[int]()
     for region in [] if any(map(effectful, graph.equations)) else tileable(graph):
         runner = tiled(region, make)
@@ -86,7 +83,7 @@ class _Calls:
         self.gone: set[int] = set()
 
     def take(self, members: Sequence[Equation], cut: int, new: bool = True) -> None:
-        """Makes a cluster native, if it is new, or, cut at more reductions, its parts."""
+        """Makes a cluster native, if it is new; else its parts, divided at more reductions."""
         few = len(members) < FEW and _work(members) < self.least
         if len(self.found) == MOST or few:
             return
@@ -95,7 +92,7 @@ class _Calls:
                 self.take(part, cut + 1, len(part) < len(members))
 
     def add(self, members: Sequence[Equation]) -> bool:
-        """Makes equations native; False where that is refused."""
+        """Makes equations native; False if they are refused."""
         call = _called(self.graph, members, self.make)
         if call is not None:
             self.found.append(call)
@@ -112,9 +109,9 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
 
     Args:
       graph: the Graph.
-      equations: some of it.
-      cut: 0 ends clusters at reductions of whole large arrays; 1 also at reductions along other
-        axes than most are; 2 begins clusters at those, too.
+      equations: some of its equations.
+      cut: 0 ends clusters at reductions of large arrays to a number; 1 also at reductions along
+        other axes than the main ones; 2 begins clusters at those, too.
     """
     level: dict[int, int] = {}
     ended: set[int] = set()
@@ -147,8 +144,8 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
 def _sink(
     graph: Graph, equations: Sequence[Equation], level: dict[int, int], ended: set[int]
 ) -> None:
-    """Moves equations of clusters to the later cluster that alone reads them, if that does not
-    read more arrays then.
+    """Moves an equation to a later cluster if only that reads it, and does not read more arrays
+    then.
     """
     readers: dict[int, list[Equation]] = {}
     for equation in graph.equations:
@@ -170,8 +167,8 @@ Axes = tuple[int, ...]
 
 
 def _reduced(equation: Equation) -> Axes:
-    """The axes from the last one, -1, along which an equation reduces an array to an array; none
-    where they are short.
+    """The axes, counted from the last (-1), along which an equation reduces an array to an array;
+    () if they are short.
     """
     if reduction(equation) is None or equation.outputs[0].type.size == 1:
         return ()
@@ -182,7 +179,7 @@ def _reduced(equation: Equation) -> Axes:
 
 
 def _main_axes(equations: Sequence[Equation]) -> Axes:
-    """The axes along which most is reduced of what arrays as large need."""
+    """The axes of most reduced elements, among reductions that equally large arrays need."""
     work: Counter[Axes] = Counter()
     needed: dict[int, int] = {}
     for equation in reversed(equations):
@@ -197,15 +194,13 @@ def _main_axes(equations: Sequence[Equation]) -> Axes:
 
 
 def _reduces_all(equation: Equation) -> bool:
-    """Whether an equation reduces a large array to a number: what reads that runs over memory
-    again.
-    """
+    """Whether an equation reduces a large array to a number: its readers pass over memory again."""
     whole = equation.outputs[0].type.size == 1 and reduction(equation) is not None
     return whole and equation.inputs[0].type.size > LEAST
 
 
 def _connected(equations: Sequence[Equation]) -> Iterator[list[Equation]]:
-    """The equations that read each other, or the same arrays, together."""
+    """Groups of equations that read each other, or the same arrays."""
     root: dict[int, int] = {}
 
     def find(i: int) -> int:
@@ -227,7 +222,7 @@ def _connected(equations: Sequence[Equation]) -> Iterator[list[Equation]]:
 
 
 def _called(graph: Graph, members: Sequence[Equation], make: Make) -> Equation | None:
-    """The call of the native program of a cluster; None where that is refused."""
+    """The call of a cluster's native program; None if it is refused."""
     inner = cluster_graph(graph, members)
     runner = make(inner)
     if runner is None:
@@ -241,7 +236,7 @@ def _call(like: Equation, runner: Any, inputs: Sequence[Any], outputs: Sequence[
 
 
 def cluster_graph(graph: Graph, members: Sequence[Equation]) -> Graph:
-    """Some equations as a Graph, with what is read from outside and what is read of them."""
+    """Some equations as a Graph: its inputs come from outside, its outputs are read outside."""
     mine = set(map(id, members))
     made = {id(v) for e in members for v in e.outputs}
     constants = {id(v): (v, value) for v, value in graph.constants}
@@ -250,14 +245,14 @@ def cluster_graph(graph: Graph, members: Sequence[Equation]) -> Graph:
     outside = {id(a) for e in graph.equations if id(e) not in mine for a in e.inputs}
     outside |= {id(a) for a in graph.outputs}
     outputs = [v for e in members for v in e.outputs if id(v) in outside]
-    outputs.sort(key=lambda v: not v.type.shape)  # numbers stand behind arrays
+    outputs.sort(key=lambda v: not v.type.shape)  # numbers follow arrays
     used = {id(a): constants[id(a)] for a in read if id(a) in constants}
     return Graph(tuple(inputs.values()), tuple(used.values()), tuple(members), tuple(outputs),
                  graph.name, graph.reassociate)  # fmt: skip
 
 
 def _in_order(equations: Sequence[Equation], graph: Graph) -> list[Equation]:
-    """The equations, each behind what it reads, else in the order of the Graph."""
+    """The equations, each after its operands, otherwise in the order of the Graph."""
     place = {id(v): n for n, e in enumerate(graph.equations) for v in e.outputs}
     maker = {id(v): e for e in equations for v in e.outputs}
     done: set[int] = set()
@@ -287,5 +282,5 @@ def _native_cluster() -> Primitive:
         multiple=True,
         module=__name__,
     )
-    del primitives[made.module, made.name]  # stands in lowered programs, which nothing transforms
+    del primitives[made.module, made.name]  # only in lowered Graphs, which nothing transforms
     return made

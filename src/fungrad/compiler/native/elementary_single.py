@@ -1,4 +1,4 @@
-"""Elementary functions in single precision, computed in doubles by shorter kernels, rounded once.
+"""Functions in single precision, computed in doubles by shorter kernels, and rounded once.
 
 Doubles contain the squares, products and exponentials of floats without overflow, and have 29 more
 bits, so that no pairs are needed. Polynomials interpolate at Chebyshev nodes (computed by mpmath);
@@ -337,7 +337,7 @@ def normal_cdf(code: Function, x: Value) -> Value:
 
 
 def _gammaln(code: Function, a: Value) -> Value:
-    """For a >= 0."""
+    """log gamma(a), for a >= 0."""
     y, passed = a, code.constant(1.0, a.type, a.lanes)
     for _ in range(2):
         above, less = code.compare("oge", y, 2.5), code.sub(y, 1.0)
@@ -358,7 +358,7 @@ def _gammaln(code: Function, a: Value) -> Value:
 
 
 def _digamma(code: Function, x: Value) -> Value:
-    """For x > 0."""
+    """digamma for x > 0."""
     below, far = code.compare("olt", x, 1.0), code.compare("oge", x, 4.0)
     y = x
     whole, slope = (code.constant(number, x.type, x.lanes) for number in (1.0, 0.0))

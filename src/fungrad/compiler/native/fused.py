@@ -1,8 +1,8 @@
-"""A Graph of elementwise equations, moved slices and reductions as vector loops over memory.
+"""Vector loops for Graphs of elementwise equations, moved elements and reductions.
 
-Each output is stored, and each whole reduction added up, by a nest of loops over its elements;
-those of one shape share a nest. Reductions along axes whose results arrays need make one nest of
-rows for the whole Graph. Work is cut into units of about 4,096 elements, for threads.
+Each output is stored, and each reduction to a number computed, by a loop nest over its elements;
+those of one shape share a nest. If arrays depend on reductions along axes, there is one nest of
+rows for each choice of axes. Work is divided into units of about 4,096 elements, for threads.
 """
 
 from __future__ import annotations
@@ -44,29 +44,30 @@ from fungrad.retracing.graph_transforms import pruned
 ALONE = 1 << 18
 """The most elements that one thread reduces, and reads again."""
 LEAST = 64
-"""The fewest elements of loops beside short axes that are none."""
+"""The fewest elements of loops if short axes are unrolled."""
 COPIES = 1_500
-"""The most equations, counted for each index along short axes."""
+"""The most equations after unrolling of short axes."""
 ONE_CALL = 0.1
-"""Nanoseconds an element that NumPy's own call takes no longer for."""
+"""Nanoseconds per element for which one NumPy call is as fast."""
 
 
 def fused_kernel(graph: Graph, cheap: bool = False) -> Kernel:
-    """The kernel of a Graph; also of a cheap one, that moves alone, or one call of NumPy's, make.
+    """The kernel of a Graph; `cheap` accepts also one that only moves elements, or makes one cheap
+    NumPy call.
 
     Raises:
-      Refused: it is not for such loops; the message says why.
+      Refused: if loops cannot compute it; the message says why.
     """
     if _has_short_axes(graph):
         try:
             return _Program(graph, cheap, short=True).kernel()
         except Refused:
-            pass  # loops along them may do
+            pass  # with loops along them it may be possible
     return _Program(graph, cheap).kernel()
 
 
 def _has_short_axes(graph: Graph) -> bool:
-    """Whether arrays have axes too short for lanes, and few enough to be written out."""
+    """Whether arrays have axes that are too short for lanes, and small enough to be unrolled."""
     longest, copies, some = 0, 0, False
     for equation in graph.equations:
         shapes = [a.type.shape for a in (*equation.inputs, *equation.outputs)]
@@ -78,11 +79,11 @@ def _has_short_axes(graph: Graph) -> bool:
 
 
 def known_equation(equation: Equation) -> str | None:
-    """Why an equation is not for loops over arrays; None where it may be."""
+    """Why loops over arrays cannot compute an equation; None if they may."""
     name = equation.primitive.name
     if len(equation.outputs) != 1 and equation.primitive is not unstack:
         return f"{name}, of several outputs"
-    if not equation.primitive.module.startswith("fungrad."):  # names are known, not what they do
+    if not equation.primitive.module.startswith("fungrad."):  # names alone do not identify others
         return f"{name} of {equation.primitive.module}"
     if any(a.type.dtype not in TYPES for a in (*equation.inputs, *equation.outputs)):
         return f"{name} of other dtypes"
@@ -98,18 +99,18 @@ def known_equation(equation: Equation) -> str | None:
 
 
 def _work(equation: Equation) -> float:
-    """Nanoseconds an element; nothing for what moves elements."""
+    """Estimated nanoseconds per element; 0 for equations that move elements."""
     if equation.primitive in MOVING:
         return 0.0
     return cost(equation) if elementwise(equation) else ONE_CALL
 
 
 class Sum(NamedTuple):
-    """A reduction to numbers: one of them.
+    """One number of the result of a reduction.
 
     Attributes:
       reduction: the reduction.
-      place: of the number in its result.
+      place: the place of the number in the result.
     """
 
     reduction: Reduction
@@ -132,7 +133,7 @@ class _Program:
     Args:
       graph: the Graph.
       cheap: see `fused_kernel`.
-      short: whether short axes are no loops.
+      short: whether short axes are unrolled.
     """
 
     def __init__(self, graph: Graph, cheap: bool = False, short: bool = False) -> None:
@@ -162,8 +163,8 @@ class _Program:
             raise Refused("no array is read or made")
 
     def _rows(self, choices: Sequence[IndexMaps]) -> list[Nest]:
-        """A nest for each choice of axes: the largest values first, so that others go where they
-        find theirs.
+        """A nest for each choice of axes; the largest values come first, so that others join the
+        nest that computes their operands.
         """
         first = choices[0]
         alone = len(first.reduced) == sum(n > 1 for n in first.lengths)
@@ -178,7 +179,7 @@ class _Program:
             depends.update((id(v), own) for v in equation.outputs)
         rest = [n for n, (r, _) in enumerate(self.sums)
                 if not (alone and id(r.equation.outputs[0]) in needed)]  # fmt: skip
-        if alone:  # one item: what follows on numbers is done behind its last phase
+        if alone:  # one item: later equations on numbers run behind its last phase
             self.stored = list(range(len(self.graph.outputs)))
         wanted: list[tuple[Sequence[Atom], int, Sum | None]] = [
             (self.sums[n].reduction.operands, n, self.sums[n]) for n in rest
@@ -197,7 +198,7 @@ class _Program:
         return [RowNest(self.source, maps, roots) for maps, roots in nests.items() if roots]
 
     def _boxes(self) -> list[Nest]:
-        """A nest for each shape of what is stored; reductions join one that has their values."""
+        """A nest for each shape of outputs; reductions join one that computes their operands."""
         nests: dict[tuple[int, ...], tuple[IndexMaps, list[Root]]] = {}
         for n in self.stored:
             atom = self.graph.outputs[n]
@@ -217,7 +218,7 @@ class _Program:
     def _nest(
         self, reduction: Reduction, nests: dict[tuple[int, ...], tuple[IndexMaps, list[Root]]]
     ) -> tuple[IndexMaps, list[Root], tuple[int, ...]]:
-        """The nest that a reduction joins, and where in it its array begins."""
+        """The nest that a reduction joins, and the index at which its array begins there."""
         shape = reduction.operands[0].type.shape
         for maps, roots in nests.values():
             if isinstance(maps, FlatMaps):
@@ -232,7 +233,7 @@ class _Program:
         return maps, roots, (0,) * len(maps.lengths)
 
     def _joined(self, maps: IndexMaps, one: Sum, n: int, offsets: tuple[int, ...]) -> list[Root]:
-        """A reduction as part of a nest, so that most of its values are there already."""
+        """The roots of a reduction in a nest."""
         shape, limits = one.reduction.operands[0].type.shape, []
         if not isinstance(maps, FlatMaps):
             ends = zip(offsets, maps.nest(shape), maps.lengths, strict=True)
@@ -243,7 +244,9 @@ class _Program:
     def _offsets(
         self, maps: IndexMaps, roots: Sequence[Root], reduction: Reduction
     ) -> tuple[int, ...] | None:
-        """Where in a nest an array begins, so that most of what it needs is computed there."""
+        """The index of a nest at which an array begins such that most of its operands are computed
+        there already; None if none fits.
+        """
         shape = reduction.operands[0].type.shape
         own = type(maps)(maps.nest(shape))
         mine = [Piece(a, place) for a in reduction.operands for place in own.wholes(shape)]
@@ -293,7 +296,7 @@ class _Program:
         )
 
     def _finish(self, numbers: Sequence[int]) -> None:
-        """Computes what remains on single numbers, and stores them."""
+        """Computes and stores the outputs that are numbers, after all loops."""
         given = [("ptr", "arrays"), ("ptr", "scratch")]
         code = Function(self.module, "finish", "void", given, attributes="internal")
         body = Body(self.source, self.source.outside, code, {}, ())
@@ -313,7 +316,7 @@ class _Program:
 
 
 def _starts(place: Place) -> tuple[int, ...]:
-    """Where an array begins that lies along all loops; () where it does not."""
+    """The index at which an array along all loops begins; () for other places."""
     along = [a for a in place if a.loop >= 0]
     if [(a.loop, a.step) for a in along] != [(i, 1) for i in range(len(along))]:
         return ()

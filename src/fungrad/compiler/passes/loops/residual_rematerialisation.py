@@ -1,5 +1,5 @@
-"""Chooses the residuals that are stacked between two scans, such as the forward and the backward
-scan of a gradient, by a minimum cut; the second scan recomputes the others.
+"""Chooses, by a minimum cut, the residuals that are stacked between two scans, such as the forward
+and the backward scan of a gradient; the second scan recomputes the others.
 
 It saves memory, not time. In the flow network each value of the first body has its bytes as
 capacity. Values that the second scan may not compute are connected to the source, those that it
@@ -113,9 +113,9 @@ def minimum_cut(
 ) -> list[Variable]:
     """The values of the fewest bytes from which the wanted ones can be computed.
 
-    The maximum flow by augmentation along shortest paths (Edmonds & Karp, 1972) to one wanted value
-    after the other. Where no path is left none comes back: each node behind the cut is searched
-    once.
+    The maximum flow by augmentation along shortest paths (Edmonds & Karp, 1972), to one wanted
+    value after the other. Nodes without a path never get one again, so that each node behind the
+    cut is searched once.
 
     Args:
       wanted: the values that are read behind the cut.

@@ -210,6 +210,7 @@ def test_terms_of_a_sum_are_made_one_at_a_time_and_added_to_their_places():
     assert len(built_cluster(region).plan.layout) <= 3
 
 
+@pytest.mark.numpy_backend
 def test_parts_with_steps_meet_at_the_rows_of_two_threads(monkeypatch):
     monkeypatch.setattr(fg.config, "num_threads", 2)
     n = 1_000_000
@@ -392,6 +393,7 @@ def test_what_infinities_and_nan_touch_is_the_same(thread_count):
     np.testing.assert_allclose(fg.jit(f)(x), f(x), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.numpy_backend
 def test_names_are_used_again_when_nothing_reads_them():
     def f(x):
         for k in range(50):
@@ -840,6 +842,7 @@ ROWS = {
 }  # fmt: skip
 
 
+@pytest.mark.numpy_backend
 @pytest.mark.parametrize("name", ROWS)
 def test_equations_that_have_the_rows_elsewhere(name, thread_count):
     f, shape = ROWS[name]
@@ -859,6 +862,7 @@ def test_a_cosine_that_is_only_added_to_an_output():
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
+@pytest.mark.numpy_backend
 def test_an_output_is_put_together_once():
     def f(x):
         return index_add(np.sin(x), np.cos(x[:, 1]), index=Index((slice(None), 0)))

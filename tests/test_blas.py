@@ -140,6 +140,7 @@ def test_left_for_a_while_it_is_as_users_set_it():
     assert library.count == 3
 
 
+@pytest.mark.numpy_backend
 @pytest.mark.parametrize("count", [1, 2])
 def test_regions_multiply_with_one_thread_and_nothing_else_does(count, fake, monkeypatch):
     monkeypatch.setattr(thread_pool._state, "count", count)

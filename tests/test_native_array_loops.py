@@ -152,6 +152,16 @@ def test_parts_that_read_constants_alone() -> None:
           whole=False)  # fmt: skip
 
 
+@pytest.mark.parametrize("length", [0, 3])
+def test_arguments_and_repeated_results_beside_a_loop(length: int) -> None:
+    def f(x: Any) -> Any:
+        last, rows = lax.scan(lambda c, _: (c * 0.5, c[:9]), x, None, length=length)
+        return last, x, rows, last
+
+    check(f, X)
+    check(f, X.astype(np.float32))
+
+
 def test_unused_results_take_no_place() -> None:
     check(lambda x, xs: swapped(x, xs)[1][2] * 2.0, X, XS)
     check(lambda x, xs: swapped(x, xs)[0][1] * 2.0, X, XS)

@@ -66,7 +66,9 @@ def loop_kernel(graph: Graph) -> Kernel:
     first = graph.equations[0].primitive if len(graph.equations) == 1 else None
     if first not in (scan, None) or not any(structural(e.primitive) for e in graph.equations):
         raise Refused("no scan")
-    made = _scan(graph) if first is scan else _sequence(graph)
+    mine = {id(v) for v in graph.equations[0].outputs}
+    own = len(mine & {*map(id, graph.outputs)}) == len(graph.outputs)
+    made = _scan(graph) if first is scan and own else _sequence(graph)
     if len(made.module) > LINES:
         raise Refused(f"{len(made.module)} lines of IR")
     return made

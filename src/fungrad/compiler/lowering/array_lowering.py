@@ -1,7 +1,7 @@
 """Lowers a Graph to nodes on arrays: one node for each equation or fused cluster.
 
-A sum with a part of an array is done in place if nothing else reads the array. Loops are lowered by
-a function that the caller gives.
+An addition to a part of an array is done in place if nothing else reads the array. A function that
+the caller passes lowers the loops.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ Runner = Callable[..., Any]
 Operand = Value | str
 """An operand of a node: a value, or the name of a constant."""
 LowerLoop = Callable[[Equation | FusionCluster, bool], Runner | None]
-"""The function of a loop on arrays: of its equation or cluster, and whether its outputs may be
-views of one array. None where there is none.
+"""Takes the equation or cluster of a loop, and whether its outputs may be views of one array;
+returns a function that runs the loop on arrays, or None.
 """
 
 
@@ -53,7 +53,7 @@ class Symbols:
         self._zero_d: dict[Any, Any] = {}
 
     def constant(self, wished: str, value: Any) -> str:
-        """The name of a constant: the wanted one, unless another value has it."""
+        """The name of a constant: the wished one, unless another value has it."""
         if id(value) in self._known:
             return self._known[id(value)]
         name = wished
@@ -64,7 +64,7 @@ class Symbols:
         return name
 
     def zero_d(self, number: Any, dtype: np.dtype[Any]) -> str:
-        """The name of a number as an array without axes."""
+        """The name of a number as a 0-d array."""
         key = (dtype, repr(number))
         found = self._zero_d.get(key)
         if found is None:
@@ -119,7 +119,7 @@ class ArrayLowering:
             self.equation(step)
 
     def runner(self, program: Program) -> Runner:
-        """The function of a program, which keeps its text and the program."""
+        """The function of a program; it keeps its text and the program."""
         file = f"<graph {self.graph.name}>"
         found: Any = defined(printed(program), file, self.symbols.namespace, program.name)
         found.program = program
@@ -135,11 +135,11 @@ class ArrayLowering:
         return found
 
     def read(self, atom: Atom) -> Operand:
-        """The value of a variable, or the name of a number."""
+        """The value of a variable, or the name of a literal's number."""
         return self.constant("c", atom.value) if isinstance(atom, Literal) else self.value(atom)
 
     def bound(self, atom: Atom) -> Value:
-        """The value of a variable, or one that a new node binds to a number."""
+        """The value of a variable; for a literal, a value that a new node binds to its number."""
         found = self.read(atom)
         if isinstance(found, str):
             number, found = found, Value()
@@ -147,18 +147,19 @@ class ArrayLowering:
         return found
 
     def expression(self, atom: Atom) -> Expression:
-        """The expression of a variable, or of a number."""
+        """The expression of a variable or a literal."""
         found = self.read(atom)
         return Expression(found) if isinstance(found, str) else value(found)
 
     def operands(self, equation: Equation) -> list[Operand]:
         """The operands of an equation.
 
-        Beside arrays a number is an array without axes: NumPy converts one of Python's each time.
-        So is a complex one beside a number of NumPy's, of which Python would make one of its own.
+        A literal beside arrays becomes a 0-d array: NumPy would convert a Python number at each
+        call. So does a complex literal beside a NumPy scalar, since Python would return its own
+        complex.
         """
         known: list[Operand] = [self.values[a] for a in equation.inputs if a in self.values]
-        if len(known) == len(equation.inputs):  # no number is among them
+        if len(known) == len(equation.inputs):  # none of them is a literal
             return known
         output = equation.outputs[0].type if equation.primitive in ARITHMETIC else None
         if output is None or not output.inexact or output.weak:
@@ -175,7 +176,7 @@ class ArrayLowering:
     def call(
         self, text: str, operands: Sequence[Operand], out: Value | None = None, kind: Any = Call
     ) -> None:
-        """Adds a node without new values, with a field `{i}` in its text for each operand."""
+        """Adds a node that defines no values; its text has a field `{i}` for each operand."""
         fields, inputs = placed(operands)
         node = kind(text.format(*fields), inputs)
         if out is not None:
@@ -223,13 +224,14 @@ class ArrayLowering:
 
     @functools.cached_property
     def _shared(self) -> bool:
-        """Whether a cluster of the program is shared among threads."""
+        """Whether threads share a cluster of the program."""
         return any(isinstance(step, FusionCluster) and shared(step) for step in self.steps)
 
     def _by_threads(self, equation: Equation, fields: Sequence[str]) -> str | None:
-        """The text of a large product in a program whose clusters run on threads: it runs on the
-        same threads, since idle BLAS threads would keep spinning on a core that the next cluster
-        needs.
+        """The text of a large product in a program whose clusters run on threads.
+
+        It runs on the same threads: idle BLAS threads would keep spinning on cores that the next
+        cluster needs.
         """
         if not heavy(equation) or not self._shared:
             return None

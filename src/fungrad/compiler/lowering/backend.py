@@ -1,4 +1,4 @@
-"""The NumPy backend: runs a Graph as straight-line Python, a line for each equation or cluster."""
+"""The NumPy backend: runs a Graph as straight-line Python, one line per equation or cluster."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from fungrad.support.lazy import Module
 
 
 class NumpyBackend(Backend):
-    """Compiles a Graph, optimised, to a Python function of its inputs."""
+    """Optimises a Graph and compiles it to a Python function of its inputs."""
 
     name = "numpy"
 
     def compile(self, graph: Graph) -> Runner:
-        """The function; it returns the outputs as a list."""
+        """The function of the inputs; it returns the list of the outputs."""
         graph = optimised(graph)
         return program(graph, Later(functools.partial(build, graph))) or build(graph)
 
     def loop(
         self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any], steps: Runner
     ) -> Runner | None:
-        """The loop as Python's own: on numbers, or over arrays."""
+        """The loop as a Python loop, on numbers or on arrays."""
         arguments = tuple([Variable(type_) for type_ in types])
         outputs = tuple([Variable(type_) for type_ in primitive.infer(types, params)])
         equation = Equation(primitive, arguments, outputs, params)
@@ -42,7 +42,7 @@ class Later:
     """A program that is compiled at its first call.
 
     Args:
-      make: compiles it.
+      make: compiles the program.
     """
 
     def __init__(self, make: Callable[[], Runner]) -> None:
@@ -58,20 +58,18 @@ class Later:
 
 
 def source(graph: Graph) -> str:
-    """The text of the program that runs a Graph, and of what it calls: regions, loops, branches."""
+    """The text of the program of a Graph and of its callees: regions, loops, branches."""
     return written_out(in_python(compiled(graph)))
 
 
 def programs(graph: Graph) -> str:
-    """The loop IR of the program that runs a Graph, and of what it calls, as far as it runs on
-    arrays.
-    """
+    """The loop IR of the program of a Graph and of its callees; those on numbers have none."""
     found = [c for c in callees(in_python(compiled(graph))) if hasattr(c.function, "program")]
     return "\n\n".join([c.headed(printed(c.function.program, kinds=True)) for c in found])
 
 
 def clusters(graph: Graph) -> tuple[FusionCluster, ...]:
-    """The fusion clusters of the program that runs a Graph, and of what it calls."""
+    """The fusion clusters of the program of a Graph and of its callees."""
     found = callees(in_python(compiled(graph)))
     return tuple([c.function.cluster for c in found if hasattr(c.function, "cluster")])
 
@@ -86,10 +84,10 @@ tile_lowering: Any = Module("fungrad.compiler.lowering.fusion.tile_lowering")
 
 
 def lower_loop(equation: Equation | FusionCluster, shared: bool) -> Runner | None:
-    """The program of a loop on arrays; None where running its steps is as fast.
+    """The program of a loop on arrays; None if running its steps one by one is as fast.
 
     Args:
-      equation: of any primitive; or a cluster, which is a loop over tiles.
+      equation: an equation of any primitive, or a cluster, which becomes a loop over tiles.
       shared: whether outputs may be views of one array.
     """
     if isinstance(equation, FusionCluster):

@@ -1,7 +1,7 @@
-"""Lowers a scan on arrays to a `for` loop, as it is written by hand.
+"""Lowers a scan on arrays to a `for` loop, as if written by hand.
 
-A row of a stack is computed in place. Other values live in reused buffers, whose views are hoisted
-out of the loop.
+Rows of stacks are computed in place. Other values use buffers, which are reused; views of them are
+hoisted out of the loop.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from fungrad.primitives.movement.reshape_broadcast_cast import reshape, transpos
 
 
 def lower(equation: Equation, shared: bool, lower_loop: LowerLoop) -> Runner | None:
-    """The program of a scan, a function that returns its outputs; None of other equations, and
-    where an iteration is better done on numbers.
+    """The program of a scan, a function that returns its outputs; None for other equations, and if
+    a step runs faster on numbers.
 
     Args:
       equation: the scan.
@@ -61,7 +61,7 @@ class _ScanLowering(OutputPlacement):
     """Lowers a scan."""
 
     def cluster_and_schedule(self) -> Sequence[Equation | FusionCluster]:
-        """Clusters are for arrays of several tiles: buffers are used again here, too."""
+        """The steps; with clusters only if a value exceeds a tile: the loop reuses buffers, too."""
         if all(v.type.size <= costs.tile_elements for e in self.graph.equations for v in e.outputs):
             return self.graph.equations
         return super().cluster_and_schedule()
@@ -81,7 +81,7 @@ class _ScanLowering(OutputPlacement):
         return self.runner(self.program(parameters, loop, results))
 
     def moves(self) -> list[tuple[Value, Value]]:
-        """The carried values, and what they are in the next iteration."""
+        """The carried values, each with its value in the next iteration."""
         pairs = zip(self.carry, self.after, strict=True)
         return [(self.value(carry), self.bound(after)) for carry, after in pairs]
 
@@ -109,7 +109,7 @@ class _ScanLowering(OutputPlacement):
         return Program("run", parameters, nodes, self.globals)
 
     def end(self, carry: Variable, after: Atom) -> Expression:
-        """The expression of a carry behind the loop: a view of nothing."""
+        """The expression of a final carry: an array that is no view of another."""
         own = after in self.definitions and self.liveness.bases(after) == {after}
         row = isinstance(after, Variable) and self.targets.get(after) in self.stack_of
         safe = not carry.type.shape or after is carry or (own and not row)
@@ -130,7 +130,7 @@ class _ScanLowering(OutputPlacement):
             super().equation(equation)
 
     def view(self, equation: Equation) -> Value | None:
-        """The view that an equation makes of a row, or of loop-invariant memory."""
+        """The output of an equation as a view of a row or of loop-invariant memory, or None."""
         if not is_view(equation):
             return None
         source = self.read(equation.inputs[0])
@@ -140,12 +140,12 @@ class _ScanLowering(OutputPlacement):
             transposed = equation.primitive is transpose and equation.params["axes"] == (1, 0)
             return self.transposed(source)[0] if transposed else None
         if equation.primitive is reshape and source.memory is not BUFFER:
-            return None  # it might be a copy
+            return None  # the reshape might copy
         text = expressed(equation, ["{0}"], self.constant)
         return None if text is None else self.hoisted_view(source, text)
 
     def written(self, equation: Equation) -> bool:
-        """Writes an equation into existing memory, if that is possible."""
+        """Computes an equation into existing memory; returns whether that is possible."""
         (output,) = equation.outputs
         target = self.targets.get(output)
         if target is None and output in self.liveness.carried:

@@ -1,8 +1,8 @@
 """Memory of a loop's iteration, a step or a tile: buffers, rows of arrays, and views of them.
 
 A buffer is reused when its value is dead. Views of loop-invariant memory are hoisted; for views of
-rows, the loop iterates over a view of the stack. Values may share memory, so that liveness is that
-of memory, not of values.
+rows, the loop iterates over a view of the stack. Values may share memory, so liveness is analysed
+for memory, not for values.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LoopMemory(ArrayLowering):
       body: the body.
       lower_loop: lowers the loops among its equations.
       consts: its inputs that are the same in all iterations.
-      carried: how many of its outputs the next iteration finds.
+      carried: the number of its outputs that are carries.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class LoopMemory(ArrayLowering):
         super().__init__(body, lower_loop)
         self.liveness = AliasLiveness(self.steps, body, carried)
         self.at = 0
-        """Which step is being lowered."""
+        """The number of the step that is lowered now."""
         self.preheader: list[Any] = []
         """Nodes before the loop."""
         self.iterators: list[Iterator] = []
@@ -57,13 +57,13 @@ class LoopMemory(ArrayLowering):
         for variable in consts:
             self.value(variable).memory = INVARIANT
         self.assigned: dict[Variable, tuple[Any, Value]] = {}
-        """The buffers in use, with shape and dtype, by what stands there."""
+        """For each variable in a buffer, the key of the buffer (see `kind`), and the buffer."""
         self.free: dict[Any, list[Value]] = {}
         self._views: dict[tuple[Value, str], Value] = {}
-        """Views that stand outside of the body, by what they view and how."""
+        """The hoisted views, by the viewed value and the text."""
 
     def lower(self) -> None:
-        """Adds the nodes of all steps, and releases buffers of dead values behind each."""
+        """Adds the nodes of all steps, and releases buffers of dead values after each."""
         for at, step in enumerate(self.steps):
             self.at = at
             self.step(step)
@@ -72,13 +72,13 @@ class LoopMemory(ArrayLowering):
     # --- views ----------------------------------------------------------------------------------
 
     def row(self, rows: Expression, stem: str = "y_") -> Value:
-        """A value that iterates over a stack."""
+        """A loop variable that iterates over a stack."""
         found = Value(stem, ROW, rows)
         self.iterators.append(Iterator(found, rows))
         return found
 
     def hoisted_view(self, source: Value, text: str) -> Value:
-        """A view of loop-invariant memory, hoisted out of the loop; one for each text."""
+        """A view of loop-invariant memory, hoisted out of the loop, once for each text."""
         found = self._views.get((source, text))
         if found is None:
             found = self._views[source, text] = Value("h_", INVARIANT)
@@ -86,7 +86,7 @@ class LoopMemory(ArrayLowering):
         return found
 
     def transposed(self, source: Value) -> tuple[Value, str]:
-        """A matrix transposed, and the suffix left to write: none if it is hoisted or iterated."""
+        """A matrix and the suffix that transposes it: "" for a hoisted view or an iterated row."""
         if source.invariant:
             return self.hoisted_view(source, "{0}.T"), ""
         if source.rows is None:
@@ -110,7 +110,7 @@ class LoopMemory(ArrayLowering):
         return value
 
     def kind(self, variable: Variable) -> Any:
-        """What the buffers of values are told apart by."""
+        """The key of the buffers that a variable can use: their shape and dtype."""
         return variable.type.shape, variable.type.dtype
 
     def buffer(self, variable: Variable) -> Value:
@@ -118,7 +118,7 @@ class LoopMemory(ArrayLowering):
         return self.allocate(Value("b_", BUFFER), variable.type)
 
     def assign(self, variable: Variable) -> Value:
-        """A buffer for a value, until its last use."""
+        """A buffer for a variable, until its last use."""
         kind = self.kind(variable)
         found = self.free[kind].pop() if self.free.get(kind) else self.buffer(variable)
         self.assigned[variable] = kind, found
@@ -132,7 +132,7 @@ class LoopMemory(ArrayLowering):
                 self.free.setdefault(kind, []).append(found)
 
     def write(self, text: str, operands: Sequence[Operand], out: Value) -> None:
-        """Adds a call that writes into existing memory, the last field of its text."""
+        """Adds a call that writes into `out`, the last field of its text."""
         self.call(text, [*operands, out], out, Call)
 
 
@@ -140,7 +140,7 @@ _NOTHING: frozenset[Variable] = frozenset()
 
 
 def by_ufunc(equation: Equation) -> bool:
-    """Whether an equation is one ufunc, and makes an array."""
+    """Whether an equation is one call of a ufunc that returns an array."""
     primitive: Any = equation.primitive
     ufunc = primitive.ufunc
     if ufunc is None or ufunc.nout != 1 or primitive is select or equation.params:
@@ -166,7 +166,7 @@ class _Access(Record):
 
 
 class AliasLiveness:
-    """Liveness of memory over the steps of a loop's body, whose first `n` outputs are carried."""
+    """Liveness of memory over the steps of a loop's body, whose first `n` outputs are carries."""
 
     def __init__(self, steps: Sequence[Equation | FusionCluster], graph: Graph, n: int) -> None:
         self._bases: dict[Variable, frozenset[Variable]] = {}
@@ -178,13 +178,13 @@ class AliasLiveness:
             for v in step.outputs:
                 self._bases[v] = aliased | {v}
         self.carried = _NOTHING.union(*map(self.bases, graph.outputs[:n]))
-        """The memory that the next iteration may find."""
+        """The memory that the next iteration may read."""
         kept = _NOTHING.union(*map(self.bases, graph.outputs))
         self.ended: list[list[Variable]] = list(last_uses(accesses, kept))
-        """The memory that is needed no more behind each step."""
+        """For each step, the memory whose last use it is."""
 
     def bases(self, atom: Atom) -> frozenset[Variable]:
-        """The values whose memory a value may share."""
+        """The variables whose memory a value may share."""
         if not isinstance(atom, Variable):
             return _NOTHING
         return self._bases.get(atom) or frozenset([atom])

@@ -1,7 +1,7 @@
-"""NumPy expressions for primitives, as written by hand, in place of calls of `eval`.
+"""NumPy expressions for primitives, as if written by hand, in place of calls of `eval`.
 
-The numbers, dtypes and kinds of values (arrays, NumPy's scalars, Python's) are those of `eval`. A
-primitive without an expression is called.
+Their results have the numbers, dtypes and kinds (array, NumPy scalar, Python number) of those of
+`eval`. Primitives without an expression are called by `eval`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fungrad.primitives.movement.stack_iota import stack
 from fungrad.support.lazy import ByPrimitive
 
 Constant = Callable[[str, Any], str]
-"""Makes a value known to the program: a name that it would like, the value; the name it got."""
+"""Defines a constant of the program, given a wished name and the value; returns its name."""
 
 _OPERATORS: dict[Any, str] = {
     arithmetic.neg: "-{0}",
@@ -49,7 +49,7 @@ _OPERATORS: dict[Any, str] = {
     power: "{0} ** {1}",
 }
 _CHECKED = (arithmetic.div, power)
-"""Those that do otherwise than Python's operators do of Python's numbers alone."""
+"""Primitives that differ from Python's operators if all operands are Python numbers."""
 OF_INTEGERS: dict[Any, str] = {
     ufuncs.floor_divide: "{0} // {1}",
     ufuncs.remainder: "{0} % {1}",
@@ -63,12 +63,12 @@ OF_INTEGERS: dict[Any, str] = {
     ufuncs.positive: "+{0}",
     power: "{0} ** {1}",
 }
-"""Expressions of Python's integers alone, which have no bound."""
+"""Expressions for operands that are all Python integers, which cannot overflow."""
 _POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal}
 
 
 def expressed(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
-    """The expression of an equation's only output, None where `eval` has to be called."""
+    """The expression of an equation's only output; None if `eval` has to be called."""
     primitive: Any = equation.primitive
     operator = _OPERATORS.get(primitive)
     if operator is not None:
@@ -144,8 +144,8 @@ def _dot(equation: Equation, arguments: Sequence[str], constant: Constant) -> st
 
 
 def _matrix(name: str, type_: Type, contracted: tuple[int, ...], last: bool) -> str | None:
-    """The expression of an array as a matrix or a vector, with what is contracted as its last or
-    its first axis; None where its axes would have to change their order for that.
+    """The expression of an array as a matrix or a vector whose last axis (first, unless `last`) is
+    contracted; None if that needs another order of its axes.
     """
     count, ndim = len(contracted), type_.ndim
     ends = contracted == tuple(range(ndim - count, ndim))
@@ -183,11 +183,11 @@ _HERE: dict[Any, Callable[[Equation, Sequence[str], Constant], str | None]] = {
 WRITTEN = ByPrimitive(
     {"fungrad.primitives.linalg.solve": "fungrad.compiler.lowering.output_placement"}, _HERE
 )
-"""The expression of an equation of a primitive, None where `eval` has to be called."""
+"""For each primitive a function that returns an expression; None if `eval` has to be called."""
 
 
 def as_ufunc(equation: Equation, arguments: list[Any]) -> tuple[np.ufunc, list[Any]]:
-    """The ufunc to call; powers by 2, 1/2 and -1 are those that ndarray's ** takes."""
+    """The ufunc and operands to call; powers by 2, 1/2 and -1 use the ufuncs of ndarray's **."""
     ufunc: Any = equation.primitive.ufunc
     exponent = equation.inputs[-1]
     if equation.primitive is power and isinstance(exponent, Literal):

@@ -1,8 +1,8 @@
-"""Output placement: where a scan writes its values, and which calls of NumPy write them (`out=`).
+"""Output placement: the memory that a scan writes into, and the NumPy calls with `out=`.
 
-A value is computed in its row of a stack where that is possible, without a copy. Without `out=`
-and views of rows, a Kalman filter takes 1.9 times as long; of outer products, sums of few rows and
-of parts it gains nothing.
+A value is computed in its row of a stack if possible, without a copy. Without `out=` and views of
+rows, a Kalman filter takes 1.9 times as long; outer products, sums of few rows and additions to
+parts gain nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fungrad.primitives.linalg.solve import inv, solve
 
 
 class OutputPlacement(LoopMemory):
-    """Decides where a scan writes what it carries and stacks."""
+    """Decides where a scan writes its carries and stacks."""
 
     def __init__(
         self,
@@ -44,22 +44,22 @@ class OutputPlacement(LoopMemory):
         self.after, self.ys = body.outputs[:n], body.outputs[n:]
         self.definitions = {v: e for e in self.steps if isinstance(e, Equation) for v in e.outputs}
         self.epilogue: list[tuple[str, list[Value], Atom]] = []
-        """The writes at the end of an iteration: the text, the memory, the value of each."""
+        """The writes at the end of an iteration: text, memory and value of each."""
         self.targets: dict[Variable, Value] = {}
-        """Where values are written as they are made."""
+        """The rows that values are computed in."""
         self.stack_of: dict[Value, Expression] = {}
-        """The stacks, by the rows that values are written into as they are made."""
+        """The stacks, by such rows."""
         self.stacks: dict[Value, Type] = {}
-        """The stacks that the loop fills, whole."""
+        """The stacks that the loop fills, and their Types."""
 
     def ordered(self, array: Expression) -> Expression:
-        """An array, its rows in the order of the iterations."""
+        """An array with its rows in the order of the iterations."""
         return array.then("[::-1]") if self.backwards else array
 
     # --- stacks ---------------------------------------------------------------------------------
 
     def results(self) -> list[Expression]:
-        """The expressions of the stacks behind the loop; those of carries come first."""
+        """The expressions of the stacks after the loop; stacks of carries are placed first."""
         places = {c: k for k, c in enumerate(self.carry) if c.type.shape}
         found = {}
         for i, atom in enumerate(self.ys):
@@ -77,14 +77,14 @@ class OutputPlacement(LoopMemory):
         return found
 
     def stack(self, atom: Atom) -> Expression:
-        """Lets the iterations write a stack; the expression of it behind the loop."""
+        """Makes the iterations write a stack; returns its expression after the loop."""
         target = self.targets.get(atom) if isinstance(atom, Variable) else None
         known = None if target is None else self.stack_of.get(target)
         if known is not None and self.shared:
             return known
         whole = self.filled(self.length, atom.type)
         fixed = isinstance(atom, Literal) or self.value(atom).invariant
-        if fixed and not atom.type.dtype.hasobject:  # NumPy would look into what is opaque
+        if fixed and not atom.type.dtype.hasobject:  # NumPy would iterate over an opaque sequence
             self.store_before("{0}[...] = {1}", whole, atom)
         elif not atom.type.shape:
             self.epilogue.append(("{0}[{1}] = {2}", [whole, self.index], atom))
@@ -101,7 +101,7 @@ class OutputPlacement(LoopMemory):
         return found
 
     def carried(self, place: int) -> Expression:
-        """The stack of a carry at the start of each iteration, with the final carry behind it."""
+        """The stack of a carry at the start of each iteration, in an array with the final carry."""
         carry = self.carry[place]
         whole = self.filled(self.length + 1, carry.type)
         before, after = value(whole).then("[:-1]"), value(whole).then("[1:]")
@@ -117,7 +117,7 @@ class OutputPlacement(LoopMemory):
         self.preheader.append(Copy(text.format(*fields), inputs))
 
     def store(self, atom: Atom, rows: Expression, array: Expression) -> None:
-        """Lets each iteration write a value into a row of a stack: in place, or at its end."""
+        """Makes each iteration write a row of a stack, when it computes the value or at its end."""
         row, made = self.row(rows), None
         if isinstance(atom, Variable) and atom not in self.targets:
             made = self.definitions.get(atom)
@@ -142,7 +142,7 @@ OutForm = Callable[[Equation, LoopMemory], OutCall]
 
 
 def _product(equation: Equation, memory: LoopMemory) -> OutCall:
-    """`ndarray.dot`: the contracted axis is the last of the first, and the first of the second."""
+    """`ndarray.dot` contracts the last axis of the first operand with the first of the second."""
     (i,), (j,) = equation.params["contract"]
     operands = [memory.read(atom) for atom in equation.inputs]
     suffixes = ["", ""]
@@ -162,7 +162,7 @@ def _factored(equation: Equation, memory: LoopMemory) -> OutCall:
 
 
 def out_call(equation: Equation) -> OutForm | None:
-    """The OutCall maker of an equation; None where there is none."""
+    """The function that makes the OutCall of an equation; None if it has none."""
     primitive: Any = equation.primitive
     if by_ufunc(equation):
         return ufunc_call

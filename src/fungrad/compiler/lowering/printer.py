@@ -1,7 +1,7 @@
 """Prints a Program as Python, and names its values.
 
 Names of dead values are reused: Python compiles fewer locals faster, and rebinding frees the old
-array without `del`. The function keeps its text; what it calls is in its globals.
+array without `del`. The function keeps its text; its callees are in its globals.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def printed(program: Program, kinds: bool = False) -> str:
 
     Args:
       program: the program.
-      kinds: whether the kind of each node stands before its line, for reading.
+      kinds: whether to print the kind of each node before its line.
     """
     return "\n".join(_Printer(program, kinds).function(program))
 
@@ -32,7 +32,7 @@ class _Printer:
         self.kinds = kinds
         self.names: dict[Value, str] = dict(program.symbols)
         self.free: list[str] = []
-        """Names of values that were dropped."""
+        """Names of deleted values."""
         self.counts: dict[str, int] = {}
 
     def function(self, program: Program) -> list[str]:
@@ -43,7 +43,7 @@ class _Printer:
         return [f"def {program.name}({', '.join(names)}):", *_indented(lines)]
 
     def name(self, value: Value) -> str:
-        """The name of a value: that which it was given, or a new one."""
+        """The name of a value: its present one, or else a new one."""
         found = self.names.get(value)
         if found is None:
             count = self.counts.get(value.stem, 0)
@@ -52,7 +52,7 @@ class _Printer:
         return found
 
     def block(self, nodes: Sequence[Any], kept: Collection[Value], reuse: bool) -> list[str]:
-        """The lines of nodes; `kept` is what is read behind them."""
+        """The lines of nodes; `kept` are the values that are read after them."""
         lines: list[str] = []
         if not reuse:
             for node in nodes:
@@ -66,9 +66,7 @@ class _Printer:
         return lines
 
     def handed_on(self, node: Any, dead: Sequence[Value]) -> Sequence[Value]:
-        """Gives names of dead values to those that a node defines; returns the dead names left
-        over.
-        """
+        """Reuses names of dead values for a node's outputs; returns the dead values left over."""
         names, free = self.names, self.free
         made = [v for v in node.outputs if v not in dead]
         left = []
@@ -80,7 +78,7 @@ class _Printer:
         for new in node.outputs:
             if free and new not in names:
                 names[new] = free.pop()
-        free += map(self.name, left)  # from the next node on: they are dropped behind this one
+        free += map(self.name, left)  # from the next node on: they are deleted after this one
         return left
 
     def node(self, node: Any) -> list[str]:
@@ -93,11 +91,11 @@ class _Printer:
         return [self.line(type(node).__name__, line) if self.kinds else line]
 
     def line(self, kind: str, text: str) -> str:
-        """A line, behind the kind of its node where that is shown."""
+        """A line, after the kind of its node if kinds are printed."""
         return f"{kind:<8}{text}" if self.kinds else text
 
     def loop(self, loop: For) -> list[str]:
-        """The lines of a loop; names of its body that hold loop-invariant memory are not reused."""
+        """The lines of a loop. Its body reuses no names: the next iteration may read them."""
         head = self.head(loop)
         carried = [self.name(v) for v, _ in loop.moves]
         free, self.free = self.free, []
@@ -133,7 +131,7 @@ Function = Callable[..., Any]
 
 
 def defined(text: str, file: str, namespace: dict[str, Any], name: str = "run") -> Function:
-    """The function of a name that a text defines; it keeps the text."""
+    """The function of this name that a text defines; it keeps the text."""
     exec(compile(text, file, "exec"), namespace)
     made: Any = namespace[name]
     made.text = text
@@ -141,25 +139,25 @@ def defined(text: str, file: str, namespace: dict[str, Any], name: str = "run") 
 
 
 class Callee(Record):
-    """A function that a program calls: the path of its callers, its name there, the function."""
+    """A callee of a program: the path of its callers, its name in the last one, the function."""
 
     caller: str
     name: str
     function: Any
 
     def headed(self, text: str) -> str:
-        """A text of the function under its name, behind a comment that says who calls it."""
+        """A text of the function under its name, after a comment that names its caller."""
         shown = re.sub(r"^def (run|region)\(", f"def {self.name}(", text, flags=re.MULTILINE)
         return f"# {self.name} of {self.caller}\n{shown}" if self.caller else shown
 
 
 def written_out(program: Function) -> str:
-    """The text of a program, and behind it those of what it calls, each under its name."""
+    """The text of a program, then those of its callees, each under its name."""
     return "\n\n".join([found.headed(found.function.text) for found in callees(program)])
 
 
 def callees(program: Function) -> list[Callee]:
-    """A program and all that it calls, be it through others, as far as they have a text."""
+    """A program and its direct and indirect callees that have a text."""
     found: list[Callee] = []
     _visit("run", program, "", found, {id(program)})
     return found
@@ -177,7 +175,7 @@ def _visit(name: str, program: Any, caller: str, found: list[Callee], seen: set[
 
 
 def _called(program: Any) -> Iterator[tuple[str, Any]]:
-    """What a program calls that has a text, or calls something that has, by its names for them."""
+    """The names and functions of a program's callees that may have a text or callees with one."""
     if isinstance(program, functools.partial):  # a primitive with its parameters
         yield from _graphs(program.keywords)
     if hasattr(program, "text"):

@@ -1,4 +1,4 @@
-"""The loop IR: what a lowered Graph does, statement by statement, on NumPy's arrays.
+"""The loop IR: a lowered Graph as statements on NumPy arrays.
 
 A Program is a list of nodes: allocate, view, call, copy, loop, free, return. They read and write
 Values, which the printer names.
@@ -12,18 +12,18 @@ from typing import Any
 from fungrad.support.lazy import Record
 
 FRESH, INVARIANT, BUFFER, ROW = "fresh", "invariant", "buffer", "row"
-"""Where a value of a loop's body stands: in memory that each iteration makes, in memory that is the
-same in all of them, in a buffer of the loop (the same, too, and contiguous), in a row of a stack.
+"""The memory of a value in a loop's body: new in each iteration, the same in all iterations, a
+buffer of the loop (also the same in all, and contiguous), or a row of a stack.
 """
 
 
 class Value:
-    """A value of a program: computed, given, or allocated; compared by identity.
+    """A value of a program: computed, allocated or a parameter. Values are compared by identity.
 
     Args:
-      stem: how its name begins.
-      memory: where it stands.
-      rows: of a row, the expression of the stack that the loop iterates over.
+      stem: the beginning of its name.
+      memory: the kind of its memory.
+      rows: if it is a row, the expression of the stack that the loop iterates over.
     """
 
     __slots__ = ("memory", "rows", "stem")
@@ -35,7 +35,7 @@ class Value:
 
     @property
     def invariant(self) -> bool:
-        """Whether it is the same memory in all iterations of the loop."""
+        """Whether its memory is the same in all iterations of the loop."""
         return self.memory is INVARIANT or self.memory is BUFFER
 
 
@@ -62,13 +62,13 @@ def joined(expressions: Sequence[Expression]) -> Expression:
 
 
 def listed(expressions: Sequence[Expression]) -> Expression:
-    """The list of some expressions."""
+    """The expression of a list of expressions."""
     text, inputs = joined(expressions)
     return Expression(f"[{text}]", inputs)
 
 
 class Node:
-    """A statement: a text with a field `{i}` for each input; outputs are what it defines."""
+    """A statement: a text with a field `{i}` for each input, and the values that it defines."""
 
     __slots__ = ("inputs", "outputs", "text")
 
@@ -80,7 +80,7 @@ class Node:
         self.outputs = tuple(outputs)
 
     def line(self, names: Sequence[str], outputs: Sequence[str]) -> str:
-        """The line of Python, by the names of inputs and outputs."""
+        """The line of Python, given the names of inputs and outputs."""
         made = self.text.format(*names)
         return f"{', '.join(outputs)} = {made}" if outputs else made
 
@@ -98,9 +98,9 @@ class View(Node):
 
 
 class Call(Node):
-    """A function, or an expression, of its inputs.
+    """A call of a function, or an expression, of its inputs.
 
-    Its outputs are new values; with `out` it writes into that value, which then is an input.
+    Its outputs are new values. With `out` it writes into that value, which is also an input.
     """
 
     __slots__ = ("out", "unpack")
@@ -118,7 +118,7 @@ class Call(Node):
         self.outputs = tuple(outputs)
         self.out = out
         self.unpack = unpack
-        """Whether the outputs come as a sequence."""
+        """Whether the call returns a sequence of outputs."""
 
     def line(self, names: Sequence[str], outputs: Sequence[str]) -> str:
         made = self.text.format(*names)
@@ -127,7 +127,7 @@ class Call(Node):
 
 
 class Copy(Node):
-    """Writes, or adds, its last input into memory of the first."""
+    """Writes its last input into the memory of its first, or adds it there."""
 
     __slots__ = ()
 
@@ -142,16 +142,16 @@ class Return(Node):
 
 
 class Iterator(Record):
-    """A value that a loop iterates over, and the expression of the sequence."""
+    """A loop variable, and the expression of the sequence that it iterates over."""
 
     value: Value
     over: Expression
 
 
 class For:
-    """A loop of known length: its body, and the moves of carried values to the next iteration.
+    """A loop of known length: its body, and the updates of carried values after an iteration.
 
-    Iterators that the body does not read are dead code, and dropped.
+    Iterators that the body does not read are dropped as dead code.
     """
 
     __slots__ = ("body", "iterators", "length", "moves")
@@ -170,7 +170,7 @@ class For:
         self.moves = [
             (carried, following) for carried, following in moves if carried is not following
         ]
-        """Pairs: a carried value, and what it is in the next iteration."""
+        """Pairs: a carried value, and its value in the next iteration."""
         read = self.read
         self.iterators = [it for it in iterators if it.value in read]
 
@@ -198,10 +198,10 @@ class Free(Node):
 
 
 class Program(Record):
-    """A function: its parameters and its nodes, of which the last one is a Return.
+    """A function: its parameters and its nodes, the last of which is a Return.
 
-    `symbols` are the values that are global: the constants of a Graph. `reuse` says whether names
-    are used again in its outermost block, and values dropped behind their last use.
+    `symbols` are the global values: the constants of a Graph. `reuse` says whether its outermost
+    block deletes values after their last use and reuses their names.
     """
 
     name: str

@@ -1,12 +1,13 @@
 """Fusion clustering: which equations over large arrays run together, tile by tile.
 
 Equations get ASAP levels: odd for fusable equations, even for others, each as low as its inputs
-allow. Equations of one odd level with the same number of rows are a cluster; the levels make the
+allow. Equations of one odd level with the same number of rows form a cluster; the levels make the
 graph of clusters acyclic.
 
-The gradient of slicing is an output put together from slices: `scatter` puts a value into an array
-of zeros, each following `index_add` adds one more. The cluster stores into it: the gradient of
-Rosenbrock's function of a million numbers takes half the time and a fifth of the memory.
+The gradient of slicing is an output assembled from slices: `scatter` puts a value into an array of
+zeros, and each following `index_add` adds another. The cluster stores its values directly into that
+output: the gradient of Rosenbrock's function of a million numbers takes half the time and a fifth
+of the memory.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ from fungrad.retracing.inlining import copied
 from fungrad.support.lazy import Record
 
 Readers = Mapping[int, Sequence[Equation | None]]
-"""For each variable the equations that read it, by identity; None stands for outputs."""
+"""For the identity of each variable, the equations that read it; None stands for the output."""
 Key = tuple[int, int]
-"""A region: its level, and how many rows it has."""
+"""A region: its level and its number of rows."""
 
 
 class Part(Record):
-    """A value, and where in an output it stands.
+    """A value, and its place in an output.
 
-    `place` has a slice or an integer for each axis of the output, None where the value is all of
-    it; `axis` is the output's that has the rows, of which the first one goes to row `offset`.
+    `place` has a slice or an integer for each axis of the output; None if the value is the whole
+    output. `axis` is the output's row axis. The first row of the value goes to row `offset`.
     """
 
     value: Variable
@@ -57,12 +58,11 @@ class Part(Record):
 
 
 class FusionCluster(Record):
-    """Fused equations, the values they read from outside, and those read from outside of them.
+    """Fused equations, their inputs, and their outputs.
 
-    `body` is the Graph of the equations; `axes` gives for each value the axis along which its rows
-    lie, None where all of it is read for each tile, REDUCED where it is complete after the last of
-    them. `inputs` are what stands outside for the body's inputs; `made` gives for each output the
-    slices that it is the sum of.
+    `body` is the Graph of the equations. `axes` maps each value to its row axis: None if each tile
+    reads the whole value, REDUCED if it is complete after the last tile. `inputs` are the outer
+    variables of the body's inputs. `made` has for each output the parts that it is the sum of.
     """
 
     length: int
@@ -82,7 +82,7 @@ class FusionCluster(Record):
 
 
 class _Finder:
-    """Assigns levels to values, and rows to those of clusters."""
+    """Assigns levels to values, and row axes to the values of clusters."""
 
     def __init__(self) -> None:
         self.level: dict[int, int] = {}
@@ -92,7 +92,7 @@ class _Finder:
         self.acted = 0
 
     def place(self, equation: Equation) -> None:
-        """Adds an equation to a cluster if it can run by rows, else to the other equations."""
+        """Adds an equation to a cluster if it can run row by row, else to the other equations."""
         level = max([1, *(self._odd(atom) for atom in equation.inputs)])
         inside = {self.rows[id(a)][0] for a in equation.inputs if self._rows_at(a, level)}
         found = None
@@ -125,14 +125,14 @@ class _Finder:
     def _place_other(self, equation: Equation) -> None:
         levels = [self.level.get(id(atom), 0) for atom in equation.inputs]
         level = max([0, *(x + x % 2 for x in levels)])
-        if effectful(equation):  # what is done for its effect stays in its order
+        if effectful(equation):  # effects keep their order
             level = self.acted = max(level, self.acted)
         self.others.setdefault(level, []).append(equation)
         self.level.update((id(output), level) for output in equation.outputs)
 
 
 def _alone(equation: Equation) -> tuple[RowAccess | None, int]:
-    """The row access of an equation that starts a cluster, and the number of rows."""
+    """The row access of an equation that starts a cluster, or None; and the number of rows."""
     if len(equation.outputs) != 1:
         return None, 0
     if elementwise(equation):
@@ -160,7 +160,7 @@ def _alone(equation: Equation) -> tuple[RowAccess | None, int]:
 
 
 def _row_axis(shape: tuple[int, ...]) -> int | None:
-    """The axis whose entries are rows of a good size; the first axis if there is none."""
+    """The first axis with rows of a good size; else the first that is longer than 1, or None."""
     long = [i for i, length in enumerate(shape) if length > 1]
     for i in long:
         row, pieces = math.prod(shape[i + 1 :]), math.prod(shape[:i])
@@ -173,7 +173,7 @@ def cluster_and_schedule(graph: Graph) -> list[Equation | FusionCluster]:
     """Equations and clusters in an order of execution; a cluster of one equation is an equation."""
     values = [*graph.inputs, *(v for e in graph.equations for v in e.outputs)]
     values += [v for v, _ in graph.constants]
-    types = {id(v.type): v.type for v in values}  # of most values it is that of another
+    types = {id(v.type): v.type for v in values}  # most values share a Type
     if all(type_.size < costs.fused_array for type_ in types.values()):
         return list(graph.equations)
     finder = _Finder()
@@ -211,7 +211,7 @@ def _readers(equations: Sequence[Equation], outputs: Sequence[Atom]) -> Readers:
 def _region(
     length: int, members: list[tuple[Equation, RowAccess]], read_by: Readers, absorbed: set[int]
 ) -> FusionCluster:
-    """The cluster of some equations. A value that is read along two axes is two inputs."""
+    """The cluster of some equations. A value that is read along two axes becomes two inputs."""
     axes: dict[Variable, Any] = {e.outputs[0]: how.output for e, how in members}
     made_here = set(axes)
     inner: dict[tuple[Variable, int | None], Variable] = {}
@@ -234,8 +234,8 @@ def _region(
 def _made(
     length: int, members: list[tuple[Equation, RowAccess]], read_by: Readers, absorbed: set[int]
 ) -> tuple[list[Variable], list[list[Part]]]:
-    """The outputs of a cluster and their slices; `absorbed` receives the equations fused into
-    stores.
+    """The outputs of a cluster and their parts. The equations that only assemble an output are
+    added to `absorbed`: stores of the cluster replace them.
     """
     mine = {id(equation) for equation, _ in members}
     axes = {
@@ -264,11 +264,11 @@ def _made(
 def _put_together(
     equation: Equation, axes: Mapping[int, int], length: int, read_by: Readers
 ) -> tuple[list[Equation], list[Part]]:
-    """The equations that make one output out of values of a region, and what they put where.
+    """The equations that assemble one output from values of a region, and the parts of it.
 
     Args:
-      equation: the first of them, one that reads a value of the region.
-      axes: for each value that the region makes, by identity, the axis along which its rows lie.
+      equation: the first of them, which reads a value of the region.
+      axes: the row axis of each value that the region computes, by its identity.
       length: the number of rows.
       read_by: the equations that read a variable.
     """
@@ -294,7 +294,7 @@ def _put_together(
 
 
 def _part(equation: Equation, axes: Mapping[int, int], length: int) -> Part | None:
-    """The slice of an output that an equation fills, if it is a block."""
+    """The part of an output that an equation fills; None if it is no block of all rows."""
     value: Any = equation.inputs[-1]
     (whole,) = equation.outputs
     entries = expanded(equation.params["index"], whole.type.ndim)

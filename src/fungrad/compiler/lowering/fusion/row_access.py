@@ -1,9 +1,9 @@
-"""Row access: which equations can run row by row, and along which axis of the result rows lie.
+"""Row access: which equations can run row by row, and along which axis.
 
-Rows lie along one axis of a value. An equation keeps them if each row of its output needs only the
-same rows of its inputs, and inputs without rows as a whole; a reduction over the rows ends them.
-Joins and `unstack` inside of clusters make bundle adjustment 3 times as fast, gathers by row number
-1.4 times.
+Rows lie along one axis of a value, its row axis. An equation runs row by row if a row of its output
+needs only the same row of its inputs, and all of the inputs without rows. A reduction over the rows
+returns a value without rows. Joins and `unstack` inside of clusters make bundle adjustment 3 times
+as fast, gathers by row number 1.4 times.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from fungrad.runtime.thread_pool import num_threads
 from fungrad.support.lazy import Record
 
 REDUCED = -1
-"""In place of an axis: the output has no rows, it is complete after the last of them."""
+"""In place of an axis: the output has no rows, and is complete after the last row."""
 
 
 class RowAccess(Record):
-    """The row axis of each input (None: it is read as a whole), and that of the output."""
+    """The row axis of each input (None: it is read as a whole) and of the output."""
 
     inputs: tuple[int | None, ...]
     output: int
 
 
 def gathered_axis(equation: Equation) -> int | None:
-    """The axis along which an equation gathers rows by number, and reads no more elements than it
-    returns; None where it does not.
+    """The axis along which an equation gathers rows by number; None if it does not, or if it reads
+    from more elements than it returns.
     """
     if equation.primitive is not getitem or len(equation.inputs) != 2:
         return None
@@ -58,7 +58,7 @@ def gathered_axis(equation: Equation) -> int | None:
 
 
 def joins(equation: Equation) -> bool:
-    """Whether an equation joins few arrays."""
+    """Whether an equation concatenates or stacks few arrays."""
     few = equation.primitive in (stack, concatenate) and len(equation.inputs) <= costs.joined_parts
     return few and not any(isinstance(atom, Literal) for atom in equation.inputs)
 
@@ -69,12 +69,11 @@ def moves(equation: Equation) -> bool:
 
 
 def moved_form(equation: Equation, axes: Sequence[int | None]) -> RowAccess | None:
-    """The row access of an equation that moves elements; None where it has none, or rows lie
-    otherwise.
+    """The row access of a gather or a join; None if it has none with these axes.
 
     Args:
       equation: the equation.
-      axes: for each input the axis along which its rows lie, None where it has none of its own.
+      axes: the row axis of each input; None for an input without rows.
     """
     at = gathered_axis(equation)
     if at is not None and axes[0] is None:
@@ -88,12 +87,12 @@ def moved_form(equation: Equation, axes: Sequence[int | None]) -> RowAccess | No
 
 
 def taken(x: Any, at: Any, axis: int, order: Sequence[int], out: Any) -> None:
-    """Gathers rows of x along an axis; `order` is that of its axes in memory."""
+    """Gathers rows of x along an axis into `out`; `order` is the order of the axes in memory."""
     x.transpose(order).take(at, order.index(axis), out.transpose(order))
 
 
 def part_indices(equation: Equation) -> list[tuple[Any, ...]]:
-    """The indices of what is put together."""
+    """The index of each operand in the output of a join."""
     if equation.primitive is stack:
         return [(i,) for i in range(len(equation.inputs))]
     found, start, axis = [], 0, equation.params["axis"]
@@ -105,8 +104,8 @@ def part_indices(equation: Equation) -> list[tuple[Any, ...]]:
 
 
 def taken_apart(graph: Graph, size: int) -> list[Equation]:
-    """The equations, with large arrays of at least this size unstacked by an equation for each
-    part.
+    """The equations, with one equation per part in place of each `unstack` of at least `size`
+    elements.
     """
     found: list[Equation] = []
     for equation in graph.equations:
@@ -126,7 +125,7 @@ CASTS = (convert, to_discrete)
 
 
 def elementwise(equation: Equation) -> bool:
-    """Whether each element of the output depends on the elements at its place alone."""
+    """Whether each element of the output depends only on the elements at the same position."""
     primitive: Any = equation.primitive
     if primitive in CASTS:
         kinds = equation.inputs[0].type.dtype.kind + equation.outputs[0].type.dtype.kind
@@ -137,11 +136,11 @@ def elementwise(equation: Equation) -> bool:
 
 
 def form(equation: Equation, axes: Sequence[int | None], length: int) -> RowAccess | None:
-    """The row access of an equation with `length` rows; None where it has none.
+    """The row access of an equation with `length` rows; None if it has none.
 
     Args:
       equation: the equation.
-      axes: for each input the axis along which its rows lie, None where it has none of its own.
+      axes: the row axis of each input; None for an input without rows.
     """
     primitive: Any = equation.primitive
     if elementwise(equation):
@@ -165,7 +164,7 @@ def form(equation: Equation, axes: Sequence[int | None], length: int) -> RowAcce
 
 
 def _of_vectors(equation: Equation) -> bool:
-    """Whether a contraction is the sum of the products of two vectors of one dtype."""
+    """Whether a contraction is the inner product of two vectors of one dtype."""
     x, y = [atom.type for atom in equation.inputs]
     return x == y and x.ndim == 1 and equation.outputs[0].type.ndim == 0
 
@@ -176,15 +175,15 @@ def multiplies(equation: Equation) -> bool:
 
 
 def matrix_first(equation: Equation, both: Sequence[Any]) -> Sequence[Any]:
-    """The factors' entries with the matrix of a matrix-vector product first: their order does not
-    matter.
+    """The entries of `both` factors, reversed if the first factor is a vector: the matrix comes
+    first, since the product is the same.
     """
     return both[::-1] if equation.inputs[0].type.ndim == 1 else both
 
 
 def product(equation: Equation, axes: Sequence[int | None]) -> RowAccess | None:
-    """The row access of a matrix product: rows of the first factor times the whole second, or a sum
-    over the rows of both.
+    """The row access of a matrix product: each row of the first factor times the whole second, or a
+    sum over the rows of both. None if it has none.
     """
     x, y = matrix_first(equation, [atom.type for atom in equation.inputs])
     contract, batch = equation.params["contract"], equation.params["batch"]
@@ -209,7 +208,9 @@ def product(equation: Equation, axes: Sequence[int | None]) -> RowAccess | None:
 
 
 def _light(rows: int, read: int, made: int) -> bool:
-    """Whether a product may join clusters, by its rows and their elements on each side."""
+    """Whether a product may be in clusters, given its rows and the elements per row that it reads
+    and makes.
+    """
     shared = rows * read * made >= costs.shared_product_terms
     most = costs.shared_light_product if shared else costs.light_product
     alone = single_blas() or (single_in_regions() and num_threads() > 1)
@@ -232,7 +233,7 @@ def _elementwise(equation: Equation, axes: Sequence[int | None], length: int) ->
 
 
 def axis_of(shape: tuple[int, ...], output: tuple[int, ...], place: int) -> int | None:
-    """The operand's axis that broadcasts against an axis of the output, if of equal length."""
+    """The operand's axis that becomes an axis of the output; None if it is missing or broadcast."""
     axis = place - (len(output) - len(shape))
     return axis if axis >= 0 and shape[axis] == output[place] else None
 
@@ -251,7 +252,7 @@ def _broadcast(equation: Equation, axis: int) -> int:
 
 
 def _read(equation: Equation, axis: int) -> int | None:
-    """The row axis behind an index that takes all rows."""
+    """The row axis after a basic index; None if it does not take all rows."""
     at = after = 0
     for entry in expanded(equation.params["index"], equation.inputs[0].type.ndim):
         if entry is None:

@@ -1,9 +1,9 @@
 """Lowers a fusion cluster to a loop over its tiles, so that intermediates stay in cache.
 
-The loop is one of the loop IR, as that of a scan is: it iterates over the rows that a tile has of
-inputs and outputs, and over the buffers of a tile, which are assigned by liveness. Hand-written
-kernels compute some equations, a sine together with its cosine. The numbers are those of the
-equations run one by one, reductions over rows to rounding.
+The loop is one of the loop IR, as for a scan. It iterates over each tile's rows of the inputs and
+outputs, and over its buffers, which are assigned by liveness. Hand-written kernels compute some
+equations, such as a sine together with its cosine. The numbers equal those of the equations run one
+by one; reductions over rows may differ by rounding.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ KERNELS: dict[Any, Any] = {
 }
 """The kernel of a primitive; `fungrad.extend.kernel` puts others here."""
 SINGLE = {elementwise.logaddexp, elementwise.hypot}
-"""Kernels of numbers of single precision, too."""
+"""Kernels that also take single precision."""
 
 
 def kernel(equation: Equation) -> Any:
-    """The kernel of an equation; None where NumPy is called."""
+    """The kernel of an equation; None if NumPy is called."""
     if setting() == "numpy":
         return None
     found: Any = KERNELS.get(equation.primitive)
@@ -82,8 +82,8 @@ def kernel(equation: Equation) -> Any:
 
 
 def sines_with_cosines(equations: Sequence[Equation]) -> list[Equation]:
-    """The equations; where one kernel computes the sine and the cosine of a value, they are one
-    equation, that of a sine with both outputs.
+    """The equations. The sine and the cosine of a value become one equation, a sine with two
+    outputs, if one kernel computes both.
     """
     both = (ufuncs.sin, ufuncs.cos)
     found = {(e.primitive, e.inputs[0]): e for e in equations if e.primitive in both}
@@ -104,9 +104,9 @@ class TileLowering(LoopMemory):
     """Lowers a cluster.
 
     Attributes:
-      tile: how many rows a tile has.
+      tile: the number of rows of a tile.
       shared: whether threads share the tiles.
-      plan: what the run time needs to know, once it is lowered.
+      plan: the Plan for the run time, once the cluster is lowered.
     """
 
     plan: tiles.Plan
@@ -120,21 +120,21 @@ class TileLowering(LoopMemory):
         self.axes = dict(cluster.axes)
         self.tiles = Value("t")
         self.parameters: list[Value] = []
-        """The arrays that the loop is given: the inputs, then what it writes into."""
+        """The arrays that the loop receives: inputs, then arrays that it writes into."""
         self.outputs: list[Any] = []
-        """The nodes before the loop that make what it writes into."""
+        """The nodes before the loop that allocate the outputs, and view their parts."""
         self.given: list[Value] = []
-        """What they make."""
+        """The arrays that the loop writes into."""
         self.buffers: list[Any] = []
-        """Of each buffer the array, and the axis of its rows."""
+        """For each buffer its (shape, dtype, memory order), and its row axis."""
         self.totals: dict[Variable, np.ufunc] = {}
         """The reductions over the rows."""
         self.stores: dict[Variable, list[tuple[Value, bool]]] = {}
-        """The rows of outputs that a value belongs to, and whether it is all that stands there."""
+        """The rows of outputs that a value is stored in, and whether it alone fills them."""
         self.targets: dict[Variable, Value] = {}
         """The rows of outputs that values are computed in."""
         self.multiplies = False
-        """Whether the BLAS is called for products that it could take several threads for."""
+        """Whether the loop calls the BLAS, which could use several threads."""
 
     def cluster_and_schedule(self) -> Sequence[Equation]:
         return sines_with_cosines(self.graph.equations)
@@ -163,7 +163,7 @@ class TileLowering(LoopMemory):
         return self.runner(Program("region", arguments, nodes, {}))
 
     def planned(self) -> tiles.Plan:
-        """What the run time needs to know."""
+        """The Plan for the run time."""
         reaches = [reach(parts) for parts in self.whole.made]
         shareable = all(last - first <= self.tile for first, last in reaches)
         overlap = any(first < last for first, last in reaches)
@@ -174,11 +174,11 @@ class TileLowering(LoopMemory):
     # --- inputs, outputs, buffers -----------------------------------------------------------------
 
     def rows(self, array: Value, axis: int, stem: str) -> Value:
-        """The rows of each tile of an array that the loop is given."""
+        """The rows of each tile of an array that the loop receives."""
         return self.row(Expression(f"{{}}.rows({{}}, {axis})", (self.tiles, array)), stem)
 
     def input(self, variable: Variable) -> None:
-        """Lets the loop read an input: its rows, or all of it; in columns as a copy."""
+        """Makes the loop read an input: its rows, or all of it; in columns as a copy."""
         axis, array = self.axes[variable], Value("x_", INVARIANT)
         self.parameters.append(array)
         moved = self.columns and tiling.moves(variable.type.shape, axis)
@@ -193,7 +193,7 @@ class TileLowering(LoopMemory):
         self.values[variable] = found
 
     def output(self, whole: Variable, parts: Sequence[Part]) -> Expression | Variable:
-        """Lets the loop write an output; the expression of it behind the loop, or the variable of
+        """Makes the loop write an output; returns its expression after the loop, or the variable of
         a reduction over the rows.
         """
         if parts[0].axis == REDUCED:
@@ -230,12 +230,12 @@ class TileLowering(LoopMemory):
         return self.row(Expression(f"{{}}.buffer({number})", (self.tiles,)), "b_")
 
     def target(self, variable: Variable) -> Value:
-        """The memory that a value is written to: its output, or a buffer."""
+        """The memory that a value is written to: rows of its output, or a buffer."""
         found = self.values[variable] = self.targets.get(variable) or self.assign(variable)
         return found
 
     def copy(self, source: Operand, out: Value, spread: bool = False) -> None:
-        """Adds a copy of a value, of which rows may be one element each."""
+        """Adds a copy of a value; `spread` if it is broadcast along a short last axis."""
         function = reductions.spread if spread else np.copyto
         called = self.constant(function.__name__, function)
         self.write(f"{called}({{1}}, {{0}})", [source], out)
@@ -278,7 +278,7 @@ class TileLowering(LoopMemory):
             self.reduce(equation, self.target(output))
         elif primitive.ufunc is not None:
             call = ufunc_call(equation, self)
-            self.release()  # it may write over what it reads
+            self.release()  # it may overwrite its operands
             call.emit(self.target(output))
         else:
             super().equation(equation)
@@ -294,7 +294,7 @@ class TileLowering(LoopMemory):
         buffers = [self.assign(v) for v in scratch[:alone]]
         own = [v for v in (*equation.outputs, *scratch) if v in self.assigned]
         held = {v: self.assigned.pop(v) for v in own}
-        self.release()  # further ones may be what it reads
+        self.release()  # further buffers may be its operands
         self.assigned.update(held)
         buffers += [self.assign(v) for v in scratch[alone:]]
         self.liveness.ended[self.at] += scratch
@@ -336,8 +336,8 @@ class TileLowering(LoopMemory):
         self.write(text, operands, out)
 
     def product(self, equation: Equation) -> tuple[str, list[Operand]]:
-        """The text of a product of matrices, by rows or over them, that can take more arguments,
-        and its operands.
+        """The text of a matrix product by rows or over them, without the closing parenthesis, and
+        its operands.
         """
         (over_x,), (over_y,) = matrix_first(equation, equation.params["contract"])
         first, second = matrix_first(equation, equation.inputs)
@@ -352,7 +352,7 @@ class TileLowering(LoopMemory):
         return f"{self.constant(called.__name__, called)}({left}, {right}", [x, y]
 
     def reduced(self, equation: Equation) -> None:
-        """Adds the nodes that reduce the rows of a tile, and add the result to that of others."""
+        """Adds the nodes that reduce the rows of a tile, and combine the results of all tiles."""
         (output,), operands = equation.outputs, [self.read(atom) for atom in equation.inputs]
         ufunc = equation.primitive.reduces or np.add
         number, self.totals[output] = len(self.totals), ufunc
@@ -367,7 +367,7 @@ class TileLowering(LoopMemory):
         self.call(f"{{{len(operands)}}}.total({number}, {text})", [*operands, self.tiles])
 
     def reduce(self, equation: Equation, out: Value) -> None:
-        """Adds a reduction of rows, each on its own."""
+        """Adds a reduction of each row on its own."""
         (x,), (output,), axes = equation.inputs, equation.outputs, equation.params["axes"]
         shape, ufunc = x.type.shape, equation.primitive.reduces
         called = self.constant(ufunc.__name__, ufunc)

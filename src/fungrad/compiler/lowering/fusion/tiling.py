@@ -1,8 +1,8 @@
-"""How many rows a tile has, whether threads share the tiles, and the order of axes in memory.
+"""The number of rows of a tile, the sharing of tiles by threads, and the order of axes in memory.
 
-In columns short axes come first in memory, rows and other long axes last: loops of ufuncs then run
-along long axes, and a sum over a short one adds a few of them (n-body 3 times as fast, a mixture
-2.5 times).
+The memory order "in columns" puts short axes first, the rows and other long axes last. The loops of
+ufuncs then run along long axes, and a sum over a short axis adds a few of them (n-body runs 3 times
+as fast, a mixture 2.5 times).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fungrad.runtime.thread_pool import num_threads
 
 
 def length(region: FusionCluster, threads: int) -> int:
-    """The number of rows of a block, of which the threads have as many each."""
+    """The number of rows of a tile; all threads get the same number of tiles."""
     wide = _widest(region)
     block = costs.tile_elements if threads == 1 else costs.shared_tile * costs.tile_elements
     if threads > 1 and wide > 1:
@@ -35,12 +35,12 @@ def length(region: FusionCluster, threads: int) -> int:
 
 
 def shared(region: FusionCluster) -> bool:
-    """Whether threads share a region: where it is too small they take longer than one."""
+    """Whether threads share a region; one thread runs a small region faster."""
     return sum(map(_cost, region.equations)) >= costs.shared_work
 
 
 def heavy(equation: Equation) -> bool:
-    """Whether an equation is a product of two matrices that threads of ours may share."""
+    """Whether an equation is a product of two matrices that fungrad's threads may share."""
     if not multiplies(equation) or num_threads() == 1 or not single_in_regions():
         return False
     x, y = (atom.type for atom in equation.inputs)
@@ -49,7 +49,7 @@ def heavy(equation: Equation) -> bool:
 
 
 def _cost(equation: Equation) -> int:
-    """The elements that an equation computes or reads, and how slow it is."""
+    """The elements that an equation computes or reads, weighted by its cost per element."""
     primitive: Any = equation.primitive
     if is_view(equation):
         return 0
@@ -60,8 +60,8 @@ def _cost(equation: Equation) -> int:
 
 
 def _widest(region: FusionCluster) -> int:
-    """The number of elements of the longest row that an equation makes: what a product or a sum
-    reads from outside of the region passes by, and takes no place in cache.
+    """The number of elements of the longest row that an equation computes. Inputs of the region are
+    streamed, and occupy no lasting place in cache.
     """
     found = [1]
     for variable in [equation.outputs[0] for equation in region.equations]:
@@ -71,15 +71,15 @@ def _widest(region: FusionCluster) -> int:
 
 
 def _mean(region: FusionCluster) -> float:
-    """The number of elements of a row of an equation, in the mean."""
+    """The mean number of elements of a row over the equations."""
     found = [_work(e) for e in region.equations if not is_view(e) and not multiplies(e)]
     return sum(found, 1) / max(len(found), 1) / region.length
 
 
 def _step(length: int, widest: int, threads: int, block: int) -> int:
-    """The number of rows of blocks that are about as large as each other, as many for each thread.
+    """The number of rows of blocks of about equal size, the same number of blocks for each thread.
 
-    Smaller blocks need less memory, and leave no thread idle while another one has a block more.
+    Smaller blocks need less memory, and no thread is idle while another runs one block more.
     """
     count = -(-length * widest // block) if widest < block else length
     if threads > 1 or length * widest > costs.tile_elements:
@@ -88,8 +88,8 @@ def _step(length: int, widest: int, threads: int, block: int) -> int:
 
 
 def _work(equation: Equation) -> int:
-    """Elements that an equation computes; eight terms of a product of matrices count as one, and
-    each element that it reads.
+    """The number of elements that an equation computes. A product counts one for eight terms, but
+    at least its largest operand.
     """
     size: int = equation.outputs[0].type.size
     if not multiplies(equation):
@@ -102,19 +102,19 @@ Shape = Sequence[int]
 
 
 def memory(shape: Shape, axis: int | None) -> tuple[int, ...]:
-    """The axes of a value in memory, the slowest first, where `axis` has its rows."""
+    """The axes of a value in the order of columns, slowest first; `axis` is its row axis."""
     short = [i for i, n in enumerate(shape) if n < costs.short_axis and i != axis]
     return (*short, *(i for i in range(len(shape)) if i not in short))
 
 
 def moves(shape: Shape, axis: int | None) -> bool:
-    """Whether the elements of a value stand in another order in columns."""
+    """Whether columns change the order of a value's elements in memory."""
     long = [i for i in memory(shape, axis) if shape[i] > 1]
     return long != sorted(long)
 
 
 def in_columns(region: FusionCluster, step: int) -> bool:
-    """Whether the loops that are saved make up for what is copied into columns, and out of them."""
+    """Whether columns save more time in ufunc loops than copies into and out of them cost."""
     if any(map(multiplies, region.equations)):
         return False
     saved = _loops(region, step, False) - _loops(region, step, True)
@@ -125,7 +125,7 @@ def in_columns(region: FusionCluster, step: int) -> bool:
 
 
 def _loops(region: FusionCluster, step: int, columns: bool) -> int:
-    """How many loops the ufuncs of a region take."""
+    """The number of inner loops that the ufuncs of a region run."""
     loops = 0
     for equation in region.equations:
         primitive: Any = equation.primitive
@@ -146,7 +146,9 @@ def _loops(region: FusionCluster, step: int, columns: bool) -> int:
 
 
 def _run(block: Shape, shapes: Sequence[Shape], order: Sequence[int]) -> int:
-    """The length of the loops over a block: axes are one where all operands have both or none."""
+    """The length of the inner loops over a block. Neighbouring axes are one loop if each operand
+    has both or neither.
+    """
     run, kind = 1, None
     for i in reversed(order):
         here = [shape[i] > 1 for shape in shapes]

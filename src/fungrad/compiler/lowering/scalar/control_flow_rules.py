@@ -1,8 +1,8 @@
-"""Loops, branches and calls, with their records: the rules of each walk that writes a Graph.
+"""Rules for loops, branches and calls, and their forward and backward halves, for all walks.
 
-The scalarising walk has a Value for each element, that of exported source (source_export) one for
-each array. A walk says which rows a scan reads and makes, an emitter writes the statements; the
-residuals of loops of unknown length are records on a tape.
+The scalarising walk has a Value for each element, the walk of exported source (source_export) one
+for each array. A walk decides which rows a scan reads and makes; an emitter writes the statements.
+The residuals of loops of unknown length are records on a tape.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fungrad.retracing.graph_transforms import Differentiated, differentiate, jo
 
 
 class Walk(Protocol):
-    """What the rules ask of a walk; the Scalariser says what its methods do."""
+    """The methods of a walk that the rules call; Scalariser documents them."""
 
     @property
     def emitter(self) -> Any: ...
@@ -60,8 +60,8 @@ class Walk(Protocol):
 def _while(
     walk: Walk, equation: Equation, inputs: list[Elements], recorded: bool = False
 ) -> list[Elements]:
-    """A loop; recorded, the residuals that its forward half gives besides go to a tape, which
-    comes last.
+    """A loop. If `recorded`, its forward half pushes the residuals of each step to a tape, the last
+    result.
     """
     params, emitter = equation.params, walk.emitter
     body = _while_halves(equation).forward if recorded else params["body"]
@@ -176,7 +176,7 @@ def _branches(
     index: Elements,
     write: Callable[[Graph], Sequence[Elements]],
 ) -> list[Elements]:
-    """One block for each branch, which assigns the outputs."""
+    """Writes a block for each branch, which assigns the outputs."""
     outputs = [walk.variables(output.type) for output in equation.outputs]
 
     def block(branch: Graph) -> None:
@@ -227,7 +227,7 @@ def _switch_pullback(walk: Walk, equation: Equation, inputs: list[Elements]) -> 
 def pulled_back(
     walk: Walk, graph: Graph, wanted: Sequence[bool], inputs: Sequence[Any]
 ) -> list[Elements]:
-    """The cotangents of the wanted inputs of a Graph, of its inputs and the outputs' cotangents."""
+    """The cotangents of the wanted inputs, given a Graph's inputs and its outputs' cotangents."""
     pullback, reached = _pullback(graph, wanted)
     return _spread(walk, graph, wanted, reached, walk.graph(pullback, inputs))
 
@@ -244,7 +244,7 @@ def _pullback(graph: Graph, wanted: Sequence[bool]) -> tuple[Graph, Sequence[int
 def _spread(
     walk: Walk, graph: Graph, wanted: Sequence[bool], reached: Sequence[int], results: list[Any]
 ) -> list[Elements]:
-    """Zeros for the wanted inputs that no cotangent reaches."""
+    """The cotangents of all wanted inputs, zeros for those that no cotangent reaches."""
     found = dict(zip(reached, results, strict=True))
     return [
         found[i] if i in found else walk.zeros(t)
@@ -257,7 +257,7 @@ def _spread(
 
 
 def _whole(write: Write) -> Write:
-    """A rule that reads all its inputs as elements."""
+    """A rule whose inputs are all elements, no Stacks."""
     return lambda walk, equation, inputs: write(walk, equation, [walk.whole(x) for x in inputs])
 
 
@@ -304,4 +304,4 @@ RULES: Mapping[Any, Structural] = {
         zeros=True,
     ),
 }
-"""Of primitives that hold Graphs, how they are written."""
+"""The rules of primitives that hold Graphs."""

@@ -45,7 +45,7 @@ from fungrad.primitives.reduction.reduce import (
 
 
 def _power(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    """As NumPy: a number as the exponent is looked at, elements of an array are not."""
+    """As in NumPy, a literal as the exponent has special cases; elements of arrays have none."""
     base, exponent = equation.inputs
     known: Any = exponent.value if isinstance(exponent, Literal) else None
     operation = {2: "square", -1: "reciprocal", 0.5: "sqrt"}.get(known, "power")
@@ -86,7 +86,7 @@ def _getitem(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> li
 
 
 def _value(x: Elements) -> Any:
-    """The value to assign to a part of an object array: NumPy would store a 0-d array as it is."""
+    """The value to assign to a part of an object array: NumPy would store a 0-d array itself."""
     return x if x.ndim else x[()]
 
 
@@ -138,7 +138,7 @@ def _known(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list
 
 
 def _reduction(operation: str, start: Any = None) -> Rule:
-    """Elements put together along axes; `start` is what is given for none."""
+    """The rule that combines elements along axes; `start` is the result for no elements."""
 
     def write(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
         x, axes = inputs[0], equation.params["axes"]
@@ -152,10 +152,10 @@ def _reduction(operation: str, start: Any = None) -> Rule:
         result = np.empty(rows.shape[:-1], object)
         for place in np.ndindex(*result.shape):
             parts = list(rows[place])
-            if before != after:  # one part alone would stay of its own kind
+            if before != after:  # a single part would keep its own dtype
                 parts = [first, *parts]
             elif operation == "add" and after.kind == "f":
-                parts = [*parts, walk.zero(after)]  # so NumPy's sums begin
+                parts = [*parts, walk.zero(after)]  # NumPy's sums start with it
             result[place] = walk.total(parts, operation, after) if parts else first
         grows = operation in ("add", "mul")
         return walk.checked(result, after) if grows else [result]
@@ -213,7 +213,7 @@ def _least_dot(equation: Equation) -> int:
 
 
 def _vanishes(a: Value, b: Value) -> bool:
-    """Whether a product is 0.0 or -0.0, which a sum that begins with 0.0 does not see."""
+    """Whether a product is 0.0 or -0.0, which does not change a sum that starts with 0.0."""
     first, second = (a, b) if a.zero else (b, a)
     return first.zero and second.number is not None and math.isfinite(second.number)
 
@@ -246,4 +246,4 @@ RULES: Mapping[Any, Rule] = {
     cumprod: Rule(_cumulative("mul")),
     dot_general: Rule(_dot, least=_least_dot),
 }
-"""Of primitives that act on elements by their position, how they are written."""
+"""The rules of primitives that act on elements by their position."""

@@ -1,6 +1,6 @@
-"""What the scalarising walk asks of a target language, and what passes between the two.
+"""The interface of a target language for the scalarising walk.
 
-The walk (scalarise.py) decides which operations on numbers a Graph takes; an Emitter writes them.
+The walk (scalarise.py) decides which operations on numbers a Graph needs; an Emitter writes them.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ Elements = Any
 
 
 class Unsupported(Exception):
-    """This Graph has no scalar program; it is run on arrays."""
+    """This Graph has no scalar program; it runs on arrays."""
 
 
 class Value:
     """A number, or a tape, of the program that is written.
 
     Attributes:
-      handle: what stands for it in the target language; equal for equal values alone.
+      handle: its name or text in the target language; equal only for equal values.
       dtype: one of float64, int64, bool; object for a tape.
-      number: the number itself where it is a constant, else None.
-      zero: whether it is a zero that padding or a scatter left: adding it changes nothing, but for
-        the sign of a zero.
+      number: the number itself if it is a constant, else None.
+      zero: whether it is a zero of padding or a scatter: adding it changes nothing, except for the
+        sign of a zero.
     """
 
     __slots__ = ("dtype", "handle", "number", "zero")
@@ -47,14 +47,14 @@ class Value:
 
 
 class Rows(Protocol):
-    """Memory with a row of `width` numbers for each step of a scan; filling it costs `cost`."""
+    """Memory with a row of `width` numbers for each step of a scan; filling all costs `cost`."""
 
     width: int
     cost: float
 
 
 class Stack(Record):
-    """An array that is read row by row, along an axis: some columns of Rows."""
+    """An array that is read row by row along an axis: consecutive columns of Rows."""
 
     rows: Any
     type: Any
@@ -64,19 +64,19 @@ class Stack(Record):
 
 
 def shaped(values: Sequence[Value], shape: tuple[int, ...]) -> Elements:
-    """Values as an array."""
+    """Values as an array of a shape."""
     found = np.empty(len(values), object)
     found[:] = values
     return found.reshape(shape)
 
 
 def boxed(value: Any) -> Elements:
-    """A value as an array: what NumPy takes out of one is bare."""
+    """A value as an array: NumPy's indexing returns a bare Value for one element."""
     return value if isinstance(value, np.ndarray) else shaped([value], ())
 
 
 def flattened(values: Sequence[Any]) -> list[Value]:
-    """All elements of some values, one after the other."""
+    """The elements of all values, one after the other."""
     for value in values:
         if isinstance(value, Stack):
             raise Unsupported("a stack that is read as a whole")
@@ -84,11 +84,11 @@ def flattened(values: Sequence[Any]) -> list[Value]:
 
 
 class Costs(Record):
-    """Nanoseconds, by which a program on numbers or one on arrays is chosen.
+    """Costs in nanoseconds, to choose between a program on numbers and one on arrays.
 
-    The comments say what stands for it, and what `timeit` gives for 100 such statements on local
-    names, on one core of a busy x86-64 server with CPython 3.11 and NumPy 2. The figures in use are
-    of an older machine; their ratios decide.
+    Each comment has an example, and its time by `timeit` of 100 such statements on local names, on
+    one core of a busy x86-64 server with CPython 3.11 and NumPy 2. The figures in use are of an
+    older machine; their ratios decide.
     """
 
     operation: float = 28  # v = x + y: 11
@@ -98,7 +98,7 @@ class Costs(Record):
     function: float = 55  # v = sin(x): 27
     pick: float = 8  # each element of (x, y, z)[i]: 3, besides an operation
     assign: float = 4  # each name of a, b, c, d = x, y, z, w: 10; of two names 1
-    append: float = 40  # each number that goes through a list into an array; not measured again
+    append: float = 40  # each number appended to a list and converted; not measured again
     transfer: float = 300  # a.ravel().tolist(): 660 of ten; array((x, y)): 940
     element: float = 25  # each element of those; not measured again
     movement: float = 150  # a[1:]: 71; reshapes and transposes are dearer
@@ -111,76 +111,76 @@ class Emitter(Protocol):
     """Writes operations on numbers in the order of its calls."""
 
     longest: int
-    """The most operations that a program may have."""
+    """The maximum number of operations of a program."""
     size: int
-    """The largest number of elements of an array that is taken apart."""
+    """The maximum number of elements of an array that is split into numbers."""
     dtypes: Sequence[np.dtype[Any]]
-    """Of the numbers that it writes."""
+    """The dtypes of the numbers that it writes."""
     long_arrays: bool
-    """Whether it writes long constants, and small stacks that are parts of a row."""
+    """Whether it writes long constants, and a row's values that are small stacks."""
 
     def constant(self, number: Any, dtype: np.dtype[Any], zero: bool = False) -> Value:
         """A known number."""
 
     def long_constant(self, array: Any, type_: Any) -> Stack:
-        """A known array that is too long to be taken apart."""
+        """A constant array that is too long to be split into numbers."""
 
     def cost(self, operation: str, dtypes: Sequence[np.dtype[Any]], computed: Any = None) -> float:
-        """Nanoseconds of an operation on operands of these dtypes, done in dtype `computed`.
+        """Nanoseconds of an operation on operands of these dtypes, computed in dtype `computed`.
 
         Raises:
-          Unsupported: where there is no such operation.
+          Unsupported: if there is no such operation.
         """
 
     def apply(self, operation: str, operands: Sequence[Value], computed: Any, result: Any) -> Value:
-        """The result, of dtype `result`, of an operation that is done in dtype `computed`: operands
-        are converted to float64 where it is that (the condition of "select" is not).
+        """The result, of dtype `result`, of an operation computed in dtype `computed`. If that is
+        float64, operands are converted to it (except for the condition of "select").
         """
 
     def sum_of_products(self, pairs: Sequence[tuple[Value, Value]], dtype: Any) -> Value:
-        """x0 * y0 + x1 * y1 + ..., from left to right; of floats a zero is added, as BLAS does."""
+        """x0 * y0 + x1 * y1 + ..., from left to right; for floats plus a zero, as in BLAS."""
 
     def pick(self, column: Sequence[Value], index: Value) -> Value:
         """The element at an index that is known when the program runs."""
 
     def check_overflow(self, value: Value) -> None:
-        """Gives up where an integer is not what arithmetic in 64 bits makes it."""
+        """Gives up if an integer differs from the result of 64-bit arithmetic."""
 
     def variables(self, dtypes: Sequence[np.dtype[Any]]) -> list[Value]:
-        """New variables, which `assign` and blocks that read rows or tapes set."""
+        """New variables; `assign` sets them, and so do blocks that read rows or tapes."""
 
     def assign(self, variables: Sequence[Value], values: Sequence[Value]) -> None:
         """Sets variables, all at once: the values may be variables among them."""
 
     def while_loop(self, condition: Callable[[], Value], body: Block) -> None:
-        """A loop of unknown length; both blocks write what they do."""
+        """A loop of unknown length; calling the blocks writes their statements."""
 
     def branch(self, index: Value, branches: Sequence[Block]) -> None:
-        """Runs the first branch whose position is at least the index; the last one else."""
+        """Runs the first branch whose position is at least the index, or else the last."""
 
     def rows(self, length: int, types: Sequence[Any], reverse: bool) -> Any:
-        """Memory for the rows that a scan makes, which hold values of these Types one after the
-        other; those of a reversed one, last row first.
+        """Memory for the rows that a scan computes. A row holds values of these Types one after
+        the other; a reversed scan appends its last row first.
         """
 
     def table(self, rows: Sequence[Sequence[Value]], width: int) -> Any:
-        """Rows that hold these values."""
+        """Rows of these values."""
 
     def unpack(self, rows: Any, variables: Sequence[Sequence[Value | None]]) -> None:
-        """Sets variables, a sequence for each row, to all numbers of rows; None is not read."""
+        """Sets variables, a sequence for each row, to the numbers of all rows; None skips one."""
 
     def scan(
         self, length: int, reverse: bool, reads: Sequence[Any], makes: Any, step: Block
     ) -> None:
-        """A loop of known length. `reads` has pairs of Rows and, for each of their columns, the
-        variable that a step finds it in, or None; `makes` are the Rows that `step` appends to.
+        """A loop of known length. `reads` has pairs: Rows, and for each of their columns the
+        variable that a step reads it from, or None. `step` appends to the Rows `makes`.
         """
 
     def append(self, rows: Any, values: Sequence[Value]) -> None:
         """Appends the row of this step of a scan."""
 
     def tape(self, types: Sequence[Any], single: bool) -> Value:
-        """An empty tape, for records of values of these Types; a single one, or many."""
+        """An empty tape for records of values of these Types; `single` if it holds only one."""
 
     def push(self, tape: Value, values: Sequence[Value]) -> None:
         """Appends a record to a tape."""
@@ -189,4 +189,4 @@ class Emitter(Protocol):
         """Sets variables to the only record of a tape."""
 
     def unwind(self, tape: Value, variables: Sequence[Value], step: Block) -> None:
-        """A loop over the records of a tape, the last one first, each found in the variables."""
+        """A loop over the records of a tape, the last one first; each sets the variables."""

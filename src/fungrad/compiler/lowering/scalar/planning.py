@@ -1,7 +1,7 @@
-"""Plans of Graphs: how each equation is scalarised, and what that costs, before it is written.
+"""Plans of Graphs: how each equation is scalarised, and the cost, before a program is written.
 
-Types and parameters tell which Graphs have no scalar program, and a lower bound of the cost of the
-others; most that are refused are refused here, before anything is written.
+Types and parameters tell which Graphs have no scalar program, and bound the cost of the others from
+below. Most refusals happen here, before anything is written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from fungrad.ir.graph import Equation, Graph
 from fungrad.support.lazy import Record
 
 Write = Callable[[Any, Equation, list[Any]], list[Any]]
-"""A rule: of the walk, an equation and what its inputs are, what its outputs are."""
+"""A rule: takes the walk, an equation and the values of its inputs; returns those of its outputs.
+"""
 
 
 class Rule(Record):
@@ -31,10 +32,10 @@ class Rule(Record):
 
     Attributes:
       write: the rule.
-      moves: whether it is a view, or nearly one, of arrays.
+      moves: whether it costs no more than a view in the program on arrays.
       long: whether inputs may be Stacks, and outputs arrays of any size.
-      least: of an equation, the fewest operations that it takes if there are no zeros.
-      zeros: whether it makes zeros that are known to be some.
+      least: the minimum number of operations of an equation without known zeros.
+      zeros: whether it makes known zeros (`Value.zero`).
     """
 
     write: Write
@@ -45,11 +46,11 @@ class Rule(Record):
 
 
 class Elementwise(Record):
-    """How equations are written that do the same to each element.
+    """How elementwise equations are written.
 
     Attributes:
-      price: of an emitter and an equation the nanoseconds of one element; None where it is no such
-        equation, or one that cannot be written.
+      price: returns the nanoseconds of one element, given an emitter and an equation; None if the
+        equation is not elementwise, or cannot be written.
       write: the rule.
     """
 
@@ -62,10 +63,10 @@ class Structural(Record):
 
     Attributes:
       write: the rule; its inputs may be Stacks.
-      bodies: of an equation the Graphs that the rule writes, and how often each is run; None where
-        that is not known.
-      loop: whether a step of it costs time on arrays besides its equations.
-      zeros: whether it may put zeros that are known to be some into its bodies or results.
+      bodies: returns the Graphs that the rule writes for an equation, and how often each runs (None
+        if unknown).
+      loop: whether a step on arrays costs time besides that of its equations.
+      zeros: whether it may put known zeros (`Value.zero`) into its bodies or results.
     """
 
     write: Write
@@ -81,11 +82,10 @@ class Plan(Record):
       graph: the Graph, optimised.
       rules: how each of its equations is written, and whether its inputs may be Stacks.
       operations: a lower bound of the number of operations.
-      cost: a lower bound of their cost, in nanoseconds; that of `sums` comes to it where no zeros
-        that a scatter left can save them.
-      sums: see `cost`.
-      zeros: whether there may be such zeros.
-      arrays: what the program on arrays would cost.
+      cost: a lower bound of their cost in nanoseconds, without sums.
+      sums: the cost of sums, which known zeros may save.
+      zeros: whether there may be known zeros.
+      arrays: the cost of the program on arrays.
     """
 
     graph: Graph
@@ -101,10 +101,10 @@ class Planner:
     """Makes the plans of a Graph and of all Graphs in it, each once.
 
     Args:
-      emitter: tells the cost of operations.
-      elementwise: of equations whose primitives may have no rule of their own.
+      emitter: provides the cost of operations.
+      elementwise: the rule of elementwise equations whose primitives have none in `rules`.
       rules: of primitives that act on elements by position (movement, reductions, contractions).
-      structural: of a primitive its Structural, None where it holds no Graph.
+      structural: returns the Structural of a primitive; None if it holds no Graph.
       costs: see `Costs`.
     """
 
@@ -127,7 +127,7 @@ class Planner:
         """The plan of a Graph.
 
         Raises:
-          Unsupported: where it is too long, or has what cannot be written.
+          Unsupported: if it is too long, or an equation or a Type cannot be written.
         """
         graph = optimised(graph)
         found = self._plans.get(id(graph))
@@ -139,7 +139,7 @@ class Planner:
         rules: list[tuple[Write, bool]] = []
         operations, cost, sums, zeros, arrays = 0, 0.0, 0.0, False, 0.0
         costs, emitter = self._costs, self._emitter
-        for equation in graph.equations:  # at once: the Graphs that others hold take longer
+        for equation in graph.equations:  # first, since plans of inner Graphs take longer
             known = self._rules.get(equation.primitive)
             if self.structural(equation.primitive) is None and not (known and known.long):
                 for variable in equation.outputs:
@@ -179,20 +179,20 @@ class Planner:
         return Plan(graph, rules, operations, cost, sums, zeros, arrays)
 
     def times(self, length: int | None) -> int:
-        """How often a body is run; None stands for a loop of unknown length."""
+        """The assumed number of runs of a body; None stands for a loop of unknown length."""
         return self._costs.trips if length is None else max(length, 1)
 
     def check(self, type_: Any, name: str = "a value") -> None:
-        """Refuses what is not a small array of the dtypes that programs on numbers have."""
+        """Raises Unsupported if a Type is not that of a small array of the emitter's dtypes."""
         if type_.dtype not in self._emitter.dtypes or type_.size > self._emitter.size:
             raise Unsupported(f"{name} of {type_}")
 
 
 def computed_in(equation: Equation) -> Any:
-    """The dtype in which numbers do what an elementwise equation does; None where none does.
+    """The dtype in which numbers compute an elementwise equation as NumPy does; None if none does.
 
-    Where NumPy computes with floats, integers are made floats first: as they are, they would be
-    compared and divided exactly.
+    Where NumPy computes with floats, integers are converted first: Python would compare and divide
+    them exactly.
     """
     primitive: Any = equation.primitive
     scalar = primitive.scalar

@@ -1,8 +1,8 @@
-"""Writes scalar programs as Python's text: a local name for each number.
+"""Writes scalar programs as Python text, with a local variable for each number.
 
-What Python does otherwise than NumPy raises (a division by zero, an overflow, a root of a negative
-number, an integer beyond 64 bits), and the program on arrays does the work from the start. Rounding
-is that of the C library where NumPy has loops of its own: 1 ulp.
+Operations that differ from NumPy's raise (a division by zero, an overflow, a root of a negative
+number, an integer beyond 64 bits); then the program on arrays runs from the start instead.
+Functions round as in the C library, within 1 ulp of NumPy's own loops.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from fungrad.control_flow.tape_type import TRAIL, as_trail
 from fungrad.support.lazy import Record
 
 DEEPEST = 18
-"""The most blocks in each other: Python has no more than 20. What is outside is run on arrays then,
-and what is inside by programs of its own."""
+"""The maximum depth of nested blocks; Python allows 20. For deeper ones the outer Graph runs on
+arrays, and inner Graphs as programs of their own."""
 LINES = 4_000
-"""The most lines that a program may have."""
+"""The maximum number of lines of a program."""
 LISTED = 50_000
-"""The largest number of elements of a stack that is held as a list; larger ones are arrays."""
+"""The maximum number of elements of a stack that is kept as a list; longer ones are arrays."""
 HELD = 1 << 26
-"""The largest number of elements of a stack that a program holds."""
+"""The maximum number of elements of a stack."""
 _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _NAMES = {
     **FUNCTIONS, "inf": math.inf, "nan": math.nan, "pow": math.pow, "array": np.array,
@@ -57,7 +57,7 @@ _SCALARS = {FLOAT: "float64", INT: "int64", BOOL: "bool_"}
 
 
 class PythonRows(Record):
-    """A list with a tuple for each step, or a matrix; `last_first` says in which order."""
+    """A list with a tuple for each step, or a matrix; `last_first` if the last step comes first."""
 
     name: str
     length: int
@@ -66,7 +66,7 @@ class PythonRows(Record):
     array: bool = False
     cost: float = 0.0
     part: str = ""
-    """Where an array is filled by parts, the list that the steps append to."""
+    """For an array, which is filled in parts: the list that the steps append to."""
 
 
 class PythonEmitter:
@@ -282,10 +282,10 @@ class PythonEmitter:
     # --- arguments, results, the function -----------------------------------------------------
 
     def argument(self, type_: Any) -> Any:
-        """The next argument: its elements, or a Stack of its rows if it has many.
+        """The next argument: its elements, or a Stack of its rows if it has many elements.
 
         Raises:
-          Unsupported: where it is of another dtype than numbers have, or too long.
+          Unsupported: if its dtype is none of `DTYPES`, or it is too long.
         """
         name = f"x{len(self._arguments)}"
         found: Any
@@ -305,7 +305,7 @@ class PythonEmitter:
         return found
 
     def taken_apart(self) -> list[tuple[Any, str]]:
-        """For each argument that is read its Type, and the line that makes numbers of it."""
+        """The Type of each argument that is read, and the line that converts it to numbers."""
         found = []
         for name, type_, value in self._arguments:
             if isinstance(value, Stack):
@@ -325,7 +325,7 @@ class PythonEmitter:
         return found
 
     def result(self, value: Any, type_: Any) -> str:
-        """The expression that makes an output of its elements, or of its Stack."""
+        """The expression of an output, from its elements or its Stack."""
         if isinstance(value, Stack):
             rows, columns = value.rows, f"{value.start}:{value.start + value.width}"
             self.used.add(rows.name)
@@ -349,10 +349,10 @@ class PythonEmitter:
         """The function of the lines.
 
         Args:
-          name: is shown in tracebacks.
-          begin: the lines that come first.
+          name: the name shown in tracebacks.
+          begin: the first lines.
           results: the expressions that it returns.
-          instead: the function of the same arguments that does the work where this gives up.
+          instead: the function of the same arguments that runs if this one gives up.
         """
         given = ", ".join(argument for argument, _, _ in self._arguments)
         text = [

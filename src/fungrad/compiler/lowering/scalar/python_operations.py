@@ -1,4 +1,4 @@
-"""The operations of scalar programs as Python's expressions."""
+"""The operations of scalar programs as Python expressions."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ FUNCTIONS = {name: getattr(math, name) for name in (
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "atan2", "hypot", "cbrt", "exp2",
     "isfinite", "isinf", "copysign", "fmod", "erf",
 )}  # fmt: skip
-"""The functions of `math` that are operations, too."""
+"""The functions of `math` that are operations."""
 
 
 class Spelling(Record):
-    """An operation as Python's text.
+    """An operation as Python text.
 
     Attributes:
-      text: the expression, a template of its operands.
+      text: the expression, with a field for each operand.
       cost: the field of Costs.
-      widens: whether integers have to be made floats where floats are computed with.
+      widens: whether integer operands are converted if floats are computed.
     """
 
     text: str
@@ -56,7 +56,7 @@ SPELLINGS: dict[str, Spelling] = {
     "logical_or": Spelling("bool({0} or {1})"),
     "logical_not": Spelling("not {0}"),
     "select": Spelling("{1} if {0} else {2}"),
-    "maximum": Spelling("{0} if {0} > {1} or {0} != {0} else {1}"),  # of two zeros the second
+    "maximum": Spelling("{0} if {0} > {1} or {0} != {0} else {1}"),  # the second of two zeros
     "minimum": Spelling("{0} if {0} < {1} or {0} != {0} else {1}"),
     **{
         name: Spelling(f"{name}({{0}}, {{1}})" if name in ("atan2", "hypot", "copysign", "fmod")
@@ -65,4 +65,4 @@ SPELLINGS: dict[str, Spelling] = {
     },
 }  # fmt: skip
 CONVERSIONS = {FLOAT: "float({0})", INT: "int({0})", BOOL: "({0} != 0)"}
-"""By the dtype of the result."""
+"""Conversions by the dtype of the result."""

@@ -1,6 +1,6 @@
-"""Chooses whether a Graph runs as a scalar program, and makes it.
+"""Decides whether a Graph runs as a scalar program, and makes the program.
 
-A program is made where it costs less than the ufuncs of the program on arrays would.
+It does if the program costs less than the ufuncs of the program on arrays.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _control_flow = Module("fungrad.compiler.lowering.scalar.control_flow_rules")
 
 
 def structural(primitive: Any) -> Structural | None:
-    """How a primitive that holds Graphs is written; the rules come with the first of them."""
+    """How a primitive that holds Graphs is written; the first of them imports the rules."""
     if not primitive.module.startswith("fungrad.control_flow."):
         return None
     found: Structural | None = _control_flow.RULES.get(primitive)
@@ -31,11 +31,11 @@ def structural(primitive: Any) -> Structural | None:
 
 
 def program(graph: Graph, instead: Program) -> Program | None:
-    """The program of an optimised Graph; None where numbers cannot do it, or not faster.
+    """The scalar program of an optimised Graph; None if it has none, or arrays are faster.
 
     Args:
       graph: the Graph.
-      instead: what does the work where the program gives up.
+      instead: runs in its place if the program gives up.
     """
     try:
         return _written(graph, instead)
@@ -44,7 +44,7 @@ def program(graph: Graph, instead: Program) -> Program | None:
 
 
 def of_equation(equation: Equation, instead: Program) -> Program | None:
-    """The program of one equation as a function of its inputs."""
+    """The scalar program of one equation, a function of its inputs; None if it has none."""
     outputs = tuple(Variable(v.type) for v in equation.outputs)
     arguments = tuple(Variable(a.type) for a in equation.inputs)
     given = tuple(

@@ -1,4 +1,4 @@
-"""What Python's scalar programs call when they run: tapes, and the rows of long stacks."""
+"""The run time of Python's scalar programs: tapes, and the rows of long stacks."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 from fungrad.control_flow.tape_type import as_trail
 
 CHUNK = 4_096
-"""Steps whose rows are put into an array, or taken from it, together."""
+"""The number of steps whose rows are written to an array, or read from it, at once."""
 
 
 def rows(matrix: Any) -> Iterator[tuple[Any, ...]]:
-    """The rows of a matrix as numbers of Python's, a chunk at a time."""
+    """The rows of a matrix as tuples of Python numbers, converted a chunk at a time."""
     for start in range(0, len(matrix), CHUNK):
         numbers = iter(matrix[start : start + CHUNK].ravel().tolist())
         yield from zip(*[numbers] * matrix.shape[1], strict=True)
 
 
 class Trail:
-    """The tape of a loop: a tuple of numbers for each step, with the Types that they stand for.
+    """The tape of a loop: a tuple of numbers for each step, and the Types of its residuals.
 
-    The program on arrays reads it, too: iterated, it gives the residuals of each step as arrays.
+    The program on arrays can read it, too: iteration returns the residuals of each step as arrays.
     """
 
     __slots__ = ("rows", "single", "types")
@@ -34,7 +34,7 @@ class Trail:
         self.rows: list[Any] = []
 
     def arrays(self, row: Sequence[Any]) -> list[Any]:
-        """The residuals of a step as the program on arrays wants them."""
+        """The residuals of a step as arrays."""
         result, start = [], 0
         for type_ in self.types:
             part = row[start : start + type_.size]
@@ -56,7 +56,7 @@ def trail_of(value: Any) -> Trail:
     """The Trail in an opaque value.
 
     Raises:
-      ValueError: where it is the tape of a program on arrays, which has to read it then.
+      ValueError: if it is the tape of a program on arrays, which alone can read it.
     """
     found = value[()] if isinstance(value, np.ndarray) else value
     if type(found) is not Trail:

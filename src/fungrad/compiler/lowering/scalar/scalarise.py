@@ -1,7 +1,8 @@
-"""Scalarisation: a Graph of small arrays as operations on numbers, one for each element.
+"""Scalarisation: a Graph of small arrays becomes operations on numbers, one for each element.
 
-A value of the Graph is an object array of `Value`s, so that moving elements costs nothing. A Graph
-is planned first (planning.py), then walked once: rules call an Emitter, which writes the program.
+A value of the Graph is an object array of `Value`s, so moving elements costs nothing at run time. A
+Graph is planned first (planning.py), then walked once: rules call an Emitter, which writes the
+program.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from fungrad.compiler.lowering.scalar.planning import (
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 
 GROWING = frozenset(("add", "sub", "mul", "neg", "square", "abs", "convert"))
-"""Operations that may give an integer beyond 64 bits."""
+"""Operations that may return an integer beyond 64 bits."""
 LOGICAL = frozenset(
     ("lt", "le", "gt", "ge", "eq", "ne", "attains", "isnan", "isinf", "isfinite", "logical_and",
      "logical_or", "logical_not")
@@ -42,13 +43,13 @@ _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 class Scalariser:
-    """The walk of one Graph, with all Graphs in it.
+    """The walk of one Graph and of all Graphs in it.
 
     Args:
-      emitter: what writes the operations.
-      elementwise: of equations that do the same to each element.
+      emitter: writes the operations.
+      elementwise: the rule of elementwise equations.
       rules: of primitives that act on elements by position (movement, reductions, contractions).
-      structural: of a primitive its Structural, None where it holds no Graph.
+      structural: returns the Structural of a primitive; None if it holds no Graph.
       costs: see `Costs`.
     """
 
@@ -70,11 +71,11 @@ class Scalariser:
     # --- Graphs -------------------------------------------------------------------------------
 
     def graph(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-        """Writes the equations of a Graph, and gives its outputs.
+        """Writes the equations of a Graph, and returns its outputs.
 
         Args:
           graph: the Graph.
-          inputs: for each input its Elements, or a Stack.
+          inputs: the Elements of each input, or a Stack.
         """
         plan = self.plans.plan(graph)
         graph = plan.graph
@@ -95,7 +96,7 @@ class Scalariser:
         return [read(atom) for atom in graph.outputs]
 
     def repeated(self, length: int | None, write: Callable[[], None]) -> None:
-        """Calls `write`; what it writes is run `length` times, None where that is not known."""
+        """Calls `write`, whose statements run `length` times; None if the number is unknown."""
         before = self._weight
         self._weight = before * self.plans.times(length)
         write()
@@ -104,7 +105,7 @@ class Scalariser:
     # --- values -------------------------------------------------------------------------------
 
     def constants(self, value: Any, type_: Any) -> Any:
-        """The elements of a known array; a Stack where it is long."""
+        """The elements of a constant array; a Stack if it is long."""
         if type_.size > self.emitter.size and self.emitter.long_arrays:
             return self.emitter.long_constant(np.asarray(value, type_.dtype), type_)
         self.plans.check(type_)
@@ -114,11 +115,11 @@ class Scalariser:
         return shaped([self.emitter.constant(n, type_.dtype) for n in numbers], type_.shape)
 
     def zero(self, dtype: Any) -> Value:
-        """A zero that is known to be one."""
+        """A known zero (`Value.zero`)."""
         return self._zeros[dtype]
 
     def zeros(self, type_: Any) -> Elements:
-        """Zeros that are known to be some."""
+        """Known zeros, as the elements of a value of a Type."""
         found = np.empty(type_.shape, object)
         found[...] = self.zero(type_.dtype)
         return found
@@ -141,13 +142,13 @@ class Scalariser:
             self.emitter.assign(*zip(*changed, strict=True))
 
     def initialised(self, values: Sequence[Any], types: Sequence[Any]) -> list[Elements]:
-        """New variables that hold some values."""
+        """New variables, set to some values."""
         found = [self.variables(type_) for type_ in types]
         self.assign(found, values)
         return found
 
     def whole(self, value: Any) -> Elements:
-        """The elements of a value; of a Stack too, if they are few."""
+        """The elements of a value, or of a Stack if they are few."""
         if isinstance(value, np.ndarray):
             return value
         self.plans.check(value.type)
@@ -167,7 +168,7 @@ class Scalariser:
     ) -> list[tuple[Any, list[Value | None]]]:
         """The Rows that a loop reads, each with the variables for its columns.
 
-        None stands for a column that no one reads; one that is given twice has one variable.
+        None stands for a column that is not read. A column that is read twice has one variable.
         """
         found: dict[int, tuple[Any, list[Value | None]]] = {}
         for x, row in zip(xs, rows, strict=True):
@@ -187,9 +188,9 @@ class Scalariser:
         return list(found.values())
 
     def stacks(self, made: Any, types: Sequence[Any]) -> list[Any]:
-        """The arrays of some Types whose rows a loop made one beside the other."""
+        """The stacks of some Types that a loop wrote: adjacent columns of the Rows `made`."""
         if made is not None:
-            self.cost += made.cost  # of long ones
+            self.cost += made.cost  # of long stacks
         stacks: list[Any] = []
         column = 0
         for type_ in types:
@@ -210,7 +211,7 @@ class Scalariser:
     def apply(
         self, operation: str, operands: Sequence[Value], computed: Any, result: Any, cost: float
     ) -> Value:
-        """An operation; sums and differences of zeros are nothing."""
+        """The result of an operation; sums and differences of known zeros are not written."""
         if operation == "add" and all(x.zero for x in operands):
             return operands[0]
         if operation == "sub" and operands[1].zero:
@@ -219,9 +220,9 @@ class Scalariser:
         return self.emitter.apply(operation, operands, computed, result)
 
     def total(self, parts: Sequence[Value], operation: str, dtype: Any) -> Value:
-        """The parts put together by an operation, one after the other.
+        """The parts combined by an operation, one after the other.
 
-        Of zeros one is added: it makes 0.0 of -0.0.
+        Of all known zeros one is added: it turns -0.0 into 0.0.
         """
         if operation == "add" and any(x.zero for x in parts):
             parts = [*(x for x in parts if not x.zero), self._zeros[dtype]]
@@ -232,13 +233,13 @@ class Scalariser:
         return result
 
     def accumulate(self, total: Elements, part: Elements, dtype: Any) -> None:
-        """Adds to variables, which begin with 0.0."""
+        """Adds `part` to the variables `total`, which start at 0.0."""
         pairs = zip(total.reshape(-1), part.reshape(-1), strict=True)
         sums = [x if y.zero else self.total((x, y), "add", dtype) for x, y in pairs]
         self.assign([total], [np.array(sums, object)])
 
     def checked(self, values: Elements, dtype: Any) -> list[Elements]:
-        """A result of arithmetic: integers among it are checked, where Python's grow."""
+        """The result of arithmetic, with its integers checked for overflow."""
         if dtype == INT:
             for value in values.reshape(-1):
                 if value.number is None:
@@ -250,7 +251,7 @@ class Scalariser:
 def elementwise(
     walk: Scalariser, equation: Equation, inputs: list[Elements], operation: str = ""
 ) -> list[Elements]:
-    """Applies a primitive's scalar form to each element, or the operation that is given."""
+    """Applies a primitive's scalar form, or the given operation, to each element."""
     primitive: Any = equation.primitive
     computed = computed_in(equation)
     form, result = primitive.scalar.operation, equation.outputs[0].type.dtype
@@ -271,8 +272,8 @@ def elementwise(
 
 
 def price(emitter: Emitter, equation: Equation) -> float | None:
-    """Nanoseconds of one element, by the primitive's scalar form; None where it has none that does
-    what the equation does. Forms that are put together are priced as they are written.
+    """Nanoseconds of one element by the primitive's scalar form; None if it has none for these
+    dtypes. Composed forms cost 0 here: their operations are counted when they are written.
     """
     computed = computed_in(equation)
     if computed is None:
@@ -291,7 +292,7 @@ FORMS = Elementwise(price, elementwise)
 def composed(
     walk: Scalariser, form: Callable[..., Value], parts: Sequence[Value], computed: Any
 ) -> Value:
-    """A scalar form that is put together of operations."""
+    """Writes a scalar form that is composed of operations."""
     emitter = walk.emitter
 
     def apply(operation: str, *operands: Any) -> Value:

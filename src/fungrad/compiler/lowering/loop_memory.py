@@ -191,11 +191,11 @@ class AliasLiveness:
 
 
 _KEYWORD = ("maximum", "minimum")
-"""Ufuncs that want the place of the result by its name."""
+"""Ufuncs that need `out` as a keyword."""
 
 
 class OutCall(Record):
-    """Adds nodes that write an output into given memory; says whether that may be an input's."""
+    """Adds nodes that write an output into given memory; states if that may be an input's."""
 
     emit: Callable[[Value], None]
     may_alias_input: bool = False

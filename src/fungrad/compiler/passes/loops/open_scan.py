@@ -97,7 +97,7 @@ class Loop:
         reads.update(id(v) for v, _ in self.ys)
         return reads
 
-    # --- what is known ------------------------------------------------------------------------
+    # --- invariants and stacks ----------------------------------------------------------------
 
     def invariants(self) -> set[int]:
         """Values that are the same in all steps, by identity: constants of loop and body."""

@@ -123,7 +123,13 @@ PARTS = {
     "sums: factors out of them": (reassociation, "_steady"),
     "sums: products of vectors": (reassociation, "_of_vectors"),
 }
-GRAPH_PASSES = ("thinned", "fold", "lighten", "lighter", "stacked")
+GRAPH_PASSES = (
+    "propagate_diagonals",
+    "fold",
+    "simplify_loops",
+    "rematerialise_residuals",
+    "split_loops",
+)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from fungrad import lax
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError, SavedFileError
 from fungrad.ir.graph import Graph
-from fungrad.retracing.graph_transforms import batch, differentiate, push
+from fungrad.retracing.graph_transforms import batch, differentiate, jvp_graph
 from fungrad.serialisation.graph_codec import Reader, Writer
 
 X = np.linspace(0.5, 1.5, 5)
@@ -93,7 +93,7 @@ def test_the_outermost_jit_decides_for_all_that_it_compiles():
 def test_what_is_made_of_a_graph_keeps_its_choice():
     graph = fg.jit(np.sin, reassociate=True).lower(X).graph
     halves = differentiate(graph, [True])
-    for made in (*halves[:2], push(graph, [True]).graph, batch(graph, [True], 3).graph):
+    for made in (*halves[:2], jvp_graph(graph, [True]).graph, batch(graph, [True], 3).graph):
         assert made.reassociate is True
     assert pickle.loads(pickle.dumps(graph)).reassociate is True
     old = graph.__getstate__()

@@ -30,7 +30,7 @@ PAIR = RNG.normal(size=(8, 7))
 
 @pytest.fixture
 def everywhere(monkeypatch):
-    """Small matrices are thinned, too, and those of many diagonals."""
+    """Small matrices become diagonals, too, and those of many diagonals."""
     monkeypatch.setattr(costs, "basis", 1)
     monkeypatch.setattr(costs, "diagonal", 0)
 

@@ -7,7 +7,7 @@ import pytest
 
 import fungrad as fg
 from fungrad.compiler.passes.pipeline import optimised
-from fungrad.compiler.passes.store_forwarding import forwarded
+from fungrad.compiler.passes.store_forwarding import forward_stores
 
 
 def _names(f, *args):
@@ -238,6 +238,6 @@ def test_bodies_have_no_writes_by_arrays():
 
     graph = fg.jit(f).lower(np.ones(10)).graph
     for arrays in (True, False):
-        found = forwarded(graph, arrays=arrays)
+        found = forward_stores(graph, arrays=arrays)
         reads = [e for e in found.equations if e.primitive.name == "index_set"]
         assert [len(e.inputs) for e in reads] == ([3] if arrays else [2] * 4)

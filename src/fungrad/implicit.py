@@ -19,7 +19,7 @@ from fungrad.errors import ArgumentError, MissingRuleError, StructureMismatchErr
 from fungrad.ir.graph import Graph
 from fungrad.primitives.elementwise.family import add, neg, sub
 from fungrad.primitives.primitive import Primitive
-from fungrad.retracing.graph_transforms import batch, spread
+from fungrad.retracing.graph_transforms import batch, broadcast_batch
 from fungrad.support import pytree
 from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.source_location import boundary, describe
@@ -78,7 +78,7 @@ def _batch(
 ) -> Any:  # fmt: skip
     flags = [*batched[:constants], *([True] * (len(args) - constants))]
     values = [
-        x if b == flag else spread(x, b, size)
+        x if b == flag else broadcast_batch(x, b, size)
         for x, b, flag in zip(args, batched, flags, strict=True)
     ]
     inner = batch(graph, flags, size, all_outputs=True).graph

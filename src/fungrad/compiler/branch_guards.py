@@ -17,7 +17,7 @@ from fungrad.compiler.guard_trace import GuardTrace, Question, impure
 from fungrad.control_flow.call import Runner, call, compiled, compiled_key
 from fungrad.errors import ArgumentError, BranchError
 from fungrad.ir.graph import Atom, Graph, Variable
-from fungrad.retracing.graph_transforms import effectful, pruned
+from fungrad.retracing.graph_transforms import drop_dead, effectful
 from fungrad.retracing.staging import Staged
 from fungrad.support import pytree
 from fungrad.tracing.concrete_answers import key, words
@@ -120,7 +120,9 @@ class Part:
     def graph(self, outputs: tuple[Atom, ...], inputs: tuple[Variable, ...] = ()) -> Graph:
         """Its equations as a Graph with these outputs; `inputs` precede its own inputs."""
         inputs = (*inputs, *self._inputs)
-        return pruned(self.whole.replace(inputs=inputs, equations=self.equations, outputs=outputs))
+        return drop_dead(
+            self.whole.replace(inputs=inputs, equations=self.equations, outputs=outputs)
+        )
 
 
 class Node(Part):

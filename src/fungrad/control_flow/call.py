@@ -16,7 +16,7 @@ from fungrad.control_flow.tape_type import type_of
 from fungrad.ir.graph import Atom, Equation, Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, or_zero
-from fungrad.retracing.graph_transforms import batch, differentiate, kept, push
+from fungrad.retracing.graph_transforms import batch, differentiate, jvp_graph, memoised
 from fungrad.retracing.inlining import Expansion, TooMany
 from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.trace import typeof
@@ -64,7 +64,7 @@ def use(backend: Backend) -> None:
 
 def compiled(graph: Graph) -> Runner:
     """The function of arrays that runs a Graph, made once."""
-    runner: Runner = kept(graph, compiled_key(graph), lambda: _backend.compile(graph))
+    runner: Runner = memoised(graph, compiled_key(graph), lambda: _backend.compile(graph))
     return runner
 
 
@@ -87,7 +87,7 @@ def in_one(primitive: Callable[[], Primitive], steps: Callable[..., Any]) -> Cal
             return steps(*args, **params)
         types = tuple([type_of(arg) for arg in args])
         loop = primitive()
-        runner = kept(
+        runner = memoised(
             body,
             _loop_key(loop, types, params),
             lambda: _backend.loop(loop, types, params, functools.partial(steps, **params)),
@@ -107,7 +107,7 @@ def by_steps(loop: Primitive, args: Sequence[Any], params: dict[str, Any]) -> No
     run of the loop.
     """
     types = tuple([type_of(arg) for arg in args])
-    kept(params["body"], _loop_key(loop, types, params), lambda: None)
+    memoised(params["body"], _loop_key(loop, types, params), lambda: None)
 
 
 def structural(name: str, *, eval: Callable[..., Sequence[Any]], pure: bool = False) -> Primitive:
@@ -135,7 +135,7 @@ def structural(name: str, *, eval: Callable[..., Sequence[Any]], pure: bool = Fa
     """
 
     def jvp(primals: Any, tangents: Any, *, graph: Graph, **params: Any) -> Any:
-        pushed = push(graph, [t is not None for t in tangents])
+        pushed = jvp_graph(graph, [t is not None for t in tangents])
         given = [t for t in tangents if t is not None]
         results = primitive(*primals, *given, graph=pushed.graph, **params)
         count = len(graph.outputs)
@@ -222,7 +222,7 @@ def _separate_size(graph: Graph) -> int:
             _separate_size(e.params["graph"]) if _calls_calls(e) else 1 for e in graph.equations
         )
 
-    result: int = kept(graph, "separate size", count)
+    result: int = memoised(graph, "separate size", count)
     return result
 
 
@@ -244,5 +244,5 @@ def shared(graph: Graph) -> Graph:
         except TooMany:
             return graph
 
-    result: Graph = kept(graph, "shared", make)
+    result: Graph = memoised(graph, "shared", make)
     return result

@@ -21,7 +21,7 @@ from fungrad.control_flow.call import in_one
 from fungrad.control_flow.tape_type import TRAIL, as_trail
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, or_zero
-from fungrad.retracing.graph_transforms import strong
+from fungrad.retracing.graph_transforms import strong_type
 from fungrad.support.lazy import Record
 from fungrad.tracing.captured_arrays import TRUSTED
 from fungrad.tracing.trace import typeof
@@ -129,7 +129,7 @@ class Reverse:
         return tuple(self.rules.replay(args, residuals, cotangents, wanted, **params))
 
     def pullback_type(self, *types: Type, wanted: Any, trailed: bool, **params: Any) -> Any:
-        return tuple(strong(t) for t, w in zip(types, wanted, strict=False) if w)
+        return tuple(strong_type(t) for t, w in zip(types, wanted, strict=False) if w)
 
     def slopes(
         self, args: Any, params: Any, tangents: Any, positions: Sequence[int]

@@ -24,14 +24,14 @@ from fungrad.primitives.movement.reshape_broadcast_cast import moveaxis
 from fungrad.primitives.primitive import Primitive, or_zero, zeros
 from fungrad.retracing.graph_transforms import (
     batch,
-    cut,
-    derive,
-    kept,
-    push,
+    broadcast_batch,
+    fixed_point_over_carry,
+    jvp_graph,
+    memoised,
     reaches,
-    settled,
-    spread,
-    strong,
+    split_at,
+    stage_variant,
+    strong_type,
 )
 from fungrad.support.lazy import Record
 from fungrad.tracing.graph_trace import evaluate
@@ -72,32 +72,34 @@ def _jvp(primals: Any, tangents: Any, *, body: Graph, counts: Counts, **params: 
     constants, n = counts
     x, t = parts(primals, counts), parts(tangents, counts)
     carry_at = range(constants, constants + n)
-    moved = settled(body, [v is not None for v in tangents], carry_at, reaches)
+    moved = fixed_point_over_carry(body, [v is not None for v in tangents], carry_at, reaches)
     flags = parts(moved, counts)
-    pushed = push(body, moved)
+    pushed = jvp_graph(body, moved)
     moving = [i for i, m in enumerate(flags.carry) if m]
     y_moving = [i for i in pushed.moving if i >= n]
     widths = [constants, sum(flags.consts), n, len(moving), len(x.xs), sum(flags.xs)]
 
     def f(*values: Any) -> list[Any]:
-        c, ct, k, kt, s, st = cut(values, widths)
+        c, ct, k, kt, s, st = split_at(values, widths)
         results = evaluate(pushed.graph, [*c, *k, *s, *ct, *kt, *st])
         found = dict(zip(pushed.moving, results[len(body.outputs) :], strict=True))
-        carry_t = [found[i] if i in found else zeros(strong(body.output_types[i])) for i in moving]
+        carry_t = [
+            found[i] if i in found else zeros(strong_type(body.output_types[i])) for i in moving
+        ]
         outputs = results[: len(body.outputs)]
         return [*outputs[:n], *carry_t, *outputs[n:], *(found[i] for i in y_moving)]
 
     types = parts(body.input_types, counts)
 
     def tangent_types(of: list[Type], which: list[bool]) -> list[Type]:
-        return [strong(t) for t, m in zip(of, which, strict=True) if m]
+        return [strong_type(t) for t, m in zip(of, which, strict=True) if m]
 
     new_types = [
         *types.consts, *tangent_types(types.consts, flags.consts),
         *types.carry, *tangent_types(types.carry, flags.carry),
         *types.xs, *tangent_types(types.xs, flags.xs),
     ]  # fmt: skip
-    new_body = derive(body, ("scan_jvp", tuple(moved)), new_types, f, "the derivative")
+    new_body = stage_variant(body, ("scan_jvp", tuple(moved)), new_types, f, "the derivative")
     carry_t = [or_zero(t.carry[i], x.carry[i]) for i in moving]
     results = scan(
         *x.consts, *(v for v in t.consts if v is not None), *x.carry, *carry_t,
@@ -105,7 +107,7 @@ def _jvp(primals: Any, tangents: Any, *, body: Graph, counts: Counts, **params: 
         body=new_body, counts=(constants + widths[1], n + len(moving)), **params,
     )  # fmt: skip
     ys = len(body.outputs) - n
-    carry, carry_t, stacks, stacks_t = cut(results, [n, len(moving), ys, len(y_moving)])
+    carry, carry_t, stacks, stacks_t = split_at(results, [n, len(moving), ys, len(y_moving)])
     out_tangents: list[Any] = [None] * len(body.outputs)
     for i, tangent in zip([*moving, *y_moving], [*carry_t, *stacks_t], strict=True):
         out_tangents[i] = tangent
@@ -125,7 +127,7 @@ def _batched_arguments(
     def step(graph: Graph, state: Sequence[bool]) -> Sequence[bool]:
         return batch(graph, state, size).flags[:n]
 
-    state = settled(body, batched, range(constants, constants + n), step)
+    state = fixed_point_over_carry(body, batched, range(constants, constants + n), step)
     carry_flags = state[constants : constants + n]
     inner = batch(body, state, size)
     out_flags = [*carry_flags, *inner.flags[n:]]
@@ -133,15 +135,17 @@ def _batched_arguments(
     def f(*values: Any) -> list[Any]:
         outputs = evaluate(inner.graph, values)
         return [
-            spread(o, have, size) if want else o
+            broadcast_batch(o, have, size) if want else o
             for o, have, want in zip(outputs, inner.flags, out_flags, strict=True)
         ]
 
     graph = inner.graph
     if list(inner.flags) != out_flags:
-        graph = derive(body, ("scan_batch", tuple(state), size), inner.graph.input_types, f, "vmap")
+        graph = stage_variant(
+            body, ("scan_batch", tuple(state), size), inner.graph.input_types, f, "vmap"
+        )
     carry = [
-        spread(v, have, size) if want else v
+        broadcast_batch(v, have, size) if want else v
         for v, have, want in zip(x.carry, flags.carry, carry_flags, strict=True)
     ]
     xs = [moveaxis(v, 1, 0) if b else v for v, b in zip(x.xs, flags.xs, strict=True)]
@@ -176,7 +180,7 @@ def _stacking_body(body: Graph, how: Plan) -> Graph:
         outputs = (*graph.outputs[:count], *own)
         return graph.replace(outputs=outputs)
 
-    result: Graph = kept(body, ("scan_forward", tuple(how.active)), make)
+    result: Graph = memoised(body, ("scan_forward", tuple(how.active)), make)
     return result
 
 
@@ -187,7 +191,7 @@ def _forward(args: Any, slots: Any, *, body: Graph, counts: Counts, **params: An
     results = scan(*args, body=_stacking_body(body, how), counts=counts, **params)
     count = len(body.outputs)
     consts = [args[h] for h in how.held if h >= 0]
-    return results[:count], (results[count:], consts), [strong(typeof(a)) for a in args]
+    return results[:count], (results[count:], consts), [strong_type(typeof(a)) for a in args]
 
 
 class _Moved(Record):
@@ -224,13 +228,13 @@ def _pullback_body(body: Graph, how: Plan, moved: _Moved, constants: int) -> Gra
     widths = [len(held), len(moved.consts), len(moved.carry), len(own), len(moved.ys)]
 
     def back(*values: Any) -> list[Any]:
-        res_held, totals, carry_cts, res_own, y_cts = cut(values, widths)
+        res_held, totals, carry_cts, res_own, y_cts = split_at(values, widths)
         stacked, shared = iter(res_own), iter(res_held)
         given = [next(shared) if h >= 0 else next(stacked) for h in how.held]
         found = evaluate(how.halves.backward, [*given, *carry_cts, *y_cts])
         by_input = dict(zip(how.halves.reached, found, strict=True))
         carry = [
-            by_input[constants + i] if constants + i in by_input else zeros(strong(out[i]))
+            by_input[constants + i] if constants + i in by_input else zeros(strong_type(out[i]))
             for i in moved.carry
         ]
         totals = [total + by_input[i] for i, total in zip(moved.consts, totals, strict=True)]
@@ -238,12 +242,12 @@ def _pullback_body(body: Graph, how: Plan, moved: _Moved, constants: int) -> Gra
 
     types = [
         *held,
-        *(strong(body.input_types[i]) for i in moved.consts),
-        *(strong(out[i]) for i in moved.carry),
-        *map(strong, own),
-        *(strong(out[i]) for i in moved.ys),
+        *(strong_type(body.input_types[i]) for i in moved.consts),
+        *(strong_type(out[i]) for i in moved.carry),
+        *map(strong_type, own),
+        *(strong_type(out[i]) for i in moved.ys),
     ]
-    return derive(body, ("scan_vjp", tuple(how.active)), types, back, "the pullback")
+    return stage_variant(body, ("scan_vjp", tuple(how.active)), types, back, "the pullback")
 
 
 def _vjp(
@@ -311,7 +315,7 @@ def _batch_replay(
     cts = []
     for i, c, have in zip(positions, cotangents, ct_batched, strict=True):
         if flags[i]:
-            c = spread(c, have, size)
+            c = broadcast_batch(c, have, size)
         cts.append(moveaxis(c, 0, 1) if flags[i] and i >= counts[1] else c)
     held = () if trail is None else (trail,)
     found = scan_pullback(

@@ -25,9 +25,9 @@ from fungrad.ir.graph import Graph
 from fungrad.retracing.graph_transforms import (
     Differentiated,
     differentiate,
+    fixed_point_over_carry,
     reaches,
-    settled,
-    strong,
+    strong_type,
 )
 from fungrad.support.lazy import Record
 
@@ -150,7 +150,9 @@ class Plan(Record):
 def plan(body: Graph, counts: Counts, wanted: Sequence[Any]) -> Plan:
     """The differentiated body for cotangents of the wanted arguments."""
     constants, n = counts
-    active = settled(body, [bool(w) for w in wanted], range(constants, constants + n), reaches)
+    active = fixed_point_over_carry(
+        body, [bool(w) for w in wanted], range(constants, constants + n), reaches
+    )
     active = [a and t.inexact for a, t in zip(active, body.input_types, strict=True)]
     halves = differentiate(body, active)
     position = {id(v): i for i, v in enumerate(halves.forward.inputs[:constants])}
@@ -179,7 +181,7 @@ def replay(
     inexact = [i for i in range(n) if out[i].inexact]
     y_given = list(cotangents[len(inexact) :])
     order = order_of(length, reverse)
-    empty = [strong(t).zeros() for t in body.input_types]
+    empty = [strong_type(t).zeros() for t in body.input_types]
 
     def inputs(carry: Any, i: int) -> list[Any]:
         return [*x.consts, *carry, *[v[order[i]] for v in x.xs]]

@@ -23,7 +23,14 @@ from fungrad.primitives.elementwise.ufuncs import maximum, minimum
 from fungrad.primitives.movement.reshape_broadcast_cast import to_discrete
 from fungrad.primitives.primitive import Primitive, or_zero, zeros
 from fungrad.primitives.stop_gradient import stop
-from fungrad.retracing.graph_transforms import batch, derive, differentiate, push, spread, strong
+from fungrad.retracing.graph_transforms import (
+    batch,
+    broadcast_batch,
+    differentiate,
+    jvp_graph,
+    stage_variant,
+    strong_type,
+)
 from fungrad.tracing.captured_arrays import TRUSTED
 from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.trace import typeof
@@ -43,7 +50,7 @@ def _eval(index: Any, *operands: Any, branches: Branches) -> Any:
 
 def _jvp(primals: Any, tangents: Any, *, branches: Branches) -> Any:
     moved = [t is not None for t in tangents[1:]]
-    pushed = [push(branch, moved) for branch in branches]
+    pushed = [jvp_graph(branch, moved) for branch in branches]
     count = len(branches[0].outputs)
     moving = sorted({i for p in pushed for i in p.moving})
     given = [t for t in tangents[1:] if t is not None]
@@ -66,11 +73,15 @@ def _with_tangents(
     def f(*values: Any) -> list[Any]:
         results = evaluate(pushed.graph, values)
         found = dict(zip(pushed.moving, results[count:], strict=True))
-        rest = [found[i] if i in found else zeros(strong(branch.output_types[i])) for i in moving]
+        rest = [
+            found[i] if i in found else zeros(strong_type(branch.output_types[i])) for i in moving
+        ]
         return [*results[:count], *rest]
 
     types = pushed.graph.input_types
-    return derive(branch, ("switch_jvp", tuple(moved), tuple(moving)), types, f, "the derivative")
+    return stage_variant(
+        branch, ("switch_jvp", tuple(moved), tuple(moving)), types, f, "the derivative"
+    )
 
 
 # --- batching -------------------------------------------------------------------------------------
@@ -85,7 +96,7 @@ def _batch(args: Any, batched: Any, size: int, *, branches: Branches) -> Any:
         outputs = switch(*args, branches=new)
         return tuple(o if m else Unbatched(o) for o, m in zip(outputs, mapped, strict=True))
     index = _clamped(args[0], len(branches))
-    operands = [spread(x, b, size) for x, b in zip(args[1:], batched[1:], strict=True)]
+    operands = [broadcast_batch(x, b, size) for x, b in zip(args[1:], batched[1:], strict=True)]
     result: Any = None
     for i, branch in enumerate(branches):
         mine = eq(index, i)
@@ -121,7 +132,7 @@ def _replay(args: Any, residuals: Any, cotangents: Any, wanted: Any, *, branches
         residuals = run(halves.forward, args[1:])[len(branch.outputs) :]
     found = dict(zip(halves.reached, run(halves.backward, [*residuals, *cotangents]), strict=True))
     return [
-        found[i] if i in found else strong(typeof(x)).zeros()
+        found[i] if i in found else strong_type(typeof(x)).zeros()
         for i, (x, want) in enumerate(zip(args[1:], wanted[1:], strict=True))
         if want
     ]
@@ -144,7 +155,7 @@ def _batch_replay(
     *, branches: Branches,
 ) -> Any:  # fmt: skip
     args, batched = spread_wanted(args, batched, wanted, size)
-    cts = [spread(c, b, size) for c, b in zip(cotangents, ct_batched, strict=True)]
+    cts = [broadcast_batch(c, b, size) for c, b in zip(cotangents, ct_batched, strict=True)]
     if not batched[0]:
         new = tuple(batch(b, batched[1:], size, all_outputs=True).graph for b in branches)
         held = () if trail is None else (trail,)

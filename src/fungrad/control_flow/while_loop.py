@@ -23,14 +23,14 @@ from fungrad.primitives.reduction.reduce import reduce_any
 from fungrad.primitives.stop_gradient import stop
 from fungrad.retracing.graph_transforms import (
     batch,
-    cut,
-    derive,
+    broadcast_batch,
     differentiate,
-    push,
+    fixed_point_over_carry,
+    jvp_graph,
     reaches,
-    settled,
-    spread,
-    strong,
+    split_at,
+    stage_variant,
+    strong_type,
 )
 from fungrad.support.lazy import Record
 from fungrad.tracing.graph_trace import evaluate
@@ -68,30 +68,30 @@ def _jvp(
     constants = counts[1]
     carry_at = range(constants, constants + len(x.carry))
     given = [v is not None for v in (*t.body, *t.carry)]
-    moved = settled(body, given, carry_at, reaches)
+    moved = fixed_point_over_carry(body, given, carry_at, reaches)
     moving = [i for i, k in enumerate(carry_at) if moved[k]]
     const_moving = [i for i in range(constants) if moved[i]]
-    pushed = push(body, moved)
+    pushed = jvp_graph(body, moved)
     n, c = len(x.carry), len(const_moving)
 
     def body_with_tangents(*values: Any) -> list[Any]:
-        consts, const_t, carry, carry_t = cut(values, [constants, c, n, len(moving)])
+        consts, const_t, carry, carry_t = split_at(values, [constants, c, n, len(moving)])
         results = evaluate(pushed.graph, [*consts, *carry, *const_t, *carry_t])
         found = dict(zip(pushed.moving, results[n:], strict=True))
         return [
             *results[:n],
-            *(found[i] if i in found else zeros(strong(body.output_types[i])) for i in moving),
+            *(found[i] if i in found else zeros(strong_type(body.output_types[i])) for i in moving),
         ]
 
     types = body.input_types
-    tangent_types = [strong(types[i]) for i in const_moving]
-    carry_t_types = [strong(types[carry_at[i]]) for i in moving]
-    new_body = derive(
+    tangent_types = [strong_type(types[i]) for i in const_moving]
+    carry_t_types = [strong_type(types[carry_at[i]]) for i in moving]
+    new_body = stage_variant(
         body, ("while_jvp", tuple(moved)),
         [*types[:constants], *tangent_types, *types[constants:], *carry_t_types],
         body_with_tangents, "the derivative",
     )  # fmt: skip
-    new_cond = derive(
+    new_cond = stage_variant(
         cond, ("while_jvp", n, tuple(map(str, carry_t_types))), [*cond.input_types, *carry_t_types],
         lambda *values: evaluate(cond, values[: len(cond.inputs)]), "the condition",
     )  # fmt: skip
@@ -130,7 +130,7 @@ def batched_loop(
     def step(graph: Graph, state: Sequence[bool]) -> Sequence[bool]:
         return batch(graph, state, size).flags
 
-    moved = settled(body, [*flags.body, *flags.carry], carry_at, step)
+    moved = fixed_point_over_carry(body, [*flags.body, *flags.carry], carry_at, step)
     carry = [moved[k] for k in carry_at]
     predicate = batch(cond, [*flags.cond, *carry], size)
     if predicate.flags[0] and not all(carry):  # finished examples keep different carries
@@ -157,14 +157,14 @@ def batched_loop(
         running = [choose(left, x, stop(x, name=None)) for x in old]
         new = evaluate(inner.graph, [*body_consts, *running])
         return [
-            choose(left, spread(x, b, size), y)
+            choose(left, broadcast_batch(x, b, size), y)
             for x, y, b in zip(new, old, inner.flags, strict=True)
         ]
 
     types = inner.graph.input_types
     return BatchedLoop(
-        derive(cond, (*key, "any"), predicate.graph.input_types, any_left, "the condition"),
-        derive(
+        stage_variant(cond, (*key, "any"), predicate.graph.input_types, any_left, "the condition"),
+        stage_variant(
             body, (*key, "rest", cond),
             [*predicate.graph.input_types[:cond_count], *types], body_of_the_rest, "vmap",
         ),
@@ -187,11 +187,11 @@ def _all_batched(inner: Any, body: Graph, carry: Sequence[bool], size: int, key:
     def f(*values: Any) -> list[Any]:
         outputs = evaluate(inner.graph, values)
         return [
-            spread(x, b, size) if want else x
+            broadcast_batch(x, b, size) if want else x
             for x, b, want in zip(outputs, inner.flags, carry, strict=True)
         ]
 
-    return derive(body, (*key, "all"), inner.graph.input_types, f, "vmap")
+    return stage_variant(body, (*key, "all"), inner.graph.input_types, f, "vmap")
 
 
 def _batched_arguments(
@@ -210,7 +210,7 @@ def _batched_arguments(
     loop = batched_loop(cond, body, counts, batched, size)
     x, flags = parts(args, counts), parts(batched, counts)
     carry = [
-        spread(v, have, size) if want else v
+        broadcast_batch(v, have, size) if want else v
         for v, have, want in zip(x.carry, flags.carry, loop.carry, strict=True)
     ]
     again = x.cond if len(loop.body.inputs) > counts[1] + len(carry) else []
@@ -233,7 +233,7 @@ def halves_of(wanted: Any, body: Graph, counts: Counts) -> Any:
     """The body, differentiated for the wanted arguments of the loop."""
     flags = parts(wanted, counts)
     carry_at = range(counts[1], counts[1] + len(flags.carry))
-    active = settled(body, [*flags.body, *flags.carry], carry_at, reaches)
+    active = fixed_point_over_carry(body, [*flags.body, *flags.carry], carry_at, reaches)
     active = [a and t.inexact for a, t in zip(active, body.input_types, strict=True)]
     return differentiate(body, active)
 
@@ -267,7 +267,7 @@ def _replay(
     x, flags = parts(args, counts), parts(wanted, counts)
     constants = counts[1]
     inexact = [i for i, t in enumerate(body.output_types) if t.inexact]
-    empty = [strong(t).zeros() for t in body.input_types]
+    empty = [strong_type(t).zeros() for t in body.input_types]
 
     def back(residuals: Any, i: int, state: Any) -> Any:
         totals, cts = state
@@ -285,7 +285,9 @@ def _replay(
             state = back(residuals, 0, state)
     totals, cts = state
     carry_cts = dict(zip(inexact, cts, strict=True))
-    result = [strong(typeof(v)).zeros() for v, want in zip(x.cond, flags.cond, strict=True) if want]
+    result = [
+        strong_type(typeof(v)).zeros() for v, want in zip(x.cond, flags.cond, strict=True) if want
+    ]
     result += [totals[i] for i, want in enumerate(flags.body) if want]
     result += [carry_cts[i] for i, want in enumerate(flags.carry) if want]
     return result
@@ -342,7 +344,10 @@ def spread_wanted(
     """The arguments, with a batch axis added if a cotangent is wanted, which differs between
     examples.
     """
-    new = [spread(a, b, size) if w else a for a, b, w in zip(args, batched, wanted, strict=True)]
+    new = [
+        broadcast_batch(a, b, size) if w else a
+        for a, b, w in zip(args, batched, wanted, strict=True)
+    ]
     return new, [b or w for b, w in zip(batched, wanted, strict=True)]
 
 
@@ -354,7 +359,7 @@ def _batch_replay(
     new, new_params, carry, positions = _batched_arguments(args, batched, size, **params)
     inexact = [b for b, t in zip(carry, params["body"].output_types, strict=True) if t.inexact]
     cts = [
-        spread(c, have, size) if want else c
+        broadcast_batch(c, have, size) if want else c
         for c, have, want in zip(cotangents, ct_batched, inexact, strict=True)
     ]
     held = () if trail is None else (trail,)

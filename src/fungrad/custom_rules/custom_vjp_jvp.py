@@ -19,7 +19,7 @@ from fungrad.errors import ArgumentError, MissingRuleError, StructureMismatchErr
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, zeros
-from fungrad.retracing.graph_transforms import batch, strong
+from fungrad.retracing.graph_transforms import batch, strong_type
 from fungrad.support import pytree
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.source_location import boundary, describe, user_line
@@ -82,8 +82,8 @@ def _forward(args: Sequence[Any], wanted: Sequence[Any], *, rule: Rule, graph: G
     if not rule.reverse:
         return (*_linearized(rule, args, wanted), kept)
     outputs, saved, meta = rule.forward(args, [bool(w) for w in wanted])
-    found = [strong(typeof(o)) for o in outputs]
-    if graph is not None and found != [strong(t) for t in graph.output_types]:
+    found = [strong_type(typeof(o)) for o in outputs]
+    if graph is not None and found != [strong_type(t) for t in graph.output_types]:
         raise StructureMismatchError(
             f"The forward rule of {describe(rule.f)} returned another output than the "
             f"function{user_line()}.\n  function: {graph.output_types}\n  rule:     {found}"
@@ -113,7 +113,7 @@ def _linearized(rule: Rule, args: Sequence[Any], wanted: Sequence[Any]) -> tuple
         made.append(len(found))
         return [*found, *pushed]
 
-    at_zero = [zeros(strong(typeof(args[i]))) for i in moved]
+    at_zero = [zeros(strong_type(typeof(args[i]))) for i in moved]
     values, pullback = linearized(
         push, at_zero, lambda: f"the transpose of the rule of {describe(rule.f)}"
     )

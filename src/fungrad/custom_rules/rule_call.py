@@ -25,7 +25,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import mul
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, cast, reduce_sum
 from fungrad.primitives.primitive import zeros
-from fungrad.retracing.graph_transforms import strong
+from fungrad.retracing.graph_transforms import strong_type
 from fungrad.support import pytree
 from fungrad.tracing.aliasing import private
 from fungrad.tracing.source_location import describe
@@ -337,7 +337,7 @@ def _materialised(value: Any, type_: Type) -> Any:
     """A cotangent or tangent, with zeros for None; None if the type can have none."""
     if not type_.inexact:
         return None
-    return zeros(strong(type_)) if value is None else value
+    return zeros(strong_type(type_)) if value is None else value
 
 
 def _private(cotangent: Any) -> Any:

@@ -22,7 +22,7 @@ from fungrad.primitives.elementwise.ufuncs import imag, maximum, real, sqrt
 from fungrad.primitives.movement.reshape_broadcast_cast import conj, reduce_sum, reshape
 from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.stop_gradient import stop_gradient
-from fungrad.retracing.graph_transforms import strong
+from fungrad.retracing.graph_transforms import strong_type
 from fungrad.support import pytree
 from fungrad.tracing.source_location import boundary, describe, user_line
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
@@ -324,7 +324,7 @@ def _complex(type_: Type) -> Type:
 
 
 def _gradient_type(x: Any) -> Type:
-    return strong(typeof(x))
+    return strong_type(typeof(x))
 
 
 def _as_tuple(found: Any, count: int) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ from fungrad.control_flow.call import by_steps, compiled_key, run
 from fungrad.errors import ArgumentError
 from fungrad.inspect.tables import Table, drawn, number, plain, seconds
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Source
-from fungrad.retracing.graph_transforms import Differentiated, pruned
+from fungrad.retracing.graph_transforms import Differentiated, drop_dead
 from fungrad.tracing.trace import EVAL, current
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import flat_leaves
@@ -335,7 +335,7 @@ def profile(
         leaves, _ = flat_leaves(jitted._parted(args, kwargs)[1])
         start = time.perf_counter()
         run(graph, leaves)  # compiles, and warms caches
-        opened = optimised(graph) if optimise else pruned(inline(graph))
+        opened = optimised(graph) if optimise else drop_dead(inline(graph))
         watch = Watch(opened)
         watch.run(leaves)
         first = time.perf_counter() - start

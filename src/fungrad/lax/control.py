@@ -20,7 +20,7 @@ from fungrad.errors import ArgumentError, StructureMismatchError
 from fungrad.ir.graph import Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.lax.carry_types import carry_body, check_same, check_tree, strong_leaf
-from fungrad.retracing.graph_transforms import derive
+from fungrad.retracing.graph_transforms import stage_variant
 from fungrad.retracing.staging import Staged, names_of, stage_tree, types_of
 from fungrad.support import pytree
 from fungrad.tracing.graph_trace import evaluate
@@ -400,7 +400,7 @@ def _branch(staged: Staged, captured: Sequence[Any], start: int, wanted: Sequenc
     whole = graph.replace(inputs=inputs)
     if list(graph.output_types) == list(wanted):
         return whole
-    return derive(
+    return stage_variant(
         whole, "cast", whole.input_types,
         lambda *xs: [strong_leaf(x, t) for x, t in zip(evaluate(whole, xs), wanted, strict=True)],
         "a branch",

@@ -15,7 +15,14 @@ from fungrad.control_flow.switch import switch, switch_pullback
 from fungrad.control_flow.unroll import RECORDS
 from fungrad.control_flow.while_loop import while_loop, while_loop_pullback
 from fungrad.ir.graph import Equation, Graph, Variable
-from fungrad.retracing.graph_transforms import joint, kept, pruned, reaches, settled, strong
+from fungrad.retracing.graph_transforms import (
+    drop_dead,
+    fixed_point_over_carry,
+    joint,
+    memoised,
+    reaches,
+    strong_type,
+)
 from fungrad.tracing.graph_trace import evaluate, stage
 from fungrad.transforms.engine.reverse import linearized
 
@@ -39,9 +46,9 @@ def pulled_back(graph: Graph) -> tuple[Graph, list[bool]]:
         reached.extend(c is not None for c in found)
         return [c for c in found if c is not None]
 
-    types = [strong(t) for t in [*graph.input_types, *graph.output_types]]
+    types = [strong_type(t) for t in [*graph.input_types, *graph.output_types]]
     whole = stage(joint, types, [""] * len(types), lambda: "linear_transpose", graph.name)
-    return pruned(whole), reached
+    return drop_dead(whole), reached
 
 
 def reads(graph: Graph, count: int) -> bool:
@@ -189,7 +196,7 @@ def _pulled_loop(
     """
     constants, carries = counts
     forward = _steps(body, states, *counts)
-    active = settled(body, wanted, range(constants, constants + carries), reaches)
+    active = fixed_point_over_carry(body, wanted, range(constants, constants + carries), reaches)
     back, reached = _pullback(
         body, [a and t.inexact for a, t in zip(active, body.input_types, strict=True)]
     )
@@ -212,7 +219,7 @@ def _pullback(graph: Graph, wanted: Sequence[bool]) -> tuple[Graph, tuple[int, .
 
     def make() -> tuple[Graph, tuple[int, ...]]:
         whole, reached = joint(graph, wanted)
-        return pruned(whole.replace(outputs=whole.outputs[len(graph.outputs) :])), reached
+        return drop_dead(whole.replace(outputs=whole.outputs[len(graph.outputs) :])), reached
 
-    found: tuple[Graph, tuple[int, ...]] = kept(graph, ("pullback", tuple(wanted)), make)
+    found: tuple[Graph, tuple[int, ...]] = memoised(graph, ("pullback", tuple(wanted)), make)
     return found

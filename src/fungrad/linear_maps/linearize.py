@@ -18,7 +18,7 @@ from fungrad.ir.graph import Equation, Graph
 from fungrad.ir.types import Type
 from fungrad.linear_maps.linearity_check import looked_at, pulled_back, reads, worst
 from fungrad.primitives.primitive import zeros
-from fungrad.retracing.graph_transforms import pruned, strong
+from fungrad.retracing.graph_transforms import drop_dead, strong_type
 from fungrad.support import pytree
 from fungrad.tracing.graph_trace import GraphTrace, evaluate, stage
 from fungrad.tracing.source_location import boundary, describe
@@ -118,7 +118,7 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tu
     )  # fmt: skip
     count, out_def, aux_def = shapes
     moving = moving[:count]
-    graph = pruned(graph.replace(outputs=graph.outputs[: sum(moving)]))
+    graph = drop_dead(graph.replace(outputs=graph.outputs[: sum(moving)]))
     out_types = [leaf_type(value) for value in values[:count]]
     passive = {i: (leaves[i], names[i]) for i in range(len(leaves)) if i not in active}
     pushforward = Pushforward(graph, treedef, passive, out_def, out_types, moving, describe(f))
@@ -169,7 +169,7 @@ class Pushforward:
         self._called = True
         found = iter(run(graph, inputs) if compiled else evaluate(graph, inputs))
         pushed = [
-            next(found) if moved else None if type_ is None else zeros(strong(type_))
+            next(found) if moved else None if type_ is None else zeros(strong_type(type_))
             for moved, type_ in zip(moving, out_types, strict=True)
         ]
         return pytree.unflatten(out, owned(pushed, inputs) if current() is EVAL else pushed)
@@ -200,7 +200,7 @@ def _linear_program(
     """
     trace = TangentTrace(current(), label)
     tangents = [
-        trace.input(strong(typeof(p)), name) for p, name in zip(primals, names, strict=True)
+        trace.input(strong_type(typeof(p)), name) for p, name in zip(primals, names, strict=True)
     ]
     values, pushed = trace.run(lambda: pushed_forward(f, primals, tangents, label, LinearizeTrace))
     return (
@@ -237,7 +237,7 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tupl
     """
     leaves, treedef = pytree.flatten(primals)
     names = leaf_names(f, range(len(primals)), primals)
-    types = [strong(input_type(leaf, name)) for leaf, name in zip(leaves, names, strict=True)]
+    types = [strong_type(input_type(leaf, name)) for leaf, name in zip(leaves, names, strict=True)]
     for leaf, type_, name in zip(leaves, types, names, strict=True):
         if not type_.inexact:
             raise refuse_leaf(leaf, name, "linear_transpose")
@@ -251,7 +251,7 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tupl
 
     label = lambda: f"linear_transpose of {describe(f)}"  # noqa: E731
     graph = stage(flat, types, names, label, getattr(f, "__name__", ""))
-    out_types = [strong(type_) for type_ in graph.output_types]
+    out_types = [strong_type(type_) for type_ in graph.output_types]
     for type_ in out_types:
         if not type_.inexact:
             raise NonLinearError(

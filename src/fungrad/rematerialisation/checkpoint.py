@@ -24,8 +24,8 @@ from fungrad.retracing.graph_transforms import (
     Differentiated,
     batch,
     joint,
-    kept,
-    push,
+    jvp_graph,
+    memoised,
     split,
 )
 from fungrad.support import pytree
@@ -43,12 +43,12 @@ def cut(graph: Graph, wanted: Sequence[Any], policy: Policy) -> Differentiated:
         saved = functools.partial(chosen, policy)
         return split(whole, len(graph.inputs), len(graph.outputs), reached, saved)
 
-    result: Differentiated = kept(graph, ("checkpoint", mask, policy), make)
+    result: Differentiated = memoised(graph, ("checkpoint", mask, policy), make)
     return result
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, graph: Graph, policy: Policy) -> Any:
-    pushed = push(graph, [t is not None for t in tangents])
+    pushed = jvp_graph(graph, [t is not None for t in tangents])
     moved = [t for t in tangents if t is not None]
     results = checkpointed(*primals, *moved, graph=pushed.graph, policy=policy)
     count = len(graph.outputs)

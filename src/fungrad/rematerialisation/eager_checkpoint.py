@@ -23,7 +23,7 @@ from fungrad.ir.graph import Graph, Literal
 from fungrad.primitives.movement.gather import Index
 from fungrad.primitives.primitive import Primitive
 from fungrad.rematerialisation.policies import Budget, Policy, save_nothing, size_in_bytes, work
-from fungrad.retracing.graph_transforms import kept
+from fungrad.retracing.graph_transforms import memoised
 from fungrad.tracing.captured_arrays import Residuals
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer, content, current, typeof
@@ -99,7 +99,7 @@ def _fingerprint(value: Any) -> int:
     if isinstance(value, _NUMBERS):
         return hash(value) if value == value else 1  # NaN has the hash of its address
     if type(value) is Graph:
-        result: int = kept(value, "fingerprint", lambda: _of_graph(value))
+        result: int = memoised(value, "fingerprint", lambda: _of_graph(value))
         return result
     return 0
 

@@ -51,14 +51,14 @@ class Batched(Record):
     flags: tuple[bool, ...]
 
 
-def kept(graph: Graph, key: Hashable, make: Callable[[], Any]) -> Any:
+def memoised(graph: Graph, key: Hashable, make: Callable[[], Any]) -> Any:
     """Memoises `make` on a Graph, under a key."""
     if key not in graph.derived:
         graph.derived[key] = make()
     return graph.derived[key]
 
 
-def strong(type_: Type) -> Type:
+def strong_type(type_: Type) -> Type:
     """The Type of tangents and cotangents of values of a Type: never weak."""
     return Type(type_.shape, type_.dtype)
 
@@ -72,7 +72,7 @@ def _stage(f: Callable[..., Any], types: Sequence[Type], graph: Graph, what: str
 def differentiate(graph: Graph, wanted: Sequence[bool]) -> Differentiated:
     """The reverse mode of a Graph with respect to the wanted inputs, which are inexact."""
     key = ("reverse", tuple(map(bool, wanted)))
-    result: Differentiated = kept(graph, key, lambda: _differentiate(graph, key[1]))
+    result: Differentiated = memoised(graph, key, lambda: _differentiate(graph, key[1]))
     return result
 
 
@@ -87,7 +87,7 @@ def joint(graph: Graph, wanted: Sequence[bool]) -> tuple[Graph, tuple[int, ...]]
     Also returns the positions of the inputs whose cotangents it has.
     """
     active = [i for i, want in enumerate(wanted) if want]
-    cotangent_types = [strong(t) for t in graph.output_types if t.inexact]
+    cotangent_types = [strong_type(t) for t in graph.output_types if t.inexact]
     reached: list[int] = []
 
     def both(*values: Any) -> list[Any]:
@@ -139,21 +139,21 @@ def split(
         again = [e for e in first if id(e) not in chosen and not effectful(e)]
         known.update(id(v) for equation in again for v in equation.outputs)
         ends = whole.outputs[outputs:]
-        second = list(pruned(Graph((), (), (*again, *second), ends)).equations)
+        second = list(drop_dead(Graph((), (), (*again, *second), ends)).equations)
     residuals: dict[int, Variable] = {}
     used = [atom for equation in second for atom in equation.inputs]
     for atom in (*used, *whole.outputs[outputs:]):
         if isinstance(atom, Variable) and id(atom) not in known:
             residuals[id(atom)] = atom
     kept_values = tuple(residuals.values())
-    forward = pruned(
+    forward = drop_dead(
         whole.replace(
             inputs=whole.inputs[:inputs],
             equations=tuple(first),
             outputs=(*whole.outputs[:outputs], *kept_values),
         )
     )
-    backward = pruned(
+    backward = drop_dead(
         whole.replace(
             inputs=(*kept_values, *whole.inputs[inputs:]),
             equations=tuple(second),
@@ -163,12 +163,12 @@ def split(
     return Differentiated(forward, backward, reached)
 
 
-def spread(x: Any, batched: bool, size: int) -> Any:
+def broadcast_batch(x: Any, batched: bool, size: int) -> Any:
     """x with a batch axis, broadcast if it has none."""
     return x if batched else broadcast_to(x, shape=(size, *shape_of(x)))
 
 
-def cut(values: Sequence[Any], widths: Sequence[int]) -> list[list[Any]]:
+def split_at(values: Sequence[Any], widths: Sequence[int]) -> list[list[Any]]:
     """Splits values into groups of the given sizes."""
     result = []
     start = 0
@@ -178,7 +178,7 @@ def cut(values: Sequence[Any], widths: Sequence[int]) -> list[list[Any]]:
     return result
 
 
-def pruned(graph: Graph) -> Graph:
+def drop_dead(graph: Graph) -> Graph:
     """The Graph without equations and constants that no output depends on."""
     live: set[int] = {id(atom) for atom in graph.outputs}
     equations = []
@@ -190,16 +190,16 @@ def pruned(graph: Graph) -> Graph:
     return graph.replace(constants=constants, equations=tuple(reversed(equations)))
 
 
-def push(graph: Graph, moved: Sequence[bool]) -> Pushed:
+def jvp_graph(graph: Graph, moved: Sequence[bool]) -> Pushed:
     """The forward mode of a Graph with tangents of the moved inputs, which are inexact."""
     key = ("forward", tuple(map(bool, moved)))
-    result: Pushed = kept(graph, key, lambda: _push(graph, key[1]))
+    result: Pushed = memoised(graph, key, lambda: _push(graph, key[1]))
     return result
 
 
 def _push(graph: Graph, moved: Sequence[bool]) -> Pushed:
     moving: list[int] = []
-    tangent_types = [strong(t) for t, m in zip(graph.input_types, moved, strict=True) if m]
+    tangent_types = [strong_type(t) for t, m in zip(graph.input_types, moved, strict=True) if m]
 
     def f(*values: Any) -> list[Any]:
         given = iter(values[len(graph.inputs) :])
@@ -225,7 +225,7 @@ def batch(
     axis only if `all_outputs`, or its entry for the output, is True.
     """
     key = ("batch", tuple(batched), size, all_outputs)
-    result: Batched = kept(graph, key, lambda: _batch(graph, key[1], size, all_outputs))
+    result: Batched = memoised(graph, key, lambda: _batch(graph, key[1], size, all_outputs))
     return result
 
 
@@ -244,16 +244,19 @@ def _batch(
         )
         asked = [all_outputs] * len(found) if isinstance(all_outputs, bool) else all_outputs
         flags.extend(b or a for b, a in zip(found, asked, strict=True))
-        return [spread(x, b or not f, size) for x, b, f in zip(outputs, found, flags, strict=True)]
+        return [
+            broadcast_batch(x, b or not f, size)
+            for x, b, f in zip(outputs, found, flags, strict=True)
+        ]
 
     return Batched(_stage(f, types, graph, "vmap"), tuple(flags))
 
 
-def derive(
+def stage_variant(
     graph: Graph, key: Hashable, types: Sequence[Type], f: Callable[..., Any], what: str
 ) -> Graph:
     """A Graph staged from `f`, which evaluates `graph` under a transform; memoised under a key."""
-    result: Graph = kept(graph, key, lambda: _stage(f, types, graph, what))
+    result: Graph = memoised(graph, key, lambda: _stage(f, types, graph, what))
     return result
 
 
@@ -271,7 +274,7 @@ def reaches(graph: Graph, moved: Sequence[bool]) -> list[bool]:
     return [id(atom) in live for atom in graph.outputs]
 
 
-def settled(
+def fixed_point_over_carry(
     graph: Graph,
     moved: Sequence[bool],
     carry: range,
@@ -305,7 +308,22 @@ def closed(graph: Graph) -> tuple[Graph, list[Any]]:
 
 
 __all__ = [
-    "Batched", "Differentiated", "Pushed", "batch", "closed", "cut", "derive", "differentiate",
-    "effectful", "joint", "kept", "pruned", "push", "reaches", "settled", "split", "spread",
-    "strong",
+    "Batched",
+    "Differentiated",
+    "Pushed",
+    "batch",
+    "broadcast_batch",
+    "closed",
+    "differentiate",
+    "drop_dead",
+    "effectful",
+    "fixed_point_over_carry",
+    "joint",
+    "jvp_graph",
+    "memoised",
+    "reaches",
+    "split",
+    "split_at",
+    "stage_variant",
+    "strong_type",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from fungrad.ir.graph import (
     Variable,
     inner_graphs,
 )
-from fungrad.retracing.graph_transforms import kept
+from fungrad.retracing.graph_transforms import memoised
 
 Renaming = dict[int, Atom]
 
@@ -76,7 +76,7 @@ def is_pure(equation: Equation) -> bool:
 
 
 def _does_nothing_else(graph: Graph) -> bool:
-    result: bool = kept(graph, "pure", lambda: all(map(is_pure, graph.equations)))
+    result: bool = memoised(graph, "pure", lambda: all(map(is_pure, graph.equations)))
     return result
 
 

@@ -22,7 +22,7 @@ from fungrad.compiler.jit import Jitted, jit
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.ir.types import Type
-from fungrad.retracing.graph_transforms import split, strong
+from fungrad.retracing.graph_transforms import split, strong_type
 from fungrad.sparse.patterns import Pattern, scipy_sparse
 from fungrad.support import pytree
 from fungrad.tracing.graph_trace import evaluate, stage
@@ -135,9 +135,9 @@ class Derivative:
         types = [t for t in given.types if t is not None and t.inexact]
         self._kind = kind
         if kind is reverse:
-            vectors = [strong(t) for t in self._output_types(f, argnums, given, types)]
+            vectors = [strong_type(t) for t in self._output_types(f, argnums, given, types)]
         else:
-            vectors = [strong(t) for t in self.inputs]
+            vectors = [strong_type(t) for t in self.inputs]
         whole = self._staged(f, argnums, given, types, vectors)
         if not _apart(whole, len(types), len(self.outputs)):
             whole = self._staged(f, argnums, given, types, vectors, again=True)

@@ -26,7 +26,7 @@ from fungrad.custom_rules.custom_vjp_jvp import custom
 from fungrad.host.external import opaque as external
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.rematerialisation.checkpoint import checkpointed
-from fungrad.retracing.graph_transforms import joint, pruned
+from fungrad.retracing.graph_transforms import drop_dead, joint
 from fungrad.sparse.derivative import Derivative
 from fungrad.sparse.patterns import (
     Pattern,
@@ -291,7 +291,7 @@ def reads(derivative: Derivative) -> Reads:
     inputs: Any = (*graph.inputs[:count], *used.values())
     every = [found[i].ravel() for i in used]
     return Reads(
-        pruned(graph.replace(inputs=inputs, equations=tuple(rest))),
+        drop_dead(graph.replace(inputs=inputs, equations=tuple(rest))),
         np.concatenate(every) if every else np.zeros(0, np.int64),
     )
 
@@ -349,7 +349,7 @@ def transposed(derivative: Derivative, graph: Graph) -> Derivative | None:
     whole, reached = joint(graph, [i >= count for i in range(total)])
     if len(reached) < total - count:
         return None
-    whole = pruned(whole.replace(outputs=whole.outputs[len(graph.outputs) :]))
+    whole = drop_dead(whole.replace(outputs=whole.outputs[len(graph.outputs) :]))
     values = {id(v) for v in whole.inputs[count:total]}
     atoms = [atom for equation in whole.equations for atom in equation.inputs]
     if any(id(atom) in values for atom in (*atoms, *whole.outputs)):

@@ -11,7 +11,7 @@ from typing import Any
 from fungrad.errors import ArgumentError, ShapeError, StructureMismatchError
 from fungrad.primitives.elementwise.family import fit
 from fungrad.primitives.primitive import full, zeros
-from fungrad.retracing.graph_transforms import strong
+from fungrad.retracing.graph_transforms import strong_type
 from fungrad.support import pytree
 from fungrad.taylor.taylor_trace import along
 from fungrad.tracing.source_location import boundary, describe
@@ -98,7 +98,7 @@ def _arrays(value: Any, terms: Sequence[Any], foreign: Sequence[Any] = ()) -> li
     """The derivatives of a value as arrays of its type."""
     if not has_type(value):
         return [None for _ in terms]
-    type_ = strong(typeof(value))
+    type_ = strong_type(typeof(value))
     result = [zeros(type_) if term is None else fit(term, type_) for term in terms]
     return owned(result, foreign) if current() is EVAL else result
 
@@ -131,7 +131,7 @@ def nth_derivative(f: Callable[..., Any], n: int) -> Callable[..., Any]:
     def run(x: Any, *args: Any, **kwargs: Any) -> Any:
         if not differentiable(x):
             raise refuse_leaf(x, argument_name(f, 0), "nth_derivative")
-        type_ = strong(typeof(x))
+        type_ = strong_type(typeof(x))
         direction = full(shape=type_.shape, value=1, dtype=type_.dtype)
         out_defs: list[pytree.TreeDef] = []
 

@@ -19,7 +19,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import div, fit, mul, plain, select
 from fungrad.primitives.elementwise.ufuncs import tanh
 from fungrad.primitives.primitive import or_zero
-from fungrad.retracing.graph_transforms import strong
+from fungrad.retracing.graph_transforms import strong_type
 from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, typeof
 from fungrad.transforms.engine.forward import pulled_back_twice
@@ -196,7 +196,7 @@ def _arithmetic(
     hyperbolic tangent of a line; None for other primitives.
     """
     active = [i for i, s in enumerate(series) if s is not None]
-    type_ = strong(typeof(primal))
+    type_ = strong_type(typeof(primal))
     terms: Callable[[int], Iterator[Any]]
     if primitive is mul and series[0] is series[1]:
         terms = lambda k: _square(series[0], k)  # noqa: E731
@@ -315,7 +315,7 @@ def _tanh_along_a_line(y: Any, direction: Any) -> Callable[[int], Any]:
 
     In w = 1 - y^2, by Horner's scheme: there the terms do not cancel where w is small.
     """
-    type_ = strong(typeof(y))
+    type_ = strong_type(typeof(y))
 
     @functools.cache
     def power(k: int) -> Any:

@@ -39,7 +39,7 @@ from fungrad.compiler.native.rows import (
 )
 from fungrad.ir.graph import Atom, Equation, Graph, effectful
 from fungrad.primitives.movement.stack_iota import unstack
-from fungrad.retracing.graph_transforms import pruned
+from fungrad.retracing.graph_transforms import drop_dead
 
 ALONE = 1 << 18
 """The most elements that one thread reduces, and reads again."""
@@ -141,7 +141,7 @@ class _Program:
             raise Refused("effects")
         self.graph, self.module = graph, Module()
         self.source = Source(graph, short)
-        live = pruned(graph).equations
+        live = drop_dead(graph).equations
         for equation in live:
             reason = known_equation(equation)
             if reason is not None:

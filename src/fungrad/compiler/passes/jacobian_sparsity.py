@@ -46,7 +46,7 @@ from fungrad.primitives.movement.stack_iota import basis
 Entries = Sequence[Any]
 
 
-def thinned(graph: Graph) -> Graph:
+def propagate_diagonals(graph: Graph) -> Graph:
     """The Graph with matrices of diagonals replaced by the diagonals."""
     if not any(equation.primitive is basis for equation in graph.equations):
         return graph

@@ -25,12 +25,12 @@ from fungrad.compiler.passes.rewriter import (
     rewritten,
 )
 from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
-from fungrad.compiler.passes.simplify.exact_identities import simplified
-from fungrad.compiler.passes.store_forwarding import forwarded
+from fungrad.compiler.passes.simplify.exact_identities import simplify
+from fungrad.compiler.passes.store_forwarding import forward_stores
 from fungrad.control_flow.call import is_call
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
 from fungrad.primitives.stop_gradient import stop, stop_order
-from fungrad.retracing.graph_transforms import kept, pruned
+from fungrad.retracing.graph_transforms import drop_dead, memoised
 from fungrad.retracing.inlining import Expansion, TooMany
 from fungrad.tracing.graph_trace import stage
 
@@ -88,7 +88,7 @@ def _expanded_size(graph: Graph) -> int:
         others = sum(not is_call(e) for e in graph.equations)
         return others + sum(map(_expanded_size, calls.values()))
 
-    result: int = kept(graph, "expanded size", count)
+    result: int = memoised(graph, "expanded size", count)
     return result
 
 
@@ -210,24 +210,26 @@ def _of(modules: Sequence[str], where: str, name: str) -> Callable[..., Graph]:
 
 
 _LOOPS = ("fungrad.control_flow.scan", "fungrad.control_flow.while_loop")
-_lightened = _of(_LOOPS, "fungrad.compiler.passes.loops.dce_licm", "lightened")
-lighter = _of(_LOOPS, "fungrad.compiler.passes.loops.residual_rematerialisation", "lighter")
-stacked = _of(_LOOPS, "fungrad.compiler.passes.loops.loop_fission", "stacked")
-thinned = _of(
+_simplify_loops = _of(_LOOPS, "fungrad.compiler.passes.loops.dce_licm", "simplify_loops_by")
+rematerialise_residuals = _of(
+    _LOOPS, "fungrad.compiler.passes.loops.residual_rematerialisation", "rematerialise_residuals"
+)
+split_loops = _of(_LOOPS, "fungrad.compiler.passes.loops.loop_fission", "split_loops")
+propagate_diagonals = _of(
     ("fungrad.primitives.movement.stack_iota",),
     "fungrad.compiler.passes.jacobian_sparsity",
-    "thinned",
+    "propagate_diagonals",
 )
 
 
-def lighten(graph: Graph) -> Graph:
+def simplify_loops(graph: Graph) -> Graph:
     """Drops unused carries of loops and hoists loop-invariant equations."""
 
     def body_passes(body: Graph) -> Graph:
-        body = simplified(thinned(erase_stops(expand(inline(body)))))
-        return forwarded(body, arrays=False)
+        body = simplify(propagate_diagonals(erase_stops(expand(inline(body)))))
+        return forward_stores(body, arrays=False)
 
-    return _lightened(graph, body_passes)
+    return _simplify_loops(graph, body_passes)
 
 
 def settle(graph: Graph) -> Graph:
@@ -252,17 +254,17 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     expand,
     settle,
     erase_stops,
-    pruned,
-    thinned,
+    drop_dead,
+    propagate_diagonals,
     fold,
-    lighten,
-    lighter,
-    stacked,
-    simplified,
-    forwarded,
+    simplify_loops,
+    rematerialise_residuals,
+    split_loops,
+    simplify,
+    forward_stores,
     fold_small,
     settle,  # for the Graphs that loop passes moved out of loops
-    pruned,
+    drop_dead,
 )
 
 
@@ -278,5 +280,5 @@ def optimised(graph: Graph) -> Graph:
         result.derived[key] = result  # optimising it again changes nothing
         return result
 
-    result: Graph = kept(graph, key, make)
+    result: Graph = memoised(graph, key, make)
     return result

@@ -1,4 +1,4 @@
-"""Drivers of passes over a Graph: `rewritten` replaces equations; `simplified_by` applies rules and
+"""Drivers of passes over a Graph: `rewritten` replaces equations; `apply_rules` applies rules and
 eliminates common subexpressions.
 """
 
@@ -229,7 +229,7 @@ def _equal_constants(graph: Graph) -> Renaming:
     return names
 
 
-def simplified_by(graph: Graph, rules: Callable[[Any], Sequence[Rule]]) -> Graph:
+def apply_rules(graph: Graph, rules: Callable[[Any], Sequence[Rule]]) -> Graph:
     """The Graph with rules applied to its equations, and common subexpressions computed once.
     Equations that nothing reads any more stay.
     """
@@ -244,6 +244,20 @@ def simplified_by(graph: Graph, rules: Callable[[Any], Sequence[Rule]]) -> Graph
 
 
 __all__ = [
-    "Renaming", "Replace", "Writer", "applied", "computed_now", "copied", "doubles", "exchanged",
-    "is_pure", "key_of", "placed", "renamed", "renewed", "rewired", "rewritten", "simplified_by",
+    "Renaming",
+    "Replace",
+    "Writer",
+    "applied",
+    "apply_rules",
+    "computed_now",
+    "copied",
+    "doubles",
+    "exchanged",
+    "is_pure",
+    "key_of",
+    "placed",
+    "renamed",
+    "renewed",
+    "rewired",
+    "rewritten",
 ]  # fmt: skip

@@ -445,7 +445,7 @@ def _unstacked(graph: Graph, items: dict[int, set[int]]) -> Graph:
     return graph.replace(equations=tuple(equations), outputs=outputs)
 
 
-def forwarded(graph: Graph, arrays: bool = True) -> Graph:
+def forward_stores(graph: Graph, arrays: bool = True) -> Graph:
     """The Graph with chains of writes replaced by their results.
 
     `arrays` allows writes by index arrays, which are slower in bodies of loops.

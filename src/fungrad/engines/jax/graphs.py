@@ -17,7 +17,13 @@ from fungrad.engines.jax import arrays, elementwise  # noqa: F401 - rules
 from fungrad.engines.jax.elementwise import RULES, STRUCTURAL, Options, cast, jax, jnp
 from fungrad.errors import UnsupportedFunctionError
 from fungrad.ir.graph import Equation, Graph, Literal
-from fungrad.retracing.graph_transforms import differentiate, joint, kept, pruned, strong
+from fungrad.retracing.graph_transforms import (
+    differentiate,
+    drop_dead,
+    joint,
+    memoised,
+    strong_type,
+)
 
 Function = Callable[..., list[Any]]
 
@@ -102,7 +108,7 @@ def _called_back(equation: Equation, args: Sequence[Any], options: Options) -> S
 def differentiable(graph: Graph, options: Options) -> Function:
     """A Graph as a function of JAX's arrays whose derivatives, of every order, are fungrad's."""
     key = ("jax", options.callbacks, options.max_steps)
-    function: Function = kept(graph, key, lambda: _differentiable(graph, options))
+    function: Function = memoised(graph, key, lambda: _differentiable(graph, options))
     return function
 
 
@@ -152,11 +158,11 @@ def _differentiable(graph: Graph, options: Options) -> Function:
 
 def _only(whole: Graph, first: int) -> Graph:
     """A joint Graph without its `first` outputs."""
-    result: Graph = kept(
-        whole, ("jax", first), lambda: pruned(whole.replace(outputs=whole.outputs[first:]))
+    result: Graph = memoised(
+        whole, ("jax", first), lambda: drop_dead(whole.replace(outputs=whole.outputs[first:]))
     )
     return result
 
 
 def _zero(type_: Any) -> Any:
-    return jnp.zeros(type_.shape, strong(type_).dtype) if type_.inexact else None
+    return jnp.zeros(type_.shape, strong_type(type_).dtype) if type_.inexact else None

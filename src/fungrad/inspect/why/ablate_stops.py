@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Atom, Equation, Graph, Source, Variable, inner_graphs
 from fungrad.primitives.stop_gradient import stop, stop_order
-from fungrad.retracing.graph_transforms import kept
+from fungrad.retracing.graph_transforms import memoised
 from fungrad.support import pytree
 from fungrad.tracing.source_location import describe
 from fungrad.tracing.trace import Trace, Tracer, current
@@ -41,7 +41,7 @@ def without_stops(graph: Graph, names: Names) -> Graph:
     """The Graph with the stops of these names replaced by their operands."""
     if not any(names is None or e.params["name"] in names for e in stops_in(graph)):
         return graph
-    result: Graph = kept(graph, ("without_stops", names), lambda: _without(graph, names))
+    result: Graph = memoised(graph, ("without_stops", names), lambda: _without(graph, names))
     return result
 
 

@@ -23,7 +23,7 @@ from fungrad.custom_rules.custom_vjp_jvp import Custom
 from fungrad.host.external import pure_callback
 from fungrad.ir.types import Type
 from fungrad.lax.control import scan
-from fungrad.retracing.graph_transforms import strong
+from fungrad.retracing.graph_transforms import strong_type
 from fungrad.scipy.integrate.runge_kutta import Problem, RungeKutta, Tolerances, solve_at
 from fungrad.scipy.optional import scipy_module
 from fungrad.tracing.trace import shape_of, typeof
@@ -342,7 +342,7 @@ class ScipySolver:
 
         size = sum(joined.sizes) if joined else 0
         dtype = joined.dtype if joined else np.dtype(np.float64)
-        types = (strong(typeof(ys[0])), Type((size,), dtype))
+        types = (strong_type(typeof(ys[0])), Type((size,), dtype))
         costate, total = pure_callback(run, types, list(parameters), times, ys, cotangents)
         return costate, joined.split(total) if joined else []
 

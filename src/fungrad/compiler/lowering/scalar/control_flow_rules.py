@@ -24,7 +24,7 @@ from fungrad.control_flow.while_loop import (
     while_loop_record,
 )
 from fungrad.ir.graph import Equation, Graph
-from fungrad.retracing.graph_transforms import Differentiated, differentiate, joint, kept
+from fungrad.retracing.graph_transforms import Differentiated, differentiate, joint, memoised
 
 
 class Walk(Protocol):
@@ -237,7 +237,7 @@ def _pullback(graph: Graph, wanted: Sequence[bool]) -> tuple[Graph, Sequence[int
         whole, reached = joint(graph, wanted)
         return whole.replace(outputs=whole.outputs[len(graph.outputs) :]), reached
 
-    found: tuple[Graph, Sequence[int]] = kept(graph, ("pullback", tuple(wanted)), make)
+    found: tuple[Graph, Sequence[int]] = memoised(graph, ("pullback", tuple(wanted)), make)
     return found
 
 

@@ -21,7 +21,7 @@ from fungrad.control_flow.switch import switch
 from fungrad.control_flow.while_loop import while_loop
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.primitives.facts import is_view
-from fungrad.retracing.graph_transforms import effectful, kept, pruned
+from fungrad.retracing.graph_transforms import drop_dead, effectful, memoised
 from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.trace import EVAL
 
@@ -29,7 +29,7 @@ Clean = Callable[[Graph], Graph]
 """Prepares a body: inlines calls, erases stops, simplifies."""
 
 
-def lightened(graph: Graph, clean: Clean) -> Graph:
+def simplify_loops_by(graph: Graph, clean: Clean) -> Graph:
     """The Graph with its loops without dead and loop-invariant equations."""
     if not any(e.primitive is scan or e.primitive is while_loop for e in graph.equations):
         return graph
@@ -50,7 +50,7 @@ def lightened(graph: Graph, clean: Clean) -> Graph:
 
 
 def _clean(body: Graph, clean: Clean) -> Graph:
-    result: Graph = kept(body, ("clean", choices(body)), lambda: clean(body))
+    result: Graph = memoised(body, ("clean", choices(body)), lambda: clean(body))
     return result
 
 
@@ -61,9 +61,9 @@ def _subset(graph: Graph, inputs: Sequence[bool], outputs: Sequence[bool]) -> Gr
     def make() -> Graph:
         chosen = tuple(v for v, keep in zip(graph.inputs, inputs, strict=True) if keep)
         results = tuple(a for a, keep in zip(graph.outputs, outputs, strict=True) if keep)
-        return pruned(graph.replace(inputs=chosen, outputs=results))
+        return drop_dead(graph.replace(inputs=chosen, outputs=results))
 
-    result: Graph = kept(graph, key, make)
+    result: Graph = memoised(graph, key, make)
     return result
 
 

@@ -26,7 +26,7 @@ from fungrad.primitives.elementwise.family import add
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
 
 
-def stacked(graph: Graph) -> Graph:
+def split_loops(graph: Graph) -> Graph:
     """The Graph after loop fission of its scans."""
     if not any(e.primitive is scan for e in graph.equations):
         return graph

@@ -23,7 +23,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add
 from fungrad.primitives.movement.reshape_broadcast_cast import convert
-from fungrad.retracing.graph_transforms import batch, effectful, pruned
+from fungrad.retracing.graph_transforms import batch, drop_dead, effectful
 
 
 class Loop:
@@ -65,7 +65,7 @@ class Loop:
         """The rewritten scan."""
         inputs = [v for v, _ in self.consts] + [c[0] for c in self.carry] + [v for v, _ in self.xs]
         outputs = [c[2] for c in self.carry] + [v for v, _ in self.ys]
-        body = pruned(
+        body = drop_dead(
             self.body.replace(
                 inputs=tuple(inputs), equations=tuple(self.equations), outputs=tuple(outputs)
             )
@@ -157,7 +157,7 @@ class Loop:
         inputs = tuple([v for key, v in read.items() if key not in made])
         alone = self.body.replace(inputs=inputs, equations=tuple(equations), outputs=tuple(wanted))
         flags = [id(v) not in fixed for v in inputs]
-        many = batch(pruned(alone), flags, self.length, True).graph
+        many = batch(drop_dead(alone), flags, self.length, True).graph
         outer = [fixed.get(id(v)) or stacks[id(v)] for v in inputs]
         names: Renaming = {id(v): a for v, a in zip(many.inputs, outer, strict=True)}
         for variable, value in many.constants:

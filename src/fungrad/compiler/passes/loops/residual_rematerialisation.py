@@ -22,7 +22,7 @@ from fungrad.primitives.facts import is_arithmetic
 from fungrad.retracing.graph_transforms import effectful
 
 
-def lighter(graph: Graph) -> Graph:
+def rematerialise_residuals(graph: Graph) -> Graph:
     """The Graph with fewer stacks between its scans."""
     if sum(e.primitive is scan for e in graph.equations) < 2:
         return graph

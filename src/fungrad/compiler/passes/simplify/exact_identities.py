@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.passes.patterns import CONSTANT, Rule, Value, made, rule
-from fungrad.compiler.passes.rewriter import Writer, exchanged, simplified_by
+from fungrad.compiler.passes.rewriter import Writer, apply_rules, exchanged
 from fungrad.compiler.passes.simplify import arithmetic, slices
 from fungrad.compiler.passes.simplify import select as choices
 from fungrad.compiler.passes.simplify.blas_and_power_forms import KERNELS, setting
@@ -253,6 +253,6 @@ def rules_for(graph: Graph) -> Callable[[Any], tuple[Rule, ...]]:
     return functools.partial(rules_of, kernels=setting() != "numpy", regroup=graph.reassociates)
 
 
-def simplified(graph: Graph) -> Graph:
+def simplify(graph: Graph) -> Graph:
     """Applies the rules to the Graph's equations, in one pass."""
-    return simplified_by(graph, rules_for(graph))
+    return apply_rules(graph, rules_for(graph))

@@ -26,9 +26,9 @@ from fungrad.source_export.module_writer import Module
 from fungrad.testing import programs
 
 REFUSED = {
-    "debug_callback": "to be run for what it does",
+    "debug_callback": "to run for its effect",
     "external": "the Python function `sin`, which is not traced",
-    "hermitian_function": "of fungrad when it runs",  # derivatives of the user's function
+    "hermitian_function": "of fungrad at run time",  # derivatives of the user's function
 }
 
 

@@ -29,7 +29,7 @@ _PYTHON = {"f": "float", "i": "int", "b": "bool", "c": "complex"}
 
 
 class Parameter(NamedTuple):
-    """A parameter of the user's function, its argument, and whether that is traced."""
+    """A parameter of the user's function, its argument, and whether the argument is traced."""
 
     name: str
     value: Any
@@ -46,27 +46,27 @@ def to_source(
     static_argnames: str | Iterable[str] = (),
     **kwargs: Any,
 ) -> str:
-    """The text of a Python module with what f computes, which needs NumPy and not fungrad.
+    """The text of a Python module that computes f with NumPy, without fungrad.
 
     f is traced at arguments of these types and optimised, as `jit` does; a gradient becomes the
-    NumPy that one would write by hand. SciPy is imported where f needs SciPy's functions.
+    NumPy code that one would write by hand. SciPy is imported if f needs its functions.
 
     Args:
       f: a pure function of trees of arrays and numbers, also one made by `grad`, `vmap` or `jit`.
       args: its arguments, of which only the types matter.
       name: the name of the function in the module; by default that of f.
       path: a file, `f.py`, to write the module to. Arrays of more than 200 elements that f closes
-        over are then written beside it, to `f.npz`; without a path they are refused.
+        over are then written to `f.npz` in the same folder; without a path they are an error.
       static_argnames: the names of arguments that are not traced; the module is for their values.
       kwargs: keyword arguments of f.
 
     Returns:
-      The text. Its function has the parameters of f that were given, takes the same trees and
-      returns the same: of named tuples and dataclasses, classes of its own.
+      The text. Its function has the parameters of f that were given, and takes and returns the same
+      trees, with classes of the module for returned named tuples and dataclasses.
 
     Raises:
-      ArgumentError: where f runs what only Python has (callbacks, prints), naming the equation; or
-        closes over a large array and no path was given.
+      ArgumentError: if f calls back to Python or prints, naming the equation; or if it closes over
+        a large array and no path was given.
 
     >>> import numpy as np, fungrad as fg
     >>> def loss(w, x):
@@ -100,7 +100,7 @@ def _module(
     name: str | None,
     arrays: dict[str, Any] | None,
 ) -> Module:
-    """The module with f as a function; its large arrays go to `arrays`."""
+    """The module with the function f; its large arrays are stored in `arrays`."""
     staged, names = _staged(f, parameters)
     module = Module(arrays)
     module.values.taken.update(p.name for p in parameters)
@@ -119,8 +119,8 @@ def _module(
     clash = (imported | _SPOKEN) & {p.name for p in parameters}
     if clash:
         raise ArgumentError(
-            f"{describe(f)} has a parameter {min(clash)!r}, which the source needs for what Python "
-            "and NumPy call so. Give it another name."
+            f"{describe(f)} has a parameter {min(clash)!r}, which the source needs as the "
+            "name of a module or built-in. Give it another name."
         )
     return module
 
@@ -155,7 +155,7 @@ def _parameters(
 
 
 def _staged(f: Callable[..., Any], parameters: Sequence[Parameter]) -> tuple[Staged, list[str]]:
-    """The Graph, and for each leaf of the arguments the expression that reads it."""
+    """The staged f, and for each leaf of the arguments the expression that reads it."""
     traced = [p for p in parameters if p.traced]
     leaves, treedef = pytree.flatten([p.value for p in traced])
     names = [p.name + path for p in traced for path in pytree.paths(pytree.structure(p.value))]
@@ -192,10 +192,10 @@ def _staged(f: Callable[..., Any], parameters: Sequence[Parameter]) -> tuple[Sta
 
 
 def _check_access(f: Callable[..., Any], path: str, leaf: Any, root: Any) -> None:
-    """Refuses containers whose leaves are not read by their keys or attributes."""
+    """Raises ArgumentError if a leaf is not read by the keys or attributes of its container."""
     try:
         reads = eval(f"root{path}", {"root": root}) is leaf
-    except Exception:  # whatever a container of the user's raises
+    except Exception:  # a user's container may raise any exception
         reads = False
     if not reads:
         raise ArgumentError(
@@ -212,7 +212,7 @@ def _signature(parameters: Sequence[Parameter]) -> list[str]:
 
 
 def _local(access: str) -> str:
-    """`params["w"][0]` as the name of a local value: `params_w_0`."""
+    """The name of a local value from its access: `params_w_0` from `params["w"][0]`."""
     return re.sub(r"\W+", "_", access).strip("_")
 
 
@@ -243,7 +243,7 @@ def _built(tree: pytree.TreeDef, texts: Any, values: Values) -> str:
 
 
 def _class(tree: pytree.TreeDef, values: Values) -> str:
-    """The name of a class like that of a result, which is defined in the module."""
+    """The name of a class with the fields of a result's class, defined in the module."""
     type_: Any = tree.type
     fields = list(getattr(type_, "_fields", getattr(type_, "__dataclass_fields__", ())))
     is_tuple = issubclass(type_, tuple)
@@ -266,12 +266,12 @@ def _class(tree: pytree.TreeDef, values: Values) -> str:
 
 
 def _flat(tree: pytree.TreeDef) -> pytree.TreeDef:
-    """The same container with leaves for its children."""
+    """The container with leaves in place of its children."""
     return pytree.TreeDef(tree.type, tree.aux, (pytree.LEAF,) * len(tree.children))
 
 
 def _static(tree: pytree.TreeDef, values: Values) -> list[str]:
-    """The static fields of a dataclass."""
+    """The expressions of a dataclass's static fields."""
     type_: Any = tree.type
     aux: Any = tree.aux
     if issubclass(type_, tuple):
@@ -288,7 +288,7 @@ def _static(tree: pytree.TreeDef, values: Values) -> list[str]:
 
 
 def _doc(name: str, names: Sequence[str], staged: Staged, fixed: Sequence[Parameter]) -> list[str]:
-    """The arguments and results of the function."""
+    """The lines of the function's docstring: its arguments and results."""
     taken = [f"{n}: {_said(t)}" for n, t in zip(names, staged.graph.input_types, strict=True)]
     taken += [f"{p.name}: not read; it was {_shown(p.value)}" for p in fixed]
     places = [_quoted(path) for path in pytree.paths(staged.out)]

@@ -1,7 +1,7 @@
-"""Statements of a function, written as Python's own loops and branches on whole arrays.
+"""Statements of an exported function: Python loops and branches on whole arrays.
 
-The emitter for the rules of control flow that scalar programs have, too. The residuals of the
-steps of a loop are a list.
+This emitter uses the same control-flow rules as scalar programs. The residuals of a loop's steps
+are a list.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ Lines = list[str]
 
 
 def indented(lines: Sequence[str]) -> Lines:
-    """Statements of a block."""
+    """The indented statements of a block."""
     return [f"    {line}" for line in lines]
 
 
 def packed(texts: Sequence[str]) -> str:
-    """A tuple."""
+    """The text of a tuple."""
     return f"({''.join(f'{text}, ' for text in texts)})"
 
 
 def target(names: Sequence[str]) -> str:
-    """The names that a tuple is taken apart into."""
+    """The assignment target that unpacks a tuple into names."""
     return "".join(f"{name}, " for name in names)
 
 
 def value(text: str, dtype: Any = TAPE) -> Elements:
-    """What the walk has for an array: one Value, whose handle is the text."""
+    """The walk's form of an array: a single Value, whose handle is the text."""
     return boxed(Value(text, dtype))
 
 
@@ -52,7 +52,7 @@ def text_of(value: Elements) -> str:
 
 
 class Statements:
-    """The lines of a function, and the names in it: walk and emitter of its loops and branches.
+    """The lines and names of a function: both walk and emitter of its loops and branches.
 
     Args:
       values: the module's names and values.
@@ -78,7 +78,7 @@ class Statements:
     # --- names and lines ------------------------------------------------------------------------
 
     def letter(self) -> str:
-        """The next letter that is free, in the order of the equations, as a printed Graph has."""
+        """The next free letter, in the order of the equations, as in a printed Graph."""
         while True:
             name = name_of(self._count)
             self._count += 1
@@ -87,7 +87,7 @@ class Statements:
                 return name if len(name) < 4 else f"v{self._count}"
 
     def local(self, wished: str) -> str:
-        """A free name for something other than an array."""
+        """A free name for a value that is no array."""
         name, count = wished, 1
         while name in self._reserved or name in self.values.taken:
             count += 1
@@ -111,7 +111,7 @@ class Statements:
     # --- values of the walk ---------------------------------------------------------------------
 
     def graph(self, graph: Graph, inputs: Sequence[Elements]) -> list[Elements]:
-        """Adds the statements of a Graph; its outputs."""
+        """Adds the statements of a Graph; returns its outputs."""
         raise NotImplementedError
 
     def repeated(self, length: int | None, write: Callable[[], None]) -> None:
@@ -195,7 +195,7 @@ class Statements:
         self.block("while True:", write)
 
     def branch(self, index: Value, branches: Sequence[Callable[[], None]]) -> None:
-        """One of several blocks, by a boolean or a clamped integer."""
+        """Runs one of several blocks, chosen by a boolean or a clamped integer."""
         *first, last = branches
         if not first:
             last()
@@ -209,7 +209,7 @@ class Statements:
 
     def tape(self, types: Sequence[Any], single: bool) -> Value:
         if single:
-            return Value("", TAPE)  # which the only record takes
+            return Value("", TAPE)  # its only record becomes the handle
         found = Value(self.local("trail"), TAPE)
         self.line(f"{found.handle} = []")
         return found
@@ -229,7 +229,7 @@ class Statements:
         self.block(f"for {names} in reversed({tape.handle}):", step)
 
 
-# --- rules of exported source alone ---------------------------------------------------------------
+# --- rules only of exported source ----------------------------------------------------------------
 
 
 def _inline(f: Statements, equation: Equation, inputs: list[Elements]) -> list[Elements]:
@@ -274,7 +274,7 @@ def _scan_record(f: Statements, equation: Equation, inputs: list[Elements]) -> l
 
 
 def _scan_pullback(f: Statements, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    """The loop that keeps its residuals, and the one that goes back."""
+    """The forward loop, which keeps its residuals, and the backward loop."""
     params = dict(equation.params, checkpoint=None)
     wanted, trailed = params.pop("wanted"), params.pop("trailed")
     args, _, given = parted(inputs, wanted, trailed)
@@ -298,4 +298,4 @@ OF_CONTROL_FLOW: dict[Any, Any] = {
     scan_record: _scan_record,
     scan_pullback: _scan_pullback,
 }
-"""The rule of each primitive that holds Graphs."""
+"""The rules of primitives that hold Graphs."""

@@ -1,9 +1,10 @@
-"""Values and equations as expressions of a module that knows nothing of fungrad.
+"""Values and equations as expressions of a module that does not import fungrad.
 
-NumPy's and Python's own values go by their names, numbers and short arrays are written out, large
-arrays are kept beside, functions are copied (inlined_functions.py). `NotWritable` for all others.
-Equations are as one writes them for people: `x @ w`, `np.sum(x, axis=0)`, with the numbers, dtypes
-and kinds of values that `eval` gives; a primitive without a phrase here has an expression
+Objects of NumPy and Python are written by name, numbers and short arrays as text; large arrays are
+stored in a file, and functions are copied (inlined_functions.py). Other values raise `NotWritable`.
+
+Equations read as if written by hand: `x @ w`, `np.sum(x, axis=0)`. Their results have the numbers,
+dtypes and kinds of those of `eval`. A primitive without a phrase here has an expression
 (numpy_expressions.py), or is a call.
 """
 
@@ -38,18 +39,18 @@ _LIBRARIES = {"numpy", "scipy"} | sys.stdlib_module_names
 
 
 class NotWritable(Exception):
-    """A value that has no text of its own."""
+    """A value that cannot be written as text."""
 
 
 class TooLarge(NotWritable):
-    """An array that does not belong into a text."""
+    """An array that is too large for text."""
 
 
 class Values:
-    """The imports, the definitions in the order they are needed in, and the names taken.
+    """The imports, the definitions in order of use, and the names taken.
 
     Attributes:
-      arrays: the large arrays by their names, where they may be kept beside; else None.
+      arrays: the large arrays by their names; None if they are an error.
     """
 
     def __init__(self, arrays: dict[str, Any] | None) -> None:
@@ -63,7 +64,7 @@ class Values:
     # --- names ----------------------------------------------------------------------------------
 
     def fresh(self, wished: str) -> str:
-        """A name of the module that no other has, of more than the letters that values get."""
+        """A new name of the module, longer than the letters of local values."""
         wished = re.sub(r"\W", "", wished) or "function"
         wished = wished if not wished[0].isdigit() else f"_{wished}"
         name, count = wished, 1
@@ -74,7 +75,7 @@ class Values:
         return name
 
     def once(self, key: Any, wished: str, *held: Any) -> tuple[str, bool]:
-        """The name for a key, and whether it is new and has still to be defined."""
+        """The name for a key, and whether it is new and must be defined."""
         if key in self._known:
             return self._known[key], False
         self._known[key] = self.fresh(wished)
@@ -82,13 +83,13 @@ class Values:
         return self._known[key], True
 
     def define(self, name: str, text: str) -> None:
-        """Puts a definition behind all that it needs."""
+        """Adds a definition, after those that it needs."""
         self.texts[name] = text
 
     # --- values ---------------------------------------------------------------------------------
 
     def value(self, wished: str, value: Any) -> str:
-        """The expression that stands for a value; its definition is added where it needs one."""
+        """The expression of a value; adds its definition if it needs one."""
         kind = type(value)
         if kind in (bool, int, float, str, bytes, type(None), type(Ellipsis), slice, range):
             return _finite(repr(value)) if kind is float else repr(value)
@@ -115,7 +116,7 @@ class Values:
         return repr(value) if value.dtype.char == "g" else _finite(repr(value))
 
     def dtype(self, dtype: np.dtype[Any], boolean: str = "bool") -> str:
-        """The text of a dtype in a call of NumPy."""
+        """The text of a dtype as an argument of a NumPy function."""
         if dtype == np.bool_:
             return boolean
         if dtype.kind == "O":
@@ -126,7 +127,7 @@ class Values:
         return f'np.dtype("{dtype.str}")'
 
     def dtype_after(self, dtype: np.dtype[Any], argument: str = "") -> str:
-        """The last argument of what makes an array: nothing where that is of float64."""
+        """The last argument of a function that makes an array: "" for float64, its default."""
         return "" if dtype == np.float64 else f", {argument}{self.dtype(dtype)}"
 
     def _named(self, wished: str, value: Any) -> str:
@@ -152,7 +153,7 @@ class Values:
         plain = inspect.unwrap(value) if callable(value) else value
         if isinstance(plain, types.FunctionType):
             return self.function(wished, plain)
-        raise NotWritable(f"{described(value)}, which is no NumPy")
+        raise NotWritable(f"{described(value)}, which is not NumPy's")
 
     def module(self, module: types.ModuleType) -> str:
         """The name under which a module is imported."""
@@ -165,7 +166,7 @@ class Values:
         return name
 
     def _public(self, value: Any) -> str:
-        """`np.sin`, `math.sqrt`, `float`: what can be reached by name."""
+        """The public name of a value, such as `np.sin`, `math.sqrt` or `float`; "" if none."""
         name = getattr(value, "__name__", "")
         if getattr(builtins, name, None) is value:
             return str(name)
@@ -191,7 +192,7 @@ class Values:
     # --- arrays ---------------------------------------------------------------------------------
 
     def array(self, wished: str, value: Any) -> str:
-        """An array: short ones as text, large ones by name, read from the file beside."""
+        """The expression of an array: a text if it is short, else a name, read from a file."""
         if value.dtype.hasobject:
             if value.shape == () and value[()] is None:
                 return "None"
@@ -212,16 +213,16 @@ class Values:
             raise NotWritable(f"an array of dtype {dtype}")
         if not value.size:
             return f"np.zeros({shape}{self.dtype_after(dtype)})"
-        if dtype.kind == "c":  # a number `1-0j` of Python's has no negative zero
+        if dtype.kind == "c":  # Python's literal `1-0j` has no negative zero
             parts = np.ascontiguousarray(value).ravel().view(value.real.dtype)
             return f"{self._listed(parts)}.view({self.dtype(dtype)}).reshape({shape})"
-        if dtype.char in "ef":  # 0.1 in place of the float64 that is as much
+        if dtype.char in "ef":  # 0.1 in place of all digits of the float64
             value = np.array([float(str(x)) for x in value.ravel()]).reshape(shape)
         last = "" if dtype in (np.int64, np.bool_) else self.dtype_after(dtype)
         return f"np.array({_finite(repr(value.tolist()))}{last})"
 
     def _regular(self, value: Any) -> str:
-        """`np.eye(3)`, `np.arange(5.0)`, `np.full(...)`, where an array is that to the bit."""
+        """`np.eye(3)`, `np.arange(5.0)`, `np.full(...)` if the array has the same bits; or ""."""
         if value.size < 3 or value.dtype.kind not in "fiu" or value.dtype.char == "g":
             return ""
         shape, n = shape_text(value.shape), value.shape[0]
@@ -237,35 +238,35 @@ class Values:
                 return text if made.shape == value.shape else f"{text}.reshape({value.shape})"
         return ""
 
-    # --- what inlined_functions.py writes ---------------------------------------------------------
+    # --- definitions of inlined_functions.py ------------------------------------------------------
 
     def function(self, wished: str, function: Any) -> str:
-        """The name of a function, whose text is added."""
+        """Adds the definition of a function; returns its name."""
         raise NotImplementedError
 
     def type(self, type_: Any) -> str:
-        """The name of a class, whose text is added."""
+        """Adds the definition of a class; returns its name."""
         raise NotImplementedError
 
 
 def _short(name: str) -> bool:
-    """Whether a name is one that values may get."""
+    """Whether a name may be that of a local value, or is a keyword."""
     return keyword.iskeyword(name) or re.fullmatch("[a-z]{1,3}", name) is not None
 
 
 def _finite(text: str) -> str:
-    """The text of floats as an expression, which needs NumPy's names for nan and inf."""
+    """The text of floats, with NumPy's names for nan and inf."""
     return re.sub(r"\b(nan|inf)\b", r"np.\1", text)
 
 
 def described(value: Any) -> str:
-    """A value in messages, without its address."""
+    """A value as named in messages, without its address."""
     name = getattr(value, "__qualname__", None) or getattr(value, "name", None)
     return f"`{name}`" if type(name) is str else f"a {type(value).__name__}"
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
-    """A shape as one writes it in a call: `3` for one axis."""
+    """A shape as an argument of a call: `3` for one axis."""
     return str(shape[0]) if len(shape) == 1 else str(shape)
 
 
@@ -279,7 +280,7 @@ _REDUCTIONS = {
 
 
 def phrased(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
-    """The phrase for an equation's only output; None where there is none."""
+    """The phrase for an equation's only output; None if it has none."""
     primitive: Any = equation.primitive
     function = _REDUCTIONS.get(primitive.reduces)
     if function is not None and not equation.inputs[0].type.weak:
@@ -292,7 +293,7 @@ def phrased(equation: Equation, arguments: Sequence[str], values: Values) -> str
 
 
 def literal(atom: Literal, others: Sequence[Any], values: Values) -> str:
-    """The text of a literal: plain where it promotes as a Python number does."""
+    """The text of a literal: a plain number if it promotes as a Python number does."""
     value: Any = atom.value
     if type(value) is np.float64 and any(
         not t.weak and t.dtype == np.float64 for t in others
@@ -360,7 +361,7 @@ def _iota(equation: Equation, arguments: Sequence[str], values: Values) -> str |
 
 
 def index_text(index: Any, arrays: Sequence[str] = ()) -> str:
-    """An index as one writes it: `1:, None`."""
+    """An index as in source: `1:, None`."""
     given = iter(arrays)
     return ", ".join(next(given) if e == ARRAY else _entry(e) for e in index.entries) or "()"
 

@@ -1,7 +1,7 @@
-"""Functions and classes of ours, copied from their files into a module without fungrad.
+"""Copies functions and classes of fungrad from their files into a module that does not import it.
 
-Their syntax trees stay as they are but for annotations and decorators, which go, and for the names
-that they do not bind, which become what they stand for.
+Annotations and decorators are removed from their syntax trees. Each name that they do not bind is
+replaced by an expression of its value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fungrad.tracing.trace import shape_of, typeof
 
 MISSING = object()
 _INSTEAD = {shape_of: "np.shape", typeof: "np.asarray", zeros: "np.zeros_like", Type: "np.empty"}
-"""The function that does the same for arrays, with `np.empty` in place of a Type."""
+"""NumPy functions that do the same for arrays; `np.empty` in place of Type."""
 _ENGINE = (
     "fungrad.tracing",
     "fungrad.transforms",
@@ -37,10 +37,10 @@ _SCOPES = (ast.FunctionDef, ast.Lambda, ast.ClassDef, *_COMPREHENSIONS)
 
 
 class Copies(Values):
-    """Values, and functions and classes among them."""
+    """Values, including functions and classes."""
 
     def function(self, wished: str, function: Any) -> str:
-        """The name of a function, whose text is added."""
+        """Adds the definition of a function; returns its name."""
         code = function.__code__
         cells = [cell.cell_contents for cell in function.__closure__ or ()]
         captured = dict(zip(code.co_freevars, cells, strict=True))
@@ -48,14 +48,14 @@ class Copies(Values):
         return self._copied(function, wished if is_lambda else code.co_name, captured)
 
     def type(self, type_: Any) -> str:
-        """The name of a class, whose text is added."""
+        """Adds the definition of a class; returns its name."""
         return self._copied(type_, type_.__name__, {})
 
     def _copied(self, value: Any, wished: str, captured: Mapping[str, Any]) -> str:
         if value in _INSTEAD:
             return _INSTEAD[value]
         if value.__module__.startswith(_ENGINE):
-            raise NotWritable(f"{described(value)} of fungrad when it runs")
+            raise NotWritable(f"{described(value)} of fungrad at run time")
         name, new = self.once(("copy", id(value)), wished, value)
         if new:
             home = vars(inspect.getmodule(value)) if isinstance(value, type) else value.__globals__
@@ -68,10 +68,10 @@ class Copies(Values):
         return name
 
     def constant(self, name: str, value: Any, home: Mapping[str, Any]) -> str:
-        """The object that a module calls by a name: numbers, tuples and arrays keep the name."""
+        """The expression of a module's global; numbers, tuples and arrays keep the name."""
         try:
             text = self.value(name, value)
-        except NotWritable:  # a table too large, or what has no text: written as it is made
+        except NotWritable:  # a large table, or no text: copy the expression assigned to it
             node, home = _assigned(name, home)
             if node is None:
                 raise
@@ -94,11 +94,11 @@ def _parsed(path: str) -> ast.Module:
 
 
 def _syntax(value: Any) -> Any:
-    """The syntax tree of a function, lambda or class; NotWritable where there is no file."""
+    """The syntax tree of a function, lambda or class; NotWritable if there is no file."""
     try:
         tree = _parsed(str(inspect.getsourcefile(value)))
     except (TypeError, OSError):
-        raise NotWritable(f"{described(value)}, whose source is not at hand") from None
+        raise NotWritable(f"{described(value)}, whose source is missing") from None
     found = [node for node in ast.walk(tree) if _is_syntax_of(node, value)]
     if not found:
         raise NotWritable(f"{described(value)}, whose source was not found")
@@ -125,7 +125,7 @@ def _is_syntax_of(node: Any, value: Any) -> bool:
 
 
 def _assigned(name: str, home: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
-    """The expression that a module, or the one it imports from, assigns to a name; that module."""
+    """The expression assigned to a name in a module, or in the one it imports from; that module."""
     for node in _parsed(home["__file__"]).body if "__file__" in home else ():
         if isinstance(node, ast.ImportFrom) and node.level == 0:
             for alias in node.names:
@@ -138,7 +138,7 @@ def _assigned(name: str, home: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any
 
 
 def _bound(scope: ast.AST) -> set[str]:
-    """The names that a scope binds, not those that the scopes inside of it bind."""
+    """The names that a scope binds, without those of inner scopes."""
     found: set[str] = set()
     todo = list(ast.iter_child_nodes(scope))
     while todo:
@@ -155,7 +155,7 @@ def _bound(scope: ast.AST) -> set[str]:
 
 
 class _Inliner(ast.NodeTransformer):
-    """Puts what they stand for in place of the names that a function does not bind."""
+    """Replaces each name that a function does not bind by an expression of its value."""
 
     def __init__(
         self, values: Copies, captured: Mapping[str, Any], home: Mapping[str, Any]
@@ -168,7 +168,7 @@ class _Inliner(ast.NodeTransformer):
     # --- names ------------------------------------------------------------------------------------
 
     def _static(self, node: ast.AST) -> Any:
-        """The value that a name or an attribute of one has in its module; MISSING if local."""
+        """The value of a name or attribute in its module; MISSING if it is local."""
         if isinstance(node, ast.Name):
             if any(node.id in names for names in self._scopes):
                 return MISSING
@@ -179,7 +179,7 @@ class _Inliner(ast.NodeTransformer):
         return MISSING
 
     def _expression(self, text: str) -> ast.expr:
-        """A text as syntax; by another name where a local of the function has that."""
+        """A text as syntax; by an alias if a local name of the function hides it."""
         local: set[str] = set().union(*self._scopes)
         while re.fullmatch(r"[\w.]+", text) and text.split(".")[0] in local:
             alias, new = self.values.once(("alias", text), text.replace(".", "_"))
@@ -268,7 +268,7 @@ class _Inliner(ast.NodeTransformer):
 
 
 def _is_namespace(value: Any) -> bool:
-    """Whether a value of ours has no text of its own, but its attributes may."""
+    """Whether a value is an object of fungrad whose attributes, not itself, are written."""
     if inspect.ismodule(value):
         return value.__name__.split(".")[0] == "fungrad"
     return isinstance(value, Primitive) or (

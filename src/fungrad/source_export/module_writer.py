@@ -1,7 +1,8 @@
 """Writes a Graph as a function in a module of plain NumPy, which runs without fungrad.
 
-One line an equation, as one writes it by hand; loops and branches are Python's (control_flow.py).
-All else is a function of ours, copied into the module (inlined_functions.py). Runs nothing.
+Each equation is one line, as if written by hand; loops and branches are Python's (control_flow.py).
+Other primitives call fungrad's own functions, which are copied into the module
+(inlined_functions.py). Writing runs nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from fungrad.source_export.inlined_functions import Copies
 
 WIDTH = 88
 DEEPEST = 16
-"""The most loops and branches in each other in one function."""
+"""The maximum depth of nested loops and branches in one function."""
 Known = dict[Atom, Elements]
 
 
@@ -65,7 +66,7 @@ class Module:
     """A module: imports, definitions, and functions, one for each Graph.
 
     Args:
-      arrays: where large arrays are put by their names; None refuses them.
+      arrays: receives the large arrays by their names; None if they are an error.
     """
 
     def __init__(self, arrays: dict[str, Any] | None = None) -> None:
@@ -73,11 +74,11 @@ class Module:
         self.functions: list[str] = []
 
     def text(self, head: str = "", stored: str = "") -> str:
-        """The module.
+        """The text of the module.
 
         Args:
           head: its docstring.
-          stored: the file of the large arrays, beside the module.
+          stored: the file of the large arrays, in the module's folder.
         """
         values, loaded = self.values, []
         if values.arrays:
@@ -107,16 +108,17 @@ class Module:
         doc: Sequence[str] = (),
         returned: Callable[[list[str]], str] | None = None,
     ) -> str:
-        """Writes a function that computes a Graph; its name.
+        """Writes a function that computes a Graph; returns its name.
 
         Args:
-          graph: the Graph, which is optimised.
-          name: how the function is called.
-          parameters: the list of its parameters, as text; the inputs by their letters if empty.
-          inputs: for each input the local name that it gets, and what that is made of ("" where it
-            is a parameter).
+          graph: the Graph; it is optimised first.
+          name: the name of the function.
+          parameters: the texts of its parameters; by default the inputs' letters.
+          inputs: the local name of each input, and the expression assigned to it ("" if the name is
+            a parameter).
           doc: the lines of the docstring.
-          returned: the expression of the result, made of those of the outputs; a tuple by default.
+          returned: returns the expression of the result, given those of the outputs; a tuple by
+            default.
         """
         name = name if name.isidentifier() else "function"
         self.values.taken.add(name)
@@ -133,7 +135,7 @@ class Module:
             arguments = [function.variables(v.type) for v in graph.inputs]
         given = list(parameters) or list(map(text_of, arguments))
         results = list(map(text_of, function.graph(graph, arguments)))
-        for i, atom in enumerate(graph.outputs):  # a constant is the caller's own
+        for i, atom in enumerate(graph.outputs):  # a result is the caller's to write into
             if any(v is atom and isinstance(x, np.ndarray) for v, x in graph.constants):
                 results[i] += ".copy()"
         made = returned(results) if returned else packed(results)
@@ -151,12 +153,12 @@ class Module:
         return name
 
     def part(self, graph: Graph) -> str:
-        """Writes a function for a Graph of which there are too many in each other; its name."""
+        """Writes a function for a Graph that is nested too deeply; returns its name."""
         return self.function(graph, self.values.fresh("part"))
 
 
 def _folded(line: str) -> str:
-    """A long line as several, where these still are one statement."""
+    """A long line, folded if it remains one statement."""
     if len(line) <= WIDTH or "'" in line or '"' in line:
         return line
     indent = " " * (len(line) - len(line.lstrip()) + 4)
@@ -176,7 +178,7 @@ _NAMED = re.compile(r"( *)(\w+) = (\w+)")
 
 
 def merged(lines: list[str]) -> list[str]:
-    """The statements with `a = x; b = a` as `b = x`, where a is not read otherwise."""
+    """The statements, with `b = x` in place of `a = x; b = a` if `a` has no other reader."""
     words = Counter(word for line in lines for word in re.findall(r"\w+", line))
     lines = list(lines)
     place = 0
@@ -198,7 +200,7 @@ def merged(lines: list[str]) -> list[str]:
 class Function(Statements):
     """The statements of a function.
 
-    Python has no more than 20 blocks in each other: `part` writes a function for what is deeper.
+    Python allows 20 nested blocks: `part` writes a function of its own for a deeper Graph.
     """
 
     def __init__(
@@ -245,20 +247,20 @@ class Function(Statements):
         return found
 
     def _read(self, atom: Atom, known: Known, others: Sequence[Any] = ()) -> Elements:
-        """An argument, beside others of the given Types."""
+        """An operand, beside others of the given Types."""
         if isinstance(atom, Literal):
             return value(literal(atom, others, self.values), atom.type.dtype)
         return known[atom]
 
     def _called(self, outputs: Sequence[Atom], text: str) -> list[Elements]:
-        """Names for the outputs of a call."""
+        """Adds the assignment of a call; returns the names of its outputs."""
         found = [self.variables(v.type) for v in outputs]
         names = target(list(map(text_of, found)))
         self.line(f"{names} = {text}" if names else text)
         return found
 
     def _equation(self, equation: Equation, known: Known) -> list[Elements]:
-        """Adds the statements of an equation; its outputs."""
+        """Adds the statements of an equation; returns its outputs."""
         inputs = [self._read(a, known) for a in equation.inputs]
         if equation.primitive in OF_CONTROL_FLOW:
             made: list[Elements] = OF_CONTROL_FLOW[equation.primitive](self, equation, inputs)
@@ -283,7 +285,7 @@ class Function(Statements):
     def _expression(self, equation: Equation, arguments: list[str]) -> str:
         primitive: Any = equation.primitive
         if primitive.effect:
-            raise NotWritable("to be run for what it does")
+            raise NotWritable("to run for its effect")
         applied = phrased(equation, arguments, self.values)
         applied = applied or expressed(equation, arguments, self.values.value)
         if applied is not None:
@@ -294,7 +296,7 @@ class Function(Statements):
             if operator is not None:
                 return operator.format(*arguments)
         if any(isinstance(p, Graph) for p in equation.params.values()):
-            raise NotWritable("to run a Graph in a way of its own")
+            raise NotWritable("to run a Graph by its own rule")
         if primitive.ufunc is not None:
             called = self.values.value(primitive.name, primitive.ufunc)
             made = type(primitive.eval) is np.ufunc
@@ -306,7 +308,7 @@ class Function(Statements):
         return f"{called}({', '.join([*arguments, *given])})"
 
 
-# --- what writes into arrays ----------------------------------------------------------------------
+# --- writes into arrays ---------------------------------------------------------------------------
 
 
 _UFUNCS: dict[Any, str] = {

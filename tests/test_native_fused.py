@@ -386,7 +386,7 @@ REFUSED = {
     "cumsum": lambda x: np.cumsum(x * 2.0) * 3.0,
     "sort": lambda x: np.sort(x) * 2.0 + 1.0,
     "one call": lambda x: x + 1.0,
-    "moves alone": lambda x: np.concatenate([x[1:], x]),
+    "only moves": lambda x: np.concatenate([x[1:], x]),
     "complex": lambda x: (x * 1j + 2.0) * x,
     "reductions along different axes": lambda x: (
         x.reshape(4, 6) - x.reshape(4, 6).sum(0) - x.reshape(4, 6).sum(1)[:, None]

@@ -289,7 +289,7 @@ def _scan(graph: Graph) -> Kernel:
     own = [atom for atom in carried if id(atom) not in rows]
     kernel = _sequence(body.replace(outputs=(*own, *[atom for atom, _ in stacked])))
     if kernel.cost_ns > STEP:
-        raise Refused("steps that take long")
+        raise Refused("long steps")
     made = _Writer(graph, kernel.scratch)
     code, table = made.code, made.table(kernel)
     given = parts(list(map(made.pointer, equation.inputs)), (first, count))

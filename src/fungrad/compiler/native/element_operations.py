@@ -304,7 +304,7 @@ def _absolute(code: Function, x: Value) -> Value:
 def _integer_power(code: Function, x: Value, n: Any) -> Value:
     """By repeated squaring: products wrap as NumPy's, in any order."""
     if isinstance(n, float) or n < 0:
-        raise Refused("integers to a power that is no natural number")
+        raise Refused("integer powers by exponents that are no natural numbers")
     return product_of(code, x, int(n)) if n else _of(code, x, 1)
 
 

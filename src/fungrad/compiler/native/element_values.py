@@ -115,7 +115,7 @@ class Source:
             if terms is not None:
                 return terms
         if not elementwise(equation):
-            raise Refused(f"{equation.primitive.name} among loops")
+            raise Refused(f"{equation.primitive.name} in array loops")
         return maps.operands(equation, place)
 
     def limits(self, maps: IndexMaps, roots: Sequence[Piece]) -> Iterator[Limit]:
@@ -371,7 +371,7 @@ class Body:
         """Lanes that are not adjacent in memory, loaded one by one."""
         code, type = self.code, type_of(atom.type.dtype)
         if (atom.type.size > GATHERED and step > SHORT) or step < 0:
-            raise Refused("a large array across its rows")
+            raise Refused("a strided read of a large array")
         memory = "i8" if type == "i1" else type
         array = self.source.arrays[id(atom)]
         first = self.address(array, type, atom.type.shape, place)

@@ -88,7 +88,7 @@ def known_equation(equation: Equation) -> str | None:
     if any(a.type.dtype not in TYPES for a in (*equation.inputs, *equation.outputs)):
         return f"{name} of other dtypes"
     if of_python(equation):
-        return f"{name} of Python's integers, which have no bound"
+        return f"{name} of unbounded Python integers"
     if any(a.type.size == 0 for a in (*equation.inputs, *equation.outputs)):
         return f"{name} of an empty array"
     if equation.primitive in MOVING:
@@ -147,7 +147,7 @@ class _Program:
             if reason is not None:
                 raise Refused(reason)
         if not cheap and sum(map(_work, live)) <= ONE_CALL:
-            raise Refused("moves alone, or one call of NumPy's")
+            raise Refused("only moves, or a single NumPy call")
         self.sums: list[Sum] = []
         for equation in live:
             found, out = reduction(equation), equation.outputs[0]
@@ -169,7 +169,7 @@ class _Program:
         first = choices[0]
         alone = len(first.reduced) == sum(n > 1 for n in first.lengths)
         if alone and (math.prod(first.lengths) > ALONE or len(choices) > 1):
-            raise Refused("a large array that is reduced, and read again")
+            raise Refused("a large array that is reduced and read again")
         needed, depends = for_arrays(self.source), dict[int, set[tuple[int, ...]]]()
         for equation in self.graph.equations:
             axes = reduced_loops(first, equation) if id(equation.outputs[0]) in needed else ()

@@ -43,7 +43,7 @@ class RowNest(Nest):
     def __init__(self, source: Source, maps: IndexMaps, roots: Sequence[Root]) -> None:
         super().__init__(source, maps, roots)
         if any(True for _ in source.limits(maps, self.pieces)):
-            raise Refused("borders among reductions along axes")
+            raise Refused("borders of boxes in reductions along axes")
         lengths, self.inner = maps.lengths, list(maps.reduced)
         self.outer = [i for i in range(len(lengths)) if i not in self.inner]
         self.along = self.inner[-1] == len(lengths) - 1
@@ -325,5 +325,5 @@ def embedded(
         if best is None or shared > best[0]:
             best = shared, pieces
     if best is None:
-        raise Refused("values that are neither of rows nor within them")
+        raise Refused("values that are neither rows nor parts of rows")
     return best[1]

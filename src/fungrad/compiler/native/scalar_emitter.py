@@ -177,7 +177,7 @@ class NativeEmitter:
         name, code = equation.primitive.name, self.code
         divides = name in ("floor_divide", "remainder", "div")
         if not (divides or name in OF_PYTHON or name in TESTS) or (divides and operands[1] == 0):
-            raise Unsupported(f"{name} of Python's integers, which have no bound")
+            raise Unsupported(f"{name} of unbounded Python integers")
         code.overflown = "given_up"
         if divides and isinstance(operands[1], Value):
             self.must(convert(code, operands[1], "i1"))

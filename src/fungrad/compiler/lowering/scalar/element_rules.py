@@ -77,7 +77,7 @@ def _getitem(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> li
     if len(arrays) != 1 or arrays[0].shape or index.entries[0] != ARRAY:
         raise Unsupported("an index array")
     if any(entry != slice(None) for entry in index.entries[1:]):
-        raise Unsupported("an index array among others")
+        raise Unsupported("an index array among other indices")
     result = np.empty(x.shape[1:], object)
     for place in np.ndindex(*result.shape):
         walk.pay(walk.costs.operation + walk.costs.pick * len(x))
@@ -129,7 +129,7 @@ def _pad(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[E
 
 def _known(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     if inputs:
-        raise Unsupported("places that are not known")
+        raise Unsupported("positions that are not constant")
     primitive: Any = equation.primitive
     return [walk.constants(primitive.eval(**equation.params), equation.outputs[0].type)]
 
@@ -185,7 +185,7 @@ def _dot(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[E
     x, y = inputs
     dtype = equation.outputs[0].type.dtype
     if dtype == BOOL:
-        raise Unsupported("a sum of logical values, which is one")
+        raise Unsupported("a logical sum of products")
     contract, batch = equation.params["contract"], equation.params["batch"]
     free_x = [i for i in range(x.ndim) if i not in (*contract[0], *batch[0])]
     free_y = [i for i in range(y.ndim) if i not in (*contract[1], *batch[1])]

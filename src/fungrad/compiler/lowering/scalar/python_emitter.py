@@ -120,7 +120,7 @@ class PythonEmitter:
 
     def _block(self, head: str, write: Block) -> None:
         if self._indent == DEEPEST:
-            raise Unsupported("too many blocks in each other")
+            raise Unsupported("blocks nested too deeply")
         self._line(head)
         self._indent += 1
         before = len(self.lines)

@@ -176,7 +176,7 @@ class Scalariser:
                 continue
             if isinstance(x, Stack):
                 if x.axis:
-                    raise Unsupported("a loop across the rows of a stack")
+                    raise Unsupported("a loop along another axis of a stack")
                 source, start = x.rows, x.start
             else:  # a small array
                 source, start = self.emitter.table(x.reshape(length, row.size), row.size), 0

@@ -81,6 +81,16 @@ MUTANTS = (
         ("the number of arguments is not asked", 'self.must(code.compare("eq", self.count, len(kernel.inputs)))\n', "pass\n"),
     ),
     *of(
+        f"{_NATIVE}array_loops.py", ("test_native_array_loops.py",),
+        ("the buffers of a carry do not alternate", "            code.store(other, code.at(table, inputs + n, \"ptr\"))\n", ""),
+        ("a reverse loop runs forward", 'at = code.sub(length - 1, index) if params["reverse"] else index', "at = index"),
+    ),
+    *of(
+        f"{_NATIVE}products.py", ("test_native_products.py",),
+        ("the last rows of a product are not computed", "if full < self.row.length:", "if False:"),
+        ("the last lanes of a product are not computed", "tail = self.lane.length % self.lanes if self.across else 0", "tail = 0"),
+    ),
+    *of(
         f"{_NATIVE}clusters.py", ("test_native_clusters.py",),
         ("what NumPy does between two clusters is in both", "found = max([0, *(x + x % 2 for x in levels)])",
          "found = max([0, *levels])"),

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from fungrad.compiler.lowering.scalar.scalar_program import structural
 from fungrad.compiler.native import small_matrices
@@ -25,9 +24,8 @@ from fungrad.compiler.native.programs import scalar_kernel
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.scan_reverse import parts
-from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
+from fungrad.ir.graph import Atom, Graph, Literal, Variable, effectful
 from fungrad.ir.types import Type
-from fungrad.primitives.movement.gather import getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import reshape
 from fungrad.retracing.inlining import copied, placed
 
@@ -35,6 +33,8 @@ LONG = 1_000
 """For scalar programs of more lines of IR, loops over arrays are tried, too."""
 STEP = 50_000.0
 """Python calls the parts of a step of more nanoseconds, so that threads share them."""
+SHARED = 1e6
+"""Threads share a part of more nanoseconds: the Graph around it runs part by part instead."""
 LOOK = 500_000.0
 """Nanoseconds between two checks for signals."""
 CALLED = 5.0
@@ -205,10 +205,10 @@ def _sequence(graph: Graph) -> Kernel:
     """The kernel of a Graph, which calls those of its parts."""
     if any(map(effectful, graph.equations)):
         raise Refused("effects")
-    found = list[tuple[Kernel | int, Sequence[Atom], Sequence[Atom]]]()
+    found = list[tuple[Kernel | None, Sequence[Atom], Sequence[Atom]]]()
     known, lines = dict[int, Any](), 0
     for equation in (with_clusters(graph, _cluster, 0) or graph).equations:
-        primitive, params, (out, *_) = equation.primitive, equation.params, equation.outputs
+        primitive, params, (out, *more) = equation.primitive, equation.params, equation.outputs
         part: Any = params.get("runner")
         inputs: Sequence[Atom] = equation.inputs
         outputs: Sequence[Atom] = equation.outputs
@@ -216,10 +216,12 @@ def _sequence(graph: Graph) -> Kernel:
             if not inputs and out.type.size <= CONSTANT and hasattr(primitive, "eval"):
                 known[id(out)] = np.asarray(primitive.eval(**params), out.type.dtype)
                 continue
-            part = _offset(equation)
-        if part is None:
+            part = None
+        if part is None and primitive is not reshape and (more or out.type.size):
             alone = cluster_graph(graph, [equation])
             part, inputs, outputs = _part(alone), alone.inputs, alone.outputs
+        if isinstance(part, Kernel) and part.units > 1 and part.cost_ns > SHARED:
+            raise Refused("a part that threads should share")
         found.append((part, inputs, outputs))
         lines += len(part.module) if isinstance(part, Kernel) else 0
         if lines > LINES:
@@ -232,8 +234,8 @@ def _sequence(graph: Graph) -> Kernel:
         if id(atom) in own and id(atom) not in made.pointers:
             made.pointers[id(atom)] = made.result(place)
     for kernel, inputs, outputs in found:
-        if isinstance(kernel, int):
-            made.pointers[id(outputs[0])] = made.code.at(made.pointer(inputs[0]), kernel)
+        if kernel is None:  # a reshaped array, or one without elements
+            made.pointers[id(outputs[0])] = made.pointer(inputs[0])
             continue
         table = made.table(kernel)
         for variable in outputs:
@@ -249,21 +251,6 @@ def _sequence(graph: Graph) -> Kernel:
         else:
             made.copy(made.result(place), made.pointer(atom), atom.type)
     return made.kernel()
-
-
-def _offset(equation: Equation) -> int | None:
-    """The byte offset of an equation's result in its operand; None if it is no contiguous view."""
-    params = equation.params
-    if equation.primitive is reshape:
-        return 0
-    if equation.primitive is not getitem or len(equation.inputs) > 1:
-        return None
-    x = equation.inputs[0].type
-    array = as_strided(np.empty(1, x.dtype), x.shape, _bytes(x) // np.cumprod(x.shape or (1,)))
-    found = array[params["index"].entries] if x.size else array[:0]
-    if not (x.size and np.ndim(found) and found.flags.c_contiguous):
-        return None
-    return int(found.ctypes.data - array.ctypes.data)
 
 
 def _cluster(graph: Graph) -> Any:

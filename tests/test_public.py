@@ -138,3 +138,16 @@ def eager_names():
     tree = ast.parse(Path(fg.__file__).read_text(encoding="utf-8"))
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     return [a.asname for node in imports for a in node.names if a.asname and a.asname[0] != "_"]
+
+
+def test_modules_that_a_star_imports_list_their_names():
+    stars = {
+        node.module
+        for path in Path(fg.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+    }
+    assert len(stars) > 20
+    for name in stars | {"fungrad.extend", "fungrad.nn.initializers"}:
+        listed = "__all__" in vars(importlib.import_module(name))
+        assert listed or name.endswith("lazy_functions"), name  # which only gathers names

@@ -85,3 +85,10 @@ def kernel(
     kernels.SCRATCH[function] = scratch
     if single:
         tile_lowering.SINGLE.add(function)
+
+
+__all__ = [
+    "Masked", "Over", "Primitive", "ScalarForm", "Trace", "Tracer", "Type", "current_trace",
+    "elementwise", "general", "jax_rule", "kernel", "linear", "multilinear", "structural",
+    "typeof",
+]  # fmt: skip

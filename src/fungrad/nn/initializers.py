@@ -259,3 +259,11 @@ def delta_orthogonal(
         return at(np.zeros(shape, dtype))[centre].set(matrix)
 
     return init
+
+
+__all__ = [
+    "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",
+    "kaiming_normal", "kaiming_uniform", "lecun_normal", "lecun_uniform", "normal", "ones",
+    "orthogonal", "truncated_normal", "uniform", "variance_scaling", "xavier_normal",
+    "xavier_uniform", "zeros",
+]  # fmt: skip

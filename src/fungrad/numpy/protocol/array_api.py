@@ -154,3 +154,6 @@ METHODS: dict[str, Any] = {
     "__dlpack_device__": _dlpack_device,
     "to_device": _to_device,
 }
+
+
+__all__ = ["argsort", "clip", "finfo", "iinfo", "sort"]

@@ -4,6 +4,7 @@ evaluator.
 
 from __future__ import annotations
 
+import contextvars
 import itertools
 import math
 import os
@@ -491,6 +492,22 @@ def test_stretches_make_up_the_whole_and_are_alike(total, step, count):
     assert all(before[1] == after[0] for before, after in itertools.pairwise(found))
     lengths = [stop - start for start, stop in found]
     assert min(lengths) > 0 and max(lengths) - min(lengths) <= 2 * math.gcd(step, thread_pool.PAGE)
+
+
+def test_errors_of_other_threads_are_raised():
+    def work(start, stop):
+        if start == 0:  # the part of another thread
+            raise KeyError(start)
+
+    with pytest.raises(KeyError):
+        thread_pool.share(work, 2 * thread_pool.PAGE, thread_pool.PAGE, 2)
+
+
+def test_context_variables_reach_the_other_threads():
+    variable = contextvars.ContextVar("variable", default=0)
+    variable.set(3)
+    page = thread_pool.PAGE
+    assert thread_pool.share(lambda start, stop: variable.get(), 2 * page, page, 2) == [3, 3]
 
 
 def test_number_of_threads_is_checked():

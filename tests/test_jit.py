@@ -458,3 +458,9 @@ def test_a_notebook_shows_what_is_compiled():
     f(1.0), f(2.0), f(np.ones(2))
     page = f._repr_html_()
     assert "2 compiled, 1 calls" in page and "<lambda>" not in page
+
+
+def test_a_division_of_numbers_by_zero_is_numpys():
+    f = fg.jit(lambda x, y: np.sin(x) / y + 1.0)
+    with np.errstate(divide="ignore"):
+        assert f(1.0, 0.0) == np.inf

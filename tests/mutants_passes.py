@@ -221,7 +221,7 @@ MUTANTS = (
         ("stacks that others read are dropped", "0 < count[o] == reads[o]", "0 < count[o]"),
         ("dear equations are computed again",
          "return equation.primitive.view or is_arithmetic(equation)", "return True"),
-        ("all values are of one size", "value.type.size * value.type.dtype.itemsize", "1"),
+        ("all values are of one size", "value.type.nbytes", "1"),
         ("a path takes no flow back", "                free[b][a] += flow\n", ""),
         ("the first path is the only one", "if source not in towards:", "if True:"),
     ),

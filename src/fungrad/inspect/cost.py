@@ -19,6 +19,7 @@ from fungrad.control_flow.scan_reverse import plan
 from fungrad.control_flow.while_loop import halves_of
 from fungrad.inspect.tables import Table, drawn, number, plain
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
+from fungrad.ir.types import size_in_bytes
 from fungrad.primitives.facts import NOTHING, Work, is_view, work_of
 from fungrad.retracing.graph_transforms import differentiate
 from fungrad.runtime.thread_pool import num_threads
@@ -46,11 +47,6 @@ class Bodies(NamedTuple):
     held: int = 0
 
 
-def nbytes(types: Any) -> int:
-    """The bytes of values of these types."""
-    return sum(t.size * t.dtype.itemsize for t in types)
-
-
 def bodies_of(equation: Equation) -> Bodies | None:
     """The Graphs that an equation runs; None for one that has none."""
     primitive: Any = equation.primitive
@@ -67,7 +63,7 @@ def bodies_of(equation: Equation) -> Bodies | None:
         if kind == "while_loop":
             return _while(equation, reverse)
         if kind == "fixed_point":
-            return Bodies([Body(graphs[0], 1, nbytes(graphs[0].output_types))], by_trip=True)
+            return Bodies([Body(graphs[0], 1, size_in_bytes(graphs[0].output_types))], by_trip=True)
     return Bodies([Body(graph, 1) for graph in graphs])
 
 
@@ -79,7 +75,7 @@ def _scan(equation: Equation) -> Bodies:
     """The body of the scan; for a pullback its forward and backward halves."""
     params = equation.params
     body, length, counts = params["body"], params["length"], params["counts"]
-    carried = nbytes(body.output_types[: counts[1]])
+    carried = size_in_bytes(body.output_types[: counts[1]])
     if not _is_pullback(equation):
         return Bodies([Body(body, length, carried)])
     halves = plan(body, counts, params["wanted"]).halves
@@ -89,13 +85,13 @@ def _scan(equation: Equation) -> Bodies:
 def _while(equation: Equation, reverse: bool) -> Bodies:
     params = equation.params
     cond, body = Body(params["cond"], 1), params["body"]
-    carried = nbytes(body.output_types)
+    carried = size_in_bytes(body.output_types)
     if not reverse:
         return Bodies([cond, Body(body, 1, carried)], by_trip=True)
     halves = halves_of(params["wanted"], body, params["counts"])
     forward, backward = Body(halves.forward, 1, carried), Body(halves.backward, 1, carried)
     if not _is_pullback(equation):
-        held = nbytes(halves.forward.output_types[len(body.outputs) :])
+        held = size_in_bytes(halves.forward.output_types[len(body.outputs) :])
         return Bodies([cond, forward], by_trip=True, held=held)
     if params["trailed"]:
         return Bodies([backward], by_trip=True)
@@ -111,7 +107,7 @@ def _switch(equation: Equation, reverse: bool) -> Bodies:
     if _is_pullback(equation):
         return Bodies([Body(half.backward, 1) for half in halves], choice=True)
     held = [
-        nbytes(half.forward.output_types[len(branch.outputs) :])
+        size_in_bytes(half.forward.output_types[len(branch.outputs) :])
         for half, branch in zip(halves, branches, strict=True)
     ]
     return Bodies([Body(half.forward, 1) for half in halves], choice=True, held=max(held))
@@ -155,8 +151,8 @@ def traffic(graph: Graph) -> Traffic:
             read += reads[worst] if inner.choice else sum(reads)
             made += writes[worst] if inner.choice else sum(writes)
         elif isinstance(step, FusionCluster) or not is_view(step):
-            read += nbytes(atom.type for atom in _distinct(step.inputs))
-            made += nbytes(v.type for v in step.outputs)
+            read += size_in_bytes(atom.type for atom in _distinct(step.inputs))
+            made += size_in_bytes(v.type for v in step.outputs)
     return Traffic(read, made)
 
 
@@ -189,8 +185,8 @@ class _Life:
         return self.root.get(id(atom), id(atom))
 
     def peak(self) -> Peak:
-        inputs = nbytes(self.graph.input_types)
-        constants = nbytes(v.type for v, _ in self.graph.constants)
+        inputs = size_in_bytes(self.graph.input_types)
+        constants = size_in_bytes(v.type for v, _ in self.graph.constants)
         outputs = intermediates = 0
         alive: dict[int, int] = {}
         most = Peak(inputs, 0, constants, 0)
@@ -198,7 +194,7 @@ class _Life:
             for variable in step.outputs:
                 if id(variable) in self.root:
                     continue
-                size = nbytes([variable.type])
+                size = size_in_bytes([variable.type])
                 if id(variable) in self.kept:
                     outputs += size
                 else:

@@ -8,6 +8,7 @@ float32.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,11 @@ class Type:
         return size
 
     @property
+    def nbytes(self) -> int:
+        """The number of bytes of the elements."""
+        return self.size * self.dtype.itemsize
+
+    @property
     def inexact(self) -> bool:
         """Whether the dtype is floating or complex, so that a derivative has a meaning."""
         return self.dtype.kind in "fc"
@@ -108,6 +114,11 @@ class Type:
 _write_shape = vars(Type)["shape"].__set__
 _write_dtype = vars(Type)["dtype"].__set__
 _write_weak = vars(Type)["weak"].__set__
+
+
+def size_in_bytes(types: Iterable[Type]) -> int:
+    """The bytes that values of these types take."""
+    return sum(t.nbytes for t in types)
 
 
 def own_arithmetic(array: np.ndarray[Any, Any]) -> bool:

@@ -20,9 +20,10 @@ from fungrad.control_flow.scan_reverse import again
 from fungrad.custom_rules.closures_and_arguments import Substituted
 from fungrad.errors import ItemAssignmentError
 from fungrad.ir.graph import Graph, Literal
+from fungrad.ir.types import size_in_bytes
 from fungrad.primitives.movement.gather import Index
 from fungrad.primitives.primitive import Primitive
-from fungrad.rematerialisation.policies import Budget, Policy, save_nothing, size_in_bytes, work
+from fungrad.rematerialisation.policies import Budget, Policy, save_nothing, work
 from fungrad.retracing.graph_transforms import memoised
 from fungrad.tracing.captured_arrays import Residuals
 from fungrad.tracing.source_location import user_line

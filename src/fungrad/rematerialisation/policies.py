@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.ir.graph import Equation, Graph, Variable, inner_graphs
-from fungrad.ir.types import Type
+from fungrad.ir.types import Type, size_in_bytes
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.facts import NOTHING, work_of
 from fungrad.primitives.primitive import Primitive, linear
@@ -133,11 +133,6 @@ def work_of_equation(equation: Equation) -> float:
 def graph_work(graph: Graph) -> float:
     """The work of all equations of a Graph."""
     return sum(map(work_of_equation, graph.equations))
-
-
-def size_in_bytes(types: Sequence[Type]) -> int:
-    """The bytes that values of these types take."""
-    return sum(t.size * t.dtype.itemsize for t in types)
 
 
 def chosen(policy: Policy, equations: Sequence[Equation]) -> set[int]:

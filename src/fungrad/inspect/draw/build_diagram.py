@@ -14,7 +14,6 @@ import numpy as np
 from fungrad.inspect.draw.diagram import Body, Diagram, Edge, Fold, Node, folded
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.printer import Names, holds_graph, value_text
-from fungrad.ir.types import Type
 from fungrad.primitives.stop_gradient import stop, stop_order
 
 FAMILIES = {
@@ -46,11 +45,6 @@ def diagram(
     builder = _Builder()
     builder.whole(graph, inputs, outputs)
     return Diagram(title or graph.name or "graph", builder.bodies)
-
-
-def nbytes(type_: Type) -> int:
-    """The bytes of a value of a Type."""
-    return type_.size * type_.dtype.itemsize
 
 
 def family(equation: Equation) -> str:
@@ -158,7 +152,7 @@ class _Builder:
         node = Node(
             "group", fold.label, fold.kind, lane=fold.backward, backward=fold.backward,
             family=fold.kind, folded=True,
-            bytes=sum(nbytes(v.type) for v in leaving), size=len(equations), body=level.number,
+            bytes=sum(v.type.nbytes for v in leaving), size=len(equations), body=level.number,
             place=f"{lines[0].file}:{lines[0].line} ({lines[0].function})" if lines else "",
             stops=sum(n.stops for n in self.bodies[level.number].nodes),
             scope=equations[0].scope,
@@ -184,7 +178,7 @@ class _Level:
 
     def port(self, kind: str, variable: Variable, title: str) -> None:
         """Adds a value that comes from outside."""
-        node = Node(kind, title, "", str(variable.type), nbytes(variable.type), family="port")
+        node = Node(kind, title, "", str(variable.type), variable.type.nbytes, family="port")
         node.text = self.values.names.binder(variable)
         node.backward = self.values.backward.get(id(variable), -1)
         self._made[id(variable)] = self._node(node)
@@ -199,13 +193,13 @@ class _Level:
         self.port(kind, run[0], title)
         for variable in run[1:]:
             self._made[id(variable)] = self._made[id(run[0])]
-        self.body.nodes[-1].bytes = sum(nbytes(v.type) for v in run)
+        self.body.nodes[-1].bytes = sum(v.type.nbytes for v in run)
 
     def hand_out(self, variables: list[Variable]) -> None:
         """Adds the outputs of a group, likewise."""
         for run in _together(variables, lambda v: self._made.get(id(v))):
             self.leave("leave", run[:1], self._named(run))
-            self.body.nodes[-1].bytes = sum(nbytes(v.type) for v in run)
+            self.body.nodes[-1].bytes = sum(v.type.nbytes for v in run)
 
     def _named(self, variables: list[Variable]) -> str:
         if len(variables) == 1:
@@ -215,10 +209,10 @@ class _Level:
     def leave(self, kind: str, atoms: Sequence[Atom], title: str) -> None:
         """Adds outputs, as one node."""
         atom = atoms[0]
-        node = Node(kind, title, "", str(atom.type), nbytes(atom.type), family="port")
+        node = Node(kind, title, "", str(atom.type), atom.type.nbytes, family="port")
         node.text = f"{title} = {self.values.names.of(atom)}"
         node.backward = self.values.backward.get(id(atom), -1)
-        node.bytes = sum(nbytes(a.type) for a in atoms)
+        node.bytes = sum(a.type.nbytes for a in atoms)
         number = self._node(node)
         for one in atoms:
             self._edge(one, number)
@@ -229,7 +223,7 @@ class _Level:
         source = self._made[id(atom)]
         type_ = atom.type
         value = self.values.names.of(atom)
-        self.body.edges.append(Edge(source, target, value, str(type_), nbytes(type_), cut, name))
+        self.body.edges.append(Edge(source, target, value, str(type_), type_.nbytes, cut, name))
 
     def add(self, items: Sequence[Any]) -> None:
         """Adds the equations and groups of this level.
@@ -303,7 +297,7 @@ class _Level:
             equation.primitive.name,
             _detail(equation, literals, inside),
             " ".join(str(v.type) for v in equation.outputs),
-            sum(nbytes(v.type) for v in equation.outputs),
+            sum(v.type.nbytes for v in equation.outputs),
             equation.backward,
             equation.backward,
             family(equation),

@@ -291,5 +291,5 @@ def _outputs(equation: Equation, flags: list[bool]) -> _Way:
     cuts = equation.primitive.cuts
     if cuts is True or not any(f and i not in (cuts or ()) for i, f in enumerate(flags)):
         return _Way([False] * len(equation.outputs), 0, 0)
-    nbytes = sum(v.type.size * v.type.dtype.itemsize for v in equation.outputs)
+    nbytes = sum(v.type.nbytes for v in equation.outputs)
     return _Way([True] * len(equation.outputs), 1, nbytes)

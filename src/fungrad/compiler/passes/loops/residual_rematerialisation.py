@@ -32,7 +32,7 @@ def rematerialise_residuals(graph: Graph) -> Graph:
             continue
         made = {id(v): i for i, e in enumerate(equations[:later]) for v in e.outputs}
         for first in sorted({made[id(a)] for a in equations[later].inputs if id(a) in made}):
-            if _alike(equations[first], equations[later]):
+            if _on_arrays(equations[first], equations[later]):
                 reads = Counter(a for e in equations for a in e.inputs)
                 reads.update(graph.outputs)
                 pair = equations[first], equations[later]
@@ -40,7 +40,7 @@ def rematerialise_residuals(graph: Graph) -> Graph:
     return graph.replace(equations=tuple(equations))
 
 
-def _alike(first: Equation, later: Equation) -> bool:
+def _on_arrays(first: Equation, later: Equation) -> bool:
     """Whether two equations are scans on arrays."""
     both = (first, later)
     return first.primitive is scan and not any(on_numbers(e.params["body"]) for e in both)
@@ -134,7 +134,7 @@ def minimum_cut(
     values = dict.fromkeys([v for v in wanted if not given(v)])
     ends: list[Any] = [(value, 1) for value in values]
     for value in (waiting := list(values)):
-        edge((value, 0), (value, 1), value.type.size * value.type.dtype.itemsize)
+        edge((value, 0), (value, 1), value.type.nbytes)
         equation = made.get(id(value))
         if equation is None or not allowed(equation):
             edge(source, (value, 0), math.inf)

@@ -17,8 +17,8 @@ from fungrad.compiler.lowering.scalar.scalar_program import structural
 from fungrad.compiler.native import small_matrices
 from fungrad.compiler.native.clusters import cluster_graph, with_clusters
 from fungrad.compiler.native.fused import fused_kernel
-from fungrad.compiler.native.kernel import LINES, Kernel, Refused
-from fungrad.compiler.native.llvm_ir import Function, Module, Value
+from fungrad.compiler.native.kernel import LINES, Kernel, Refused, kernel_function
+from fungrad.compiler.native.llvm_ir import Module, Value
 from fungrad.compiler.native.products import product_kernel
 from fungrad.compiler.native.programs import scalar_kernel
 from fungrad.compiler.passes.pipeline import optimised
@@ -126,8 +126,7 @@ class _Writer:
 
     def __init__(self, graph: Graph, within: int) -> None:
         self.graph, self.module = graph, Module()
-        given = [("ptr", "arrays"), ("i64", "begin"), ("i64", "end"), ("ptr", "scratch")]
-        self.code = Function(self.module, "kernel", "i32", given, attributes="internal")
+        self.code = kernel_function(self.module, "i32")
         self.scratch, self.cost, self.constants = 0, 0.0, list[Any]()
         self.within = self.room(within)
         self.pointers = {id(v): self.array(n) for n, v in enumerate(graph.inputs)}
@@ -158,7 +157,7 @@ class _Writer:
     def copy(self, to: Value, source: Value, type_: Type) -> None:
         name = "llvm.memcpy.p0.p0.i64"
         self.module.declare(f"declare void @{name}(ptr, ptr, i64, i1)")
-        self.code.raw(f"call void @{name}({to}, {source}, i64 {_bytes(type_)}, i1 false)")
+        self.code.raw(f"call void @{name}({to}, {source}, i64 {type_.nbytes}, i1 false)")
 
     def table(self, kernel: Kernel) -> Value:
         """A table for the pointers that a kernel receives, with those of its constants."""
@@ -209,38 +208,39 @@ def _sequence(graph: Graph) -> Kernel:
     known, lines = dict[int, Any](), 0
     for equation in (with_clusters(graph, _cluster, 0) or graph).equations:
         primitive, params, (out, *more) = equation.primitive, equation.params, equation.outputs
-        part: Any = params.get("runner")
+        runner = params.get("runner")
+        part = runner if isinstance(runner, Kernel) else None
         inputs: Sequence[Atom] = equation.inputs
         outputs: Sequence[Atom] = equation.outputs
-        if not isinstance(part, Kernel):
+        if part is None:
             if not inputs and out.type.size <= CONSTANT and hasattr(primitive, "eval"):
                 known[id(out)] = np.asarray(primitive.eval(**params), out.type.dtype)
                 continue
-            part = None
-        if part is None and primitive is not reshape and (more or out.type.size):
-            alone = cluster_graph(graph, [equation])
-            part, inputs, outputs = _part(alone), alone.inputs, alone.outputs
-        if isinstance(part, Kernel) and part.units > 1 and part.cost_ns > SHARED:
-            raise Refused("a part that threads should share")
+            if primitive is not reshape and (more or out.type.size):
+                alone = cluster_graph(graph, [equation])
+                part, inputs, outputs = _part(alone), alone.inputs, alone.outputs
         found.append((part, inputs, outputs))
-        lines += len(part.module) if isinstance(part, Kernel) else 0
+        if part is None:  # a reshaped array, or one without elements
+            continue
+        if part.units > 1 and part.cost_ns > SHARED:
+            raise Refused("a part that threads should share")
+        lines += len(part.module)
         if lines > LINES:
             raise Refused(f"more than {LINES} lines of IR")
-    kernels = [kernel for kernel, *_ in found if isinstance(kernel, Kernel)]
-    made = _Writer(graph, max([kernel.scratch for kernel in kernels], default=0))
+    made = _Writer(graph, max([part.scratch for part, *_ in found if part], default=0))
     made.pointers.update((i, made.constant(array)) for i, array in known.items())
-    own = {id(v) for kernel, _, outputs in found if isinstance(kernel, Kernel) for v in outputs}
+    own = {id(v) for kernel, _, outputs in found if kernel for v in outputs}
     for place, atom in enumerate(graph.outputs):
         if id(atom) in own and id(atom) not in made.pointers:
             made.pointers[id(atom)] = made.result(place)
     for kernel, inputs, outputs in found:
-        if kernel is None:  # a reshaped array, or one without elements
+        if kernel is None:
             made.pointers[id(outputs[0])] = made.pointer(inputs[0])
             continue
         table = made.table(kernel)
         for variable in outputs:
             if id(variable) not in made.pointers:
-                made.pointers[id(variable)] = made.room(_bytes(variable.type))
+                made.pointers[id(variable)] = made.room(variable.type.nbytes)
         for n, atom in enumerate((*inputs, *outputs)):
             made.put(table, n, made.pointer(atom))
         made.call(kernel, table)
@@ -285,7 +285,7 @@ def _scan(graph: Graph) -> Kernel:
     inputs, behind = len(body.inputs), len(body.inputs) + len(own)
     sums = []
     for n, atom in enumerate(own):  # two alternating buffers
-        both = [made.room(_bytes(atom.type)) for _ in range(2)]
+        both = [made.room(atom.type.nbytes) for _ in range(2)]
         made.put(table, inputs + n, both[0])
         sums.append(code.add(*[code.convert("ptrtoint", pointer, "i64") for pointer in both]))
     moving = [(first + count + n, array) for n, array in enumerate(given.xs)]
@@ -298,7 +298,7 @@ def _scan(graph: Graph) -> Kernel:
     def step(index: Value) -> None:
         at = code.sub(length - 1, index) if params["reverse"] else index
         for (place, array), type_ in zip(moving, types, strict=True):
-            made.put(table, place, code.at(array, code.mul(at, _bytes(type_))))
+            made.put(table, place, code.at(array, code.mul(at, type_.nbytes)))
         made.call(kernel, table)
         for n, atom in enumerate(carried):
             found = behind + rows.index(id(atom)) if id(atom) in rows else inputs + own.index(atom)
@@ -317,7 +317,3 @@ def _scan(graph: Graph) -> Kernel:
         if found is not None:
             made.copy(made.result(found), entry(first + n), carried[n].type)
     return made.kernel()
-
-
-def _bytes(type_: Type) -> int:
-    return type_.size * type_.dtype.itemsize

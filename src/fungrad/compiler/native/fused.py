@@ -26,7 +26,7 @@ from fungrad.compiler.native.index_maps import (
     Place,
     static,
 )
-from fungrad.compiler.native.kernel import LINES, Kernel, Refused
+from fungrad.compiler.native.kernel import LINES, Kernel, Refused, kernel_function
 from fungrad.compiler.native.llvm_ir import Function, Module
 from fungrad.compiler.native.loop_nests import Nest, Root
 from fungrad.compiler.native.row_buffers import box_nest
@@ -264,8 +264,7 @@ class _Program:
         return votes.most_common(1)[0][0] if votes else None
 
     def kernel(self) -> Kernel:
-        given = [("ptr", "arrays"), ("i64", "begin"), ("i64", "end"), ("ptr", "scratch")]
-        code = Function(self.module, "kernel", "void", given, attributes="internal")
+        code = kernel_function(self.module)
         unit = parts = 0
         self.partials: dict[int, tuple[int, int]] = {}
         for nest in self.nests:

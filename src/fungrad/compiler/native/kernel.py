@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fungrad.compiler.native.llvm_ir import Module
+from fungrad.compiler.native.llvm_ir import Function, Module
 from fungrad.ir.types import Type
 from fungrad.support.lazy import Record
 
@@ -88,3 +88,9 @@ class Kernel(Record):
 
 class Refused(Exception):
     """A Graph, or a part of it, cannot be native code; the message is the reason."""
+
+
+def kernel_function(module: Module, result: str = "void") -> Function:
+    """The function of a kernel, without a body; it returns `i32` if it is interruptible."""
+    parameters = [("ptr", "arrays"), ("i64", "begin"), ("i64", "end"), ("ptr", "scratch")]
+    return Function(module, "kernel", result, parameters, attributes="internal")

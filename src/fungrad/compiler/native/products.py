@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from fungrad.compiler.native.block_sums import Reduction
 from fungrad.compiler.native.element_operations import TYPES, type_of
-from fungrad.compiler.native.kernel import Kernel, Refused
-from fungrad.compiler.native.llvm_ir import FLOATS, Function, Module, Value, size_of
+from fungrad.compiler.native.kernel import Kernel, Refused, kernel_function
+from fungrad.compiler.native.llvm_ir import FLOATS, Module, Value, size_of
 from fungrad.compiler.native.machine_code import host
 from fungrad.ir.graph import Atom, Graph, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.tracing.memory_order import dense
 
 MOST = 1 << 16
 """The most terms of a product; beyond it NumPy is faster."""
@@ -71,7 +72,7 @@ class _Product:
         (x, y), out = [atom.type for atom in equation.inputs], equation.outputs[0].type
         self.type, self.equation = type_of(out.dtype), equation
         contract, batch = equation.params["contract"], equation.params["batch"]
-        steps_x, steps_y, steps = map(_steps, (x.shape, y.shape, out.shape))
+        steps_x, steps_y, steps = map(dense, (x.shape, y.shape, out.shape))
         free = [(steps_x[i], steps_y[j]) for i, j in zip(*batch, strict=True)]
         free += [(steps_x[i], 0) for i in range(x.ndim) if i not in (*contract[0], *batch[0])]
         free += [(0, steps_y[i]) for i in range(y.ndim) if i not in (*contract[1], *batch[1])]
@@ -100,8 +101,7 @@ class _Product:
 
     def kernel(self) -> Kernel:
         module = Module()
-        given = [("ptr", "arrays"), ("i64", "begin"), ("i64", "end"), ("ptr", "scratch")]
-        self.code = code = Function(module, "kernel", "void", given, attributes="internal")
+        self.code = code = kernel_function(module)
         pointers: list[Atom] = [*self.graph.inputs, *self.graph.outputs]
         pointers += dict(self.graph.constants)
         atoms = (*self.equation.inputs, *self.equation.outputs)
@@ -231,7 +231,3 @@ class _Product:
             return
         for lane in range(x.lanes):
             code.store(code.lane(x, lane), code.at(pointer, lane * step, self.type))
-
-
-def _steps(shape: Sequence[int]) -> list[int]:
-    return [math.prod(shape[i + 1 :]) for i in range(len(shape))]

@@ -22,8 +22,8 @@ from fungrad.compiler.lowering.scalar.emitter import (
 )
 from fungrad.compiler.lowering.scalar.emitter import Value as Number
 from fungrad.compiler.native.element_operations import TESTS, TYPES, apply, convert, type_of
-from fungrad.compiler.native.kernel import GIVEN_UP, LINES
-from fungrad.compiler.native.llvm_ir import Function, Module, Value, size_of
+from fungrad.compiler.native.kernel import GIVEN_UP, LINES, kernel_function
+from fungrad.compiler.native.llvm_ir import Module, Value, size_of
 from fungrad.compiler.native.rows_and_records import Column, Memory, Records, Rows, load, store
 
 STRAIGHT = 1_250
@@ -83,11 +83,9 @@ class NativeEmitter:
 
     def __init__(self, inputs: int, outputs: int, leaves: bool, records: bool) -> None:
         self.module = Module()
-        given = [("ptr", "arrays"), ("i64", "begin"), ("i64", "end"), ("ptr", "scratch")]
         self.leaves = leaves
         self.longest = LINES if leaves else STRAIGHT
-        result = "i32" if leaves else "void"
-        self.code = code = Function(self.module, "kernel", result, given, attributes="internal")
+        self.code = code = kernel_function(self.module, "i32" if leaves else "void")
         if not leaves:
             code.copies = 0
         self.memory = Memory(code)

@@ -161,7 +161,7 @@ def _step(equation: Equation) -> tuple[Runner, Sequence[Variable]]:
     if multiplies(equation) and out.type.shape:
         (over_x,), (over_y,) = matrix_first(equation, params["contract"])
         _, second = matrix_first(equation, equation.inputs)
-        called = reductions.product(second.type.ndim) if second.type.size > 1 else np.matmul
+        called = reductions.product(second.type.ndim, second.type.size)
         swapped = equation.inputs[0] is second
 
         def multiply(x: Any, y: Any, out: Any) -> tuple[()]:
@@ -223,13 +223,12 @@ def _run(region: FusionCluster, rows: int, programs: dict[int, _Program], *args:
         for tile in members:
             begin, end = tile * rows, min((tile + 1) * rows, region.length)
             given = [
-                x if axis is None else x[(slice(None),) * axis + (slice(begin, end),)]
-                for x, axis in zip(arguments, slices, strict=True)
+                _rows_of(x, axis, begin, end) for x, axis in zip(arguments, slices, strict=True)
             ]
             found = programs[end - begin].run(arena, given)
             for output, axis, y in zip(outputs, axes, found, strict=True):
                 if axis != REDUCED:
-                    output[(slice(None),) * axis + (slice(begin, end),)] = y
+                    _rows_of(output, axis, begin, end)[...] = y
             if sums:
                 add(sums, found)
             else:
@@ -244,6 +243,11 @@ def _run(region: FusionCluster, rows: int, programs: dict[int, _Program], *args:
         add(first, part)
     return [x if join is None else first[k][()]
             for k, (x, join) in enumerate(zip(outputs, joins, strict=True))]  # fmt: skip
+
+
+def _rows_of(x: Any, axis: int | None, begin: int, end: int) -> Any:
+    """The rows of a tile, of an array that has them along an axis, if any."""
+    return x if axis is None else x[(slice(None),) * axis + (slice(begin, end),)]
 
 
 def _ufunc(region: FusionCluster, value: Variable) -> Any:

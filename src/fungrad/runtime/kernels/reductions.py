@@ -41,10 +41,12 @@ def _openblas() -> bool:
     return "openblas" in built.get("Build Dependencies", {}).get("blas", {}).get("name", "")
 
 
-def product(ndim: int) -> Any:
-    """The function that multiplies a matrix by an array with `ndim` axes: `f(x, y)`, or
-    `f(x, y, out=z)` for z in C order.
+def product(ndim: int, size: int) -> Any:
+    """The function that multiplies a matrix by an array with `ndim` axes and `size` elements:
+    `f(x, y)`, or `f(x, y, out=z)` for z in C order.
     """
+    if size <= 1:
+        return np.matmul
     if not single_in_regions():
         return in_pieces
     return np.dot if ndim > 1 else np.matmul  # does not copy a matrix in Fortran order

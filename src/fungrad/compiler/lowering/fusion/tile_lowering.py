@@ -348,7 +348,7 @@ class TileLowering(LoopMemory):
             name = self.constant(arrange.__name__, arrange)
             y, right = self.hoisted_view(y, f"{name}({{0}}{right[3:]})"), "{1}"
         self.multiplies = True
-        called = reductions.product(second.type.ndim) if second.type.size > 1 else np.matmul
+        called = reductions.product(second.type.ndim, second.type.size)
         return f"{self.constant(called.__name__, called)}({left}, {right}", [x, y]
 
     def reduced(self, equation: Equation) -> None:

@@ -11,27 +11,20 @@ A declared primitive is a function that every transform understands:
 from collections.abc import Callable
 from typing import Any
 
-from fungrad.control_flow.call import structural as structural
+from fungrad.control_flow.call import structural
 from fungrad.errors import ArgumentError
-from fungrad.ir.types import Type as Type
-from fungrad.primitives.contraction.dot_general import multilinear as multilinear
-from fungrad.primitives.elementwise.family import Masked as Masked
-from fungrad.primitives.elementwise.family import Over as Over
-from fungrad.primitives.elementwise.family import elementwise as elementwise
-from fungrad.primitives.facts import ScalarForm as ScalarForm
-from fungrad.primitives.primitive import Primitive as Primitive
-from fungrad.primitives.primitive import general as general
-from fungrad.primitives.primitive import linear as linear
+from fungrad.ir.types import Type
+from fungrad.primitives.contraction.dot_general import multilinear
+from fungrad.primitives.elementwise.family import Masked, Over, elementwise
+from fungrad.primitives.facts import ScalarForm
+from fungrad.primitives.primitive import Primitive, general, linear
 from fungrad.support.lazy import Module
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import Trace as Trace
-from fungrad.tracing.trace import Tracer as Tracer
-from fungrad.tracing.trace import current
-from fungrad.tracing.trace import typeof as typeof
+from fungrad.tracing.trace import Trace, Tracer, typeof
+from fungrad.tracing.trace import current as current_trace
 
 tile_lowering: Any = Module("fungrad.compiler.lowering.fusion.tile_lowering")
 kernels: Any = Module("fungrad.runtime.kernels.elementwise")
-current_trace = current
 jax_rules: dict[Primitive, Callable[..., Any]] = {}
 """By primitive: the equivalent function of jax.numpy (see `jax_rule`)."""
 

@@ -289,7 +289,7 @@ def test_without_a_library_that_can_be_told(monkeypatch):
     assert blas_threads._openblas() is None
     monkeypatch.setattr(blas_threads, "alone", lambda: None)
     monkeypatch.setattr(blas_threads._State, "single", False)
-    assert of_blocks.product(2) is of_blocks.in_pieces
+    assert of_blocks.product(2, 2) is of_blocks.in_pieces
     assert not blas_threads.single_in_regions()
 
 

@@ -66,7 +66,7 @@ def assert_same(found: Any, expected: Any, what: str, rtol: float = 0.0) -> None
     found, expected = np.asarray(found), np.asarray(expected)
     assert found.dtype == expected.dtype, f"{what}: dtype {found.dtype} for {expected.dtype}"
     assert found.shape == expected.shape, f"{what}: shape {found.shape} for {expected.shape}"
-    if found.dtype != object:  # a trail of residuals, whose inside is its own business
+    if found.dtype != object:  # a tape of residuals, whose inside is its own business
         np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol, err_msg=what)
 
 
@@ -250,7 +250,7 @@ def check_batch(primitive: Primitive, sample: Sample) -> None:
         return
     f = call(primitive, sample)
     size = 4
-    # A trail of residuals is one for all examples, and only pullbacks read it.
+    # A tape of residuals is one for all examples, and only pullbacks read it.
     kept = [
         i for i, o in enumerate(outputs(primitive, f(*sample.args))) if typeof(o).dtype != object
     ]

@@ -29,10 +29,10 @@ def harvest_graph(graph: Graph, args: Sequence[Any], upto: int) -> None:
         values.update(zip(equation.outputs, found if primitive.multiple else (found,), strict=True))
         if primitive.module.split(".")[1] not in STRUCTURAL:
             continue
-        if params.get("trailed"):
-            # The trail only spares it the recording; without one it is a function of its arguments.
+        if params.get("taped"):
+            # The tape only spares it the recording; without one it is a function of its arguments.
             read = [x for x in read if np.asarray(x).dtype != object]
-            params = {**params, "trailed": False}
+            params = {**params, "taped": False}
         if primitive.name in ("custom", "checkpoint", "recompute"):
             harvest_graph(params["graph"], read, upto)
         add(primitive.name, *read, upto=0 if primitive.cuts is True else upto, **params)

@@ -418,8 +418,8 @@ def test_a_structural_primitive_of_ones_own():
 
 
 @pytest.mark.parametrize("what", [np.cumprod, np.sort, np.sin])
-def test_a_loop_keeps_the_trails_of_loops_inside(what):
-    """A step reads the trail from a stack, whether the loop inside is run by its own program."""
+def test_a_loop_keeps_the_tapes_of_loops_inside(what):
+    """A step reads the tape from a stack, whether the loop inside is run by its own program."""
 
     def inner(x):
         step = lambda s: (s[0] + 1, s[1] * 0.7 + 0.1 * np.sum(W * what(np.sin(x * 0.5 + s[1]))))  # noqa: E731

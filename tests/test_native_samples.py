@@ -44,7 +44,7 @@ def wrong(name: str, graph: Any, args: Any, found: Any) -> str:
     types = [typeof(e) for e in expected]
     if types != [typeof(f) for f in found]:
         return f"{found} for {expected}"
-    if object in [type_.dtype for type_ in types]:  # a trail, whose inside is its own business
+    if object in [type_.dtype for type_ in types]:  # a tape, whose inside is its own business
         return ""
     if name in EXACT or OURS[name].partials is None:
         spread = Spread(graph, args)

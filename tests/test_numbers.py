@@ -220,7 +220,7 @@ def test_float32_and_large_arrays_are_left_to_arrays():
         assert forced(optimised(fg.make_jaxpr(lambda x: np.sin(x) * x)(x))) is None
 
 
-def test_a_trail_is_read_by_the_other_program_too():
+def test_a_tape_is_read_by_the_other_program_too():
     """Forward on numbers, backward on arrays: the residuals are turned into arrays."""
     calls = []
 

@@ -371,6 +371,23 @@ def set_in(place, **values):
     return lambda content: place(content).update(values)
 
 
+def test_a_file_may_name_the_tape_of_a_pullback_as_older_ones_do(path):
+    def newton(a):
+        return fg.lax.while_loop(lambda x: x * x > a, lambda x: 0.5 * (x + a / x) - 0.01, 2.0 * a)
+
+    def older(content):
+        for graph in content["graphs"]:
+            for equation in graph["equations"]:
+                if "taped" in equation["params"]:
+                    equation["params"]["trailed"] = equation["params"].pop("taped")
+                    renamed.append(equation)
+
+    renamed: list[Any] = []
+    fg.save(fg.export(fg.grad(newton))(2.0), path)
+    rewritten(path, older)
+    assert renamed and fg.load(path)(2.0) == fg.grad(newton)(2.0)
+
+
 BAD = {
     r"version is 2, and this fungrad reads version 1": set_in(lambda c: c, version=2),
     r"its format is 'other'": set_in(lambda c: c, format="other"),

@@ -43,7 +43,7 @@ def run(text, name="f", arrays=None):
 
 def same(found, expected, what, rtol=1e-12):
     """Equal in value, dtype, shape, and in being an array, a NumPy scalar or a Python number."""
-    if np.asarray(expected).dtype.kind == "O":  # a trail, whose inside is its own business
+    if np.asarray(expected).dtype.kind == "O":  # a tape, whose inside is its own business
         return
     assert type(found) is type(expected), f"{what}: {type(found)} for {type(expected)}"
     width = np.asarray(expected).dtype.itemsize

@@ -1,11 +1,11 @@
 """Reverse mode of loops and branches, whose residuals are no arrays.
 
-For such a primitive W, `W_record` computes W and a trail (a tape): an opaque value that holds the
-residuals of the steps taken. `W_pullback` takes W's arguments, the trail and cotangents; it returns
-the cotangents of the wanted arguments. Without a trail it records one first.
+For such a primitive W, `W_record` computes W and a tape, an opaque value that holds the residuals
+of the steps taken. `W_pullback` takes W's arguments, the tape (if `taped`) and cotangents; it
+returns the cotangents of the wanted arguments. Without a tape it records one first.
 
-The pullback is the function P(a, c) = J(a)^T c of the arguments and the cotangents; the trail does
-not change it. So its own derivatives ignore the trail:
+The pullback is the function P(a, c) = J(a)^T c of the arguments and the cotangents; the tape does
+not change it. So its own derivatives ignore the tape:
   jvp along (s, d):  the gradient in a of <c, J(a) s>, plus P(a, d)
   vjp of u:          J(a) u for c, and the gradient in a of <c, J(a) u> for a.
 """
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.control_flow.call import in_one
-from fungrad.control_flow.tape_type import TRAIL, as_trail
+from fungrad.control_flow.tape_type import TAPE, as_tape
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, or_zero
 from fungrad.retracing.graph_transforms import strong_type
@@ -35,8 +35,8 @@ class Rules(Record):
     record: `(args, wanted, **params) -> (outputs, residuals)`, on arrays.
     replay: `(args, residuals, cotangents, wanted, **params) -> cotangents of the wanted args`, on
     arrays.
-    batch_record: `(args, batched, size, wanted, **params) -> outputs with the trail last`.
-    batch_replay: `(args, trail or None, cotangents, arg_batched, ct_batched, size, wanted,
+    batch_record: `(args, batched, size, wanted, **params) -> outputs with the tape last`.
+    batch_replay: `(args, tape or None, cotangents, arg_batched, ct_batched, size, wanted,
       **params)`, the cotangents of the wanted args, batched.
     """
 
@@ -46,11 +46,11 @@ class Rules(Record):
     batch_replay: Callable[..., Any]
 
 
-def parted(values: Sequence[Any], wanted: Any, trailed: bool) -> tuple[Any, Any, Any]:
-    """The arguments, the trail (or None) and the cotangents among the inputs of a pullback."""
+def parted(values: Sequence[Any], wanted: Any, taped: bool) -> tuple[Any, Any, Any]:
+    """The arguments, the tape (or None) and the cotangents among the inputs of a pullback."""
     count = len(wanted)
-    trail = values[count] if trailed else None
-    return values[:count], trail, values[count + trailed :]
+    tape = values[count] if taped else None
+    return values[:count], tape, values[count + taped :]
 
 
 class Reverse:
@@ -73,7 +73,7 @@ class Reverse:
             forward=self.record_forward,
             batch=self.record_batch,
             multiple=True,
-            pure=False,  # a trail keeps its arguments
+            pure=False,  # a tape keeps its arguments
             module=module,
         )
         self.pullback = Primitive(
@@ -84,7 +84,7 @@ class Reverse:
             vjp=self.pullback_vjp,
             batch=self.pullback_batch,
             multiple=True,
-            pure=False,  # a trail keeps its arguments
+            pure=False,  # a tape keeps its arguments
             module=module,
         )
 
@@ -96,10 +96,10 @@ class Reverse:
 
     def record_eval(self, *args: Any, wanted: Any, **params: Any) -> Any:
         outputs, residuals = self.rules.record(args, wanted, **params)
-        return (*outputs, as_trail(residuals))
+        return (*outputs, as_tape(residuals))
 
     def record_type(self, *types: Type, wanted: Any, **params: Any) -> Any:
-        return (*self.get().type(*types, **params), TRAIL)
+        return (*self.get().type(*types, **params), TAPE)
 
     def record_jvp(self, primals: Any, tangents: Any, *, wanted: Any, **params: Any) -> Any:
         outputs = self.record(*primals, wanted=wanted, **params)
@@ -123,12 +123,12 @@ class Reverse:
 
     # --- W_pullback -------------------------------------------------------------------------------
 
-    def pullback_eval(self, *values: Any, wanted: Any, trailed: bool, **params: Any) -> Any:
-        args, trail, cotangents = parted(values, wanted, trailed)
-        residuals = trail[()] if type(trail) is np.ndarray else trail
+    def pullback_eval(self, *values: Any, wanted: Any, taped: bool, **params: Any) -> Any:
+        args, tape, cotangents = parted(values, wanted, taped)
+        residuals = tape[()] if type(tape) is np.ndarray else tape
         return tuple(self.rules.replay(args, residuals, cotangents, wanted, **params))
 
-    def pullback_type(self, *types: Type, wanted: Any, trailed: bool, **params: Any) -> Any:
+    def pullback_type(self, *types: Type, wanted: Any, taped: bool, **params: Any) -> Any:
         return tuple(strong_type(t) for t, w in zip(types, wanted, strict=False) if w)
 
     def slopes(
@@ -156,11 +156,11 @@ class Reverse:
         )
 
     def pullback_jvp(
-        self, primals: Any, tangents: Any, *, wanted: Any, trailed: bool, **params: Any
+        self, primals: Any, tangents: Any, *, wanted: Any, taped: bool, **params: Any
     ) -> Any:
-        args, trail, cotangents = parted(primals, wanted, trailed)
-        arg_tangents, _, ct_tangents = parted(tangents, wanted, trailed)
-        outputs = self.pullback(*primals, wanted=wanted, trailed=trailed, **params)
+        args, tape, cotangents = parted(primals, wanted, taped)
+        arg_tangents, _, ct_tangents = parted(tangents, wanted, taped)
+        outputs = self.pullback(*primals, wanted=wanted, taped=taped, **params)
         inner = [i for i, want in enumerate(wanted) if want]
         total: list[Any] = [None] * len(inner)
         if any(t is not None for t in arg_tangents):
@@ -168,15 +168,15 @@ class Reverse:
             total = pull(cotangents)
         if any(t is not None for t in ct_tangents):
             moved = [or_zero(t, c) for c, t in zip(cotangents, ct_tangents, strict=True)]
-            held = () if trail is None else (trail,)
-            more = self.pullback(*args, *held, *moved, wanted=wanted, trailed=trailed, **params)
+            held = () if tape is None else (tape,)
+            more = self.pullback(*args, *held, *moved, wanted=wanted, taped=taped, **params)
             total = [m if t is None else t + m for t, m in zip(total, more, strict=True)]
         return outputs, tuple(total)
 
     def pullback_vjp(
-        self, us: Any, _: Any, values: Any, slots: Any, *, wanted: Any, trailed: bool, **params: Any
+        self, us: Any, _: Any, values: Any, slots: Any, *, wanted: Any, taped: bool, **params: Any
     ) -> list[Any]:
-        args, _, cotangents = parted(values, wanted, trailed)
+        args, _, cotangents = parted(values, wanted, taped)
         given = iter(us)
         tangents: list[Any] = [None] * len(args)
         for position, want in enumerate(wanted):
@@ -187,18 +187,18 @@ class Reverse:
         result: list[Any] = [None] * len(values)
         for position, cotangent in zip(outer, pull(cotangents), strict=True):
             result[position] = cotangent
-        result[len(args) + trailed :] = pushed
+        result[len(args) + taped :] = pushed
         return result
 
     def pullback_batch(
-        self, values: Any, batched: Any, size: int, *, wanted: Any, trailed: bool, **params: Any
+        self, values: Any, batched: Any, size: int, *, wanted: Any, taped: bool, **params: Any
     ) -> Any:
-        args, trail, cotangents = parted(values, wanted, trailed)
-        arg_batched, _, ct_batched = parted(batched, wanted, trailed)
-        if not any(arg_batched):  # the trail is of one example, the pullback of many
-            trail = None
+        args, tape, cotangents = parted(values, wanted, taped)
+        arg_batched, _, ct_batched = parted(batched, wanted, taped)
+        if not any(arg_batched):  # the tape is of one example, the pullback of many
+            tape = None
         return self.rules.batch_replay(
-            args, trail, cotangents, arg_batched, ct_batched, size, wanted, **params
+            args, tape, cotangents, arg_batched, ct_batched, size, wanted, **params
         )
 
     # --- the rules of W ---------------------------------------------------------------------------
@@ -209,12 +209,12 @@ class Reverse:
         results = self.record(*args, wanted=tuple(map(bool, slots)), **params)
         return results[:-1], results[-1], list(args)
 
-    def vjp(self, cotangents: Any, trail: Any, args: Any, slots: Any, **params: Any) -> list[Any]:
+    def vjp(self, cotangents: Any, tape: Any, args: Any, slots: Any, **params: Any) -> list[Any]:
         wanted = tuple(map(bool, slots))
         types = self.get().type(*[typeof(a) for a in args], **params)
         given = [or_zero(c, t) for c, t in zip(cotangents, types, strict=True) if t.inexact]
-        held = () if trail is None else (trail,)
+        held = () if tape is None else (tape,)
         found = iter(
-            self.pullback(*args, *held, *given, wanted=wanted, trailed=trail is not None, **params)
+            self.pullback(*args, *held, *given, wanted=wanted, taped=tape is not None, **params)
         )
         return [next(found) if want else None for want in wanted]

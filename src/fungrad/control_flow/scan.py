@@ -301,12 +301,12 @@ def _batch_record(args: Any, batched: Any, size: int, wanted: Any, **params: Any
     args, batched = spread_wanted(args, batched, wanted, size)
     body, counts = params.pop("body"), params.pop("counts")
     new, graph, flags = _batched_arguments(args, batched, size, body, counts)
-    *outputs, trail = scan_record(*new, wanted=wanted, body=graph, counts=counts, **params)
-    return [*_unstacked(outputs, flags, counts[1]), Unbatched(trail)]
+    *outputs, tape = scan_record(*new, wanted=wanted, body=graph, counts=counts, **params)
+    return [*_unstacked(outputs, flags, counts[1]), Unbatched(tape)]
 
 
 def _batch_replay(
-    args: Any, trail: Any, cotangents: Any, batched: Any, ct_batched: Any, size: int, wanted: Any,
+    args: Any, tape: Any, cotangents: Any, batched: Any, ct_batched: Any, size: int, wanted: Any,
     *, body: Graph, counts: Counts, **params: Any,
 ) -> Any:  # fmt: skip
     args, batched = spread_wanted(args, batched, wanted, size)
@@ -317,13 +317,13 @@ def _batch_replay(
         if flags[i]:
             c = broadcast_batch(c, have, size)
         cts.append(moveaxis(c, 0, 1) if flags[i] and i >= counts[1] else c)
-    held = () if trail is None else (trail,)
+    held = () if tape is None else (tape,)
     found = scan_pullback(
         *new,
         *held,
         *cts,
         wanted=wanted,
-        trailed=trail is not None,
+        taped=tape is not None,
         body=graph,
         counts=counts,
         **params,

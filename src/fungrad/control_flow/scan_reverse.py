@@ -95,12 +95,12 @@ def go_back(steps: Steps, carry: Carry, state: Any, checkpoint: Any) -> Any:
 
 
 def _recorded(steps: Steps, carry: Carry, low: int, high: int, state: Any) -> Any:
-    trail = []
+    tape = []
     for i in range(low, high):
         carry, residuals = steps.record(carry, i)
-        trail.append(residuals)
+        tape.append(residuals)
     for i in reversed(range(low, high)):
-        state = steps.back(trail.pop(), i, state)
+        state = steps.back(tape.pop(), i, state)
     return state
 
 
@@ -162,7 +162,7 @@ def plan(body: Graph, counts: Counts, wanted: Sequence[Any]) -> Plan:
 
 def replay(
     args: Any,
-    trail: Any,
+    tape: Any,
     cotangents: Any,
     wanted: Any,
     *,

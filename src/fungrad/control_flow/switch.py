@@ -14,7 +14,7 @@ import numpy as np
 
 from fungrad.control_flow.call import call, run
 from fungrad.control_flow.reverse_with_tape import Reverse, Rules
-from fungrad.control_flow.tape_type import as_trail
+from fungrad.control_flow.tape_type import as_tape
 from fungrad.control_flow.while_loop import choose, spread_wanted
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
@@ -139,28 +139,28 @@ def _replay(args: Any, residuals: Any, cotangents: Any, wanted: Any, *, branches
 
 
 def _batch_record(args: Any, batched: Any, size: int, wanted: Any, *, branches: Branches) -> Any:
-    """The record of the batched branch; without a trail if the index is batched, since that runs as
+    """The record of the batched branch; without a tape if the index is batched, since that runs as
     a select.
     """
     args, batched = spread_wanted(args, batched, wanted, size)
     if batched[0]:
-        return [*_batch(args, batched, size, branches=branches), Unbatched(as_trail(None))]
+        return [*_batch(args, batched, size, branches=branches), Unbatched(as_tape(None))]
     new = tuple(batch(b, batched[1:], size, all_outputs=True).graph for b in branches)
-    *outputs, trail = switch_record(*args, wanted=wanted, branches=new)
-    return [*outputs, Unbatched(trail)]
+    *outputs, tape = switch_record(*args, wanted=wanted, branches=new)
+    return [*outputs, Unbatched(tape)]
 
 
 def _batch_replay(
-    args: Any, trail: Any, cotangents: Any, batched: Any, ct_batched: Any, size: int, wanted: Any,
+    args: Any, tape: Any, cotangents: Any, batched: Any, ct_batched: Any, size: int, wanted: Any,
     *, branches: Branches,
 ) -> Any:  # fmt: skip
     args, batched = spread_wanted(args, batched, wanted, size)
     cts = [broadcast_batch(c, b, size) for c, b in zip(cotangents, ct_batched, strict=True)]
     if not batched[0]:
         new = tuple(batch(b, batched[1:], size, all_outputs=True).graph for b in branches)
-        held = () if trail is None else (trail,)
+        held = () if tape is None else (tape,)
         return switch_pullback(
-            *args, *held, *cts, wanted=wanted, trailed=trail is not None, branches=new
+            *args, *held, *cts, wanted=wanted, taped=tape is not None, branches=new
         )
     positions = [i for i, want in enumerate(wanted) if want]
 

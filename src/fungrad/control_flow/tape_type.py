@@ -8,15 +8,15 @@ import numpy as np
 
 from fungrad.ir.types import PYTHON_SCALARS, Type, of_value
 
-TRAIL = Type((), np.dtype(object))
-"""The Type of a trail."""
+TAPE = Type((), np.dtype(object))
+"""The Type of a tape."""
 
 
-def as_trail(residuals: Any) -> Any:
+def as_tape(residuals: Any) -> Any:
     """Residuals of any kind as one opaque value."""
-    trail = np.empty((), object)
-    trail[()] = residuals
-    return trail
+    tape = np.empty((), object)
+    tape[()] = residuals
+    return tape
 
 
 def type_of(value: Any) -> Type:
@@ -25,4 +25,4 @@ def type_of(value: Any) -> Type:
     """
     if issubclass(type(value), (np.ndarray, np.generic, *PYTHON_SCALARS)):
         return of_value(value)
-    return TRAIL
+    return TAPE

@@ -244,17 +244,17 @@ def _record(
     halves = halves_of(wanted, body, counts)
     x = parts(args, counts)
     carry, n = x.carry, len(x.carry)
-    trail = []
+    tape = []
     while run(cond, [*x.cond, *carry])[0]:
         results = run(halves.forward, [*x.body, *carry])
         carry = list(results[:n])
-        trail.append(results[n:])
-    return tuple(carry), trail
+        tape.append(results[n:])
+    return tuple(carry), tape
 
 
 def _replay(
     args: Any,
-    trail: Any,
+    tape: Any,
     cotangents: Any,
     wanted: Any,
     *,
@@ -278,10 +278,10 @@ def _replay(
 
     totals = {i: empty[i] for i, want in enumerate(flags.body) if want}
     state = (totals, list(cotangents))
-    if trail is None:
+    if tape is None:
         state = _replay_in_pieces(x, halves, cond, body, checkpoint, back, state)
     else:
-        for residuals in reversed(trail):
+        for residuals in reversed(tape):
             state = back(residuals, 0, state)
     totals, cts = state
     carry_cts = dict(zip(inexact, cts, strict=True))
@@ -314,12 +314,12 @@ def _replay_in_pieces(
             carry = advance(carry, count)
             count += 1
         return go_back(Steps(count, advance, record, back), x.carry, state, checkpoint)
-    trail = []
+    tape = []
     while run(cond, [*x.cond, *carry])[0]:
         carry, residuals = record(carry, 0)
-        trail.append(residuals)
-    while trail:
-        state = back(trail.pop(), 0, state)
+        tape.append(residuals)
+    while tape:
+        state = back(tape.pop(), 0, state)
     return state
 
 
@@ -352,7 +352,7 @@ def spread_wanted(
 
 
 def _batch_replay(
-    args: Any, trail: Any, cotangents: Any, batched: Any, ct_batched: Any, size: int, wanted: Any,
+    args: Any, tape: Any, cotangents: Any, batched: Any, ct_batched: Any, size: int, wanted: Any,
     **params: Any,
 ) -> Any:  # fmt: skip
     args, batched = spread_wanted(args, batched, wanted, size)
@@ -362,10 +362,10 @@ def _batch_replay(
         broadcast_batch(c, have, size) if want else c
         for c, have, want in zip(cotangents, ct_batched, inexact, strict=True)
     ]
-    held = () if trail is None else (trail,)
+    held = () if tape is None else (tape,)
     return while_loop_pullback(
         *new, *held, *cts,
-        wanted=_moved_wanted(wanted, positions, len(new)), trailed=trail is not None, **new_params,
+        wanted=_moved_wanted(wanted, positions, len(new)), taped=tape is not None, **new_params,
     )  # fmt: skip
 
 

@@ -93,7 +93,7 @@ def _while(equation: Equation, reverse: bool) -> Bodies:
     if not _is_pullback(equation):
         held = size_in_bytes(halves.forward.output_types[len(body.outputs) :])
         return Bodies([cond, forward], by_trip=True, held=held)
-    if params["trailed"]:
+    if params["taped"]:
         return Bodies([backward], by_trip=True)
     return Bodies([cond, forward, backward], by_trip=True)
 

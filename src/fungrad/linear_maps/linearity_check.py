@@ -111,7 +111,7 @@ def _inside(equation: Equation, states: Sequence[State]) -> Sequence[State] | No
     found = _inside_of(primitive, equation, states)
     if found is None or primitive is equation.primitive:
         return found
-    return [*found, True]  # the trail
+    return [*found, True]  # the tape
 
 
 def _inside_of(
@@ -160,10 +160,10 @@ _PULLBACKS = (switch_pullback, while_loop_pullback, scan_pullback)
 
 
 def _pulled(equation: Equation, states: Sequence[State]) -> Sequence[State]:
-    """The states of the outputs of the pullback of a branch or a loop; the trail is ignored."""
+    """The states of the outputs of the pullback of a branch or a loop; the tape is ignored."""
     params = equation.params
     wanted: Sequence[bool] = params["wanted"]
-    args, _, cotangents = parted(states, wanted, params["trailed"])
+    args, _, cotangents = parted(states, wanted, params["taped"])
     if equation.primitive is switch_pullback:
         found = [_pulled_branch(b, args[1:], wanted[1:], cotangents) for b in params["branches"]]
         return [equation if args[0] else worst(column) for column in zip(*found, strict=True)]

@@ -109,7 +109,7 @@ _NUMBERS = (int, float, complex, str, np.generic, Index)
 
 
 def _of_array(value: np.ndarray) -> int:
-    if value.dtype.kind == "O":  # the trail of a loop
+    if value.dtype.kind == "O":  # the tape of a loop
         return 0
     if value.dtype.char in "gG":  # has padding bits
         value = value.astype("d" if value.dtype.char == "g" else "D")

@@ -26,7 +26,9 @@ from fungrad.support import pytree
 from fungrad.tracing.trace import Tracer
 
 DTYPES = "biufcO"
-"""The kinds of dtypes of values in a Graph; O is a trail, which exists only inside a Graph."""
+"""The kinds of dtypes of values in a Graph; O is a tape, which exists only inside a Graph."""
+RENAMED = {"trailed": "taped"}
+"""The present names of parameters that files may have under older ones."""
 FACTORIES: dict[str, Any] = {"list": list, "dict": dict, "int": int, "float": float}
 POLICIES: dict[str, Any] = {
     "save_nothing": policies.save_nothing,
@@ -371,7 +373,7 @@ class Reader:
                 _primitive(*item["primitive"]),
                 tuple([atom(a) for a in item["inputs"]]),
                 tuple([variable(v) for v in item["outputs"]]),
-                {str(key): self.read(value) for key, value in item["params"].items()},
+                {RENAMED.get(k, str(k)): self.read(value) for k, value in item["params"].items()},
                 _source(item["source"]),
                 str(item["scope"]),
                 int(item["backward"]),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.compiler.lowering.scalar.control_flow_rules import RULES, pulled_back
-from fungrad.compiler.lowering.scalar.emitter import TAPE, Elements, Value, boxed
+from fungrad.compiler.lowering.scalar.emitter import TAPE_DTYPE, Elements, Value, boxed
 from fungrad.control_flow.call import call
 from fungrad.control_flow.reverse_with_tape import parted
 from fungrad.control_flow.scan import scan, scan_pullback, scan_record
@@ -41,7 +41,7 @@ def target(names: Sequence[str]) -> str:
     return "".join(f"{name}, " for name in names)
 
 
-def value(text: str, dtype: Any = TAPE) -> Elements:
+def value(text: str, dtype: Any = TAPE_DTYPE) -> Elements:
     """The walk's form of an array: a single Value, whose handle is the text."""
     return boxed(Value(text, dtype))
 
@@ -118,8 +118,8 @@ class Statements:
         write()
 
     def variables(self, type_: Any) -> Elements:
-        is_tape = type_.dtype == TAPE
-        return value(self.local("trail") if is_tape else self.letter(), type_.dtype)
+        is_tape = type_.dtype == TAPE_DTYPE
+        return value(self.local("tape") if is_tape else self.letter(), type_.dtype)
 
     def whole(self, value: Elements) -> Elements:
         return value
@@ -209,8 +209,8 @@ class Statements:
 
     def tape(self, types: Sequence[Any], single: bool) -> Value:
         if single:
-            return Value("", TAPE)  # its only record becomes the handle
-        found = Value(self.local("trail"), TAPE)
+            return Value("", TAPE_DTYPE)  # its only record becomes the handle
+        found = Value(self.local("tape"), TAPE_DTYPE)
         self.line(f"{found.handle} = []")
         return found
 
@@ -276,8 +276,8 @@ def _scan_record(f: Statements, equation: Equation, inputs: list[Elements]) -> l
 def _scan_pullback(f: Statements, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     """The forward loop, which keeps its residuals, and the backward loop."""
     params = dict(equation.params, checkpoint=None)
-    wanted, trailed = params.pop("wanted"), params.pop("trailed")
-    args, _, given = parted(inputs, wanted, trailed)
+    wanted, taped = params.pop("wanted"), params.pop("taped")
+    args, _, given = parted(inputs, wanted, taped)
     variables = tuple(Variable(a.type) for a in equation.inputs[: len(args)])
     outputs = tuple(Variable(t) for t in scan.infer([v.type for v in variables], params))
     loop = Equation(scan, variables, outputs, params, equation.source)

@@ -127,7 +127,7 @@ class Propagation:
         """The patterns by the branches' arguments, on which the tape depends."""
         wanted, branches = equation.params["wanted"][1:], equation.params["branches"]
         count = len(branches[0].inputs)
-        used = [*given[1 : 1 + count], *given[1 + count + equation.params["trailed"] :]]
+        used = [*given[1 : 1 + count], *given[1 + count + equation.params["taped"] :]]
         patterns, values = [g.pattern for g in used], [g.value for g in used]
         found: dict[int, Pattern | None] = {}
         for branch in branches:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.lowering.scalar.emitter import (
-    TAPE,
+    TAPE_DTYPE,
     Block,
     Stack,
     Unsupported,
@@ -202,7 +202,7 @@ class NativeEmitter:
         found = [self.converted(x, cell.type) for x, cell in zip(values, cells, strict=True)]
         for cell, value, number in zip(cells, found, values, strict=True):
             self._set(cell, value)
-            if number.dtype == TAPE and self._records is not None:
+            if number.dtype == TAPE_DTYPE and self._records is not None:
                 self._records.keep(cell.depth)
 
     def _set(self, cell: Cell, value: Value) -> None:
@@ -311,7 +311,7 @@ class NativeEmitter:
     def append(self, rows: Rows, values: Sequence[Number]) -> None:
         found = [self.converted(x, type) for x, type in zip(values, rows.types, strict=True)]
         self.memory.append(rows, found, [x.number is not None for x in values])
-        if self._records is not None and any(x.dtype == TAPE for x in values):
+        if self._records is not None and any(x.dtype == TAPE_DTYPE for x in values):
             self._records.keep(0)
 
     def scan(
@@ -337,7 +337,7 @@ class NativeEmitter:
     # --- tapes --------------------------------------------------------------------------------
 
     def tape(self, types: Sequence[Any], single: bool) -> Number:
-        (tape,) = self.variables([TAPE])
+        (tape,) = self.variables([TAPE_DTYPE])
         self._set(tape.handle, self.code.constant(-1, "i64", 1))
         self._tapes[tape.handle] = [_type_of(t.dtype) for t in types for _ in range(t.size)]
         return tape
@@ -460,4 +460,4 @@ def _places(shape: Sequence[int], axis: int, size: int) -> tuple[list[int], int]
 
 
 def _type_of(dtype: Any) -> str:
-    return "i64" if dtype == TAPE else type_of(dtype)
+    return "i64" if dtype == TAPE_DTYPE else type_of(dtype)

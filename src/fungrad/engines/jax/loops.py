@@ -170,8 +170,8 @@ def _pulled(name: str) -> Structural:
 
     def pull(equation: Equation, values: Sequence[Any], options: Options) -> Sequence[Any]:
         params = dict(equation.params)
-        wanted, trailed = params.pop("wanted"), params.pop("trailed")
-        args, cotangents = list(values[: len(wanted)]), values[len(wanted) + trailed :]
+        wanted, taped = params.pop("wanted"), params.pop("taped")
+        args, cotangents = list(values[: len(wanted)]), values[len(wanted) + taped :]
         if name == "while_loop":
             return _while_pullback(params, args, cotangents, wanted, options)
         places = [i for i, want in enumerate(wanted) if want]
@@ -193,7 +193,7 @@ def _pulled(name: str) -> Structural:
 
 
 def _recorded(name: str) -> Structural:
-    """The results of a loop, and a number for its trail: the pullback runs the loop again."""
+    """The results of a loop, and a number for its tape: the pullback runs the loop again."""
 
     def record(equation: Equation, args: Sequence[Any], options: Options) -> Sequence[Any]:
         params = {k: v for k, v in equation.params.items() if k != "wanted"}

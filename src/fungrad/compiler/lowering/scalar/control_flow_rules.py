@@ -101,7 +101,7 @@ def _while_pullback(walk: Walk, equation: Equation, inputs: list[Elements]) -> l
     wanted, body, (first, constants) = params["wanted"], params["body"], params["counts"]
     halves = _while_halves(equation)
     inexact = [i for i, t in enumerate(body.output_types) if t.inexact]
-    args, tape, given = parted(inputs, wanted, params["trailed"])
+    args, tape, given = parted(inputs, wanted, params["taped"])
     if tape is None:
         tape = _while(walk, equation, args, recorded=True)[-1]
     types = halves.backward.input_types
@@ -208,7 +208,7 @@ def _switch_record(walk: Walk, equation: Equation, inputs: list[Elements]) -> li
 
 def _switch_pullback(walk: Walk, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     wanted = equation.params["wanted"]
-    (index, *operands), tape, given = parted(inputs, wanted, equation.params["trailed"])
+    (index, *operands), tape, given = parted(inputs, wanted, equation.params["taped"])
 
     def write(branch: Graph) -> list[Elements]:
         if tape is None:
@@ -276,7 +276,7 @@ RULES: Mapping[Any, Structural] = {
         _whole(_while_pullback),
         lambda q: [
             (_while_halves(q).backward, None),
-            *([] if q.params["trailed"] else RULES[while_loop_record].bodies(q)),
+            *([] if q.params["taped"] else RULES[while_loop_record].bodies(q)),
         ],
         loop=True,
         zeros=True,
@@ -295,7 +295,7 @@ RULES: Mapping[Any, Structural] = {
         lambda q: [
             (
                 differentiate(b, q.params["wanted"][1:]).backward
-                if q.params["trailed"]
+                if q.params["taped"]
                 else _pullback(b, q.params["wanted"][1:])[0],
                 1,
             )

@@ -14,7 +14,7 @@ from fungrad.support.lazy import Record
 
 FLOAT, INT, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
 DTYPES = (FLOAT, INT, BOOL)
-TAPE = np.dtype(object)
+TAPE_DTYPE = np.dtype(object)
 Block = Callable[[], None]
 Elements = Any
 """An object array of Values."""

@@ -21,7 +21,7 @@ from fungrad.compiler.lowering.scalar.emitter import (
     DTYPES,
     FLOAT,
     INT,
-    TAPE,
+    TAPE_DTYPE,
     Block,
     Costs,
     Stack,
@@ -31,8 +31,8 @@ from fungrad.compiler.lowering.scalar.emitter import (
     shaped,
 )
 from fungrad.compiler.lowering.scalar.python_operations import CONVERSIONS, FUNCTIONS, SPELLINGS
-from fungrad.compiler.lowering.scalar.scalar_runtime import CHUNK, Trail, rows, trail_of
-from fungrad.control_flow.tape_type import TRAIL, as_trail
+from fungrad.compiler.lowering.scalar.scalar_runtime import CHUNK, Tape, rows, tape_of
+from fungrad.control_flow.tape_type import TAPE, as_tape
 from fungrad.support.lazy import Record
 
 DEEPEST = 18
@@ -48,7 +48,7 @@ _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _NAMES = {
     **FUNCTIONS, "inf": math.inf, "nan": math.nan, "pow": math.pow, "array": np.array,
     "empty": np.empty, "float64": np.float64, "int64": np.int64, "bool_": np.bool_,
-    "islice": itertools.islice, "Trail": Trail, "trail_of": trail_of, "as_trail": as_trail,
+    "islice": itertools.islice, "Tape": Tape, "tape_of": tape_of, "as_tape": as_tape,
     "rows": rows,
 }  # fmt: skip
 """The globals of scalar programs."""
@@ -267,7 +267,7 @@ class PythonEmitter:
     def tape(self, types: Sequence[Any], single: bool) -> Value:
         constant = f"k{len(self._namespace)}"
         self._namespace[constant] = tuple(types)
-        return self._named(f"Trail({constant}, {single})", TAPE)
+        return self._named(f"Tape({constant}, {single})", TAPE_DTYPE)
 
     def push(self, tape: Value, values: Sequence[Value]) -> None:
         self._line(f"{self._read([tape])[0]}.rows.append({self._row(values)})")
@@ -289,8 +289,8 @@ class PythonEmitter:
         """
         name = f"x{len(self._arguments)}"
         found: Any
-        if type_ == TRAIL:
-            found = shaped([Value(f"{name}_t", TAPE)], ())
+        if type_ == TAPE:
+            found = shaped([Value(f"{name}_t", TAPE_DTYPE)], ())
         elif type_.dtype not in DTYPES or type_.size > HELD:
             raise Unsupported(str(type_))
         elif type_.size > self.size:
@@ -314,8 +314,8 @@ class PythonEmitter:
                 line += "" if rows.array else ".tolist()"
             else:
                 parts = [part.handle for part in flattened([value])]
-                if type_ == TRAIL:
-                    line = f"{name}_t = trail_of({name})"
+                if type_ == TAPE:
+                    line = f"{name}_t = tape_of({name})"
                 elif type_.shape == ():
                     line = f"{name}_0 = {_CASTS[type_.dtype]}({name})"
                 else:
@@ -336,8 +336,8 @@ class PythonEmitter:
             part = f"[row[{columns}] for row in {found}]"
             return f"array({part}, '{type_.dtype.name}').reshape({type_.shape})"
         parts = self._read(flattened([value]))
-        if type_ == TRAIL:
-            return f"as_trail({parts[0]})"
+        if type_ == TAPE:
+            return f"as_tape({parts[0]})"
         if type_.shape == ():
             return parts[0] if type_.weak else f"{_SCALARS[type_.dtype]}({parts[0]})"
         made = f"array(({''.join(f'{p}, ' for p in parts)}), '{type_.dtype.name}')"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.control_flow.tape_type import as_trail
+from fungrad.control_flow.tape_type import as_tape
 
 CHUNK = 4_096
 """The number of steps whose rows are written to an array, or read from it, at once."""
@@ -20,7 +20,7 @@ def rows(matrix: Any) -> Iterator[tuple[Any, ...]]:
         yield from zip(*[numbers] * matrix.shape[1], strict=True)
 
 
-class Trail:
+class Tape:
     """The tape of a loop: a tuple of numbers for each step, and the Types of its residuals.
 
     The program on arrays can read it, too: iteration returns the residuals of each step as arrays.
@@ -40,7 +40,7 @@ class Trail:
             part = row[start : start + type_.size]
             start += type_.size
             if type_.dtype == object:
-                result.append(as_trail(part[0]))
+                result.append(as_tape(part[0]))
             else:
                 result.append(np.array(part, type_.dtype).reshape(type_.shape)[()])
         return result
@@ -52,13 +52,13 @@ class Trail:
         return map(self.arrays, reversed(self.rows))
 
 
-def trail_of(value: Any) -> Trail:
-    """The Trail in an opaque value.
+def tape_of(value: Any) -> Tape:
+    """The Tape in an opaque value.
 
     Raises:
       ValueError: if it is the tape of a program on arrays, which alone can read it.
     """
     found = value[()] if isinstance(value, np.ndarray) else value
-    if type(found) is not Trail:
+    if type(found) is not Tape:
         raise ValueError("the residuals of another program")
     return found

@@ -17,5 +17,4 @@ ALIVE: dict[str, str] = {
     "fusion/tiling: blocks of threads are as small as those of one": _COST,
     "lowering/loop_codegen: what a buffer holds dies before it is read": _OPEN,
     "fusion/clustering: a shorter part is all rows": _OPEN,
-    "kernels/reductions: pieces are larger than OpenBLAS does alone": _COST,
 }

@@ -366,7 +366,7 @@ def test_sums_of_parts(dtype, thread_count):
     np.testing.assert_allclose(mapped, each, rtol=1e-4 if dtype is np.float32 else 1e-10)
 
 
-@pytest.mark.parametrize("kernels", ["auto", "numpy", "fast"])
+@pytest.mark.parametrize("kernels", ["auto", "numpy"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_parts_that_are_a_sine_and_its_cosine_with_others_between(dtype, kernels, monkeypatch):
     """In all orders: a cosine is written before what follows its sine only where one kernel does

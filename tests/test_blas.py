@@ -282,15 +282,15 @@ def test_a_child_that_is_forked_meanwhile_has_the_users_number(real):
 
 
 def test_without_a_library_that_can_be_told(monkeypatch):
-    """Products are done in pieces, of which none takes threads."""
+    """Products are not in clusters."""
     monkeypatch.setattr(blas_threads, "_paths", lambda: ["no such file", sys.executable])
     assert blas_threads._openblas() is None
     monkeypatch.setitem(sys.modules, "ctypes", None)
     assert blas_threads._openblas() is None
     monkeypatch.setattr(blas_threads, "alone", lambda: None)
     monkeypatch.setattr(blas_threads._State, "single", False)
-    assert of_blocks.product(2, 2) is of_blocks.in_pieces
     assert not blas_threads.single_in_regions()
+    assert not of_blocks.one_thread(np.dtype(np.float64))
 
 
 def test_the_library_beside_numpy_is_looked_at_on_windows(monkeypatch, tmp_path):

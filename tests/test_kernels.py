@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import types
 
 import mpmath
 import numpy as np
@@ -21,7 +20,6 @@ from fungrad.runtime.kernels import elementwise
 from fungrad.runtime.kernels.elementwise import SCRATCH
 
 RNG = np.random.default_rng(0)
-BOTH = elementwise.sincos_by_tangent, elementwise.sincos
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e300, 5e-324])
 
 
@@ -61,35 +59,23 @@ def check(kernel, x, limit):
         assert ulps(cosine, [mpmath.cos(mpmath.mpf(float(v))) for v in x]) <= limit
 
 
-@pytest.mark.parametrize("tangent", [True, False], ids=["half angle", "polynomials"])
 @pytest.mark.parametrize("largest", [2.3, 3.89, 13.0, elementwise.LARGEST])
-def test_sine_and_cosine(largest, tangent, monkeypatch):
-    monkeypatch.setattr(elementwise, "fast_tangent", lambda: tangent)
+def test_sine_and_cosine(largest):
     x = np.concatenate([angles(), RNG.uniform(-largest, largest, 300)])
     check(elementwise.sincos, x[np.abs(x) < largest], 2.0)
-
-
-@pytest.mark.parametrize("largest", [1.5, 3.89, 1e2, 1e5, 1e9, elementwise.COUNTED])
-def test_sine_and_cosine_by_the_tangent(largest):
-    halves = RNG.integers(-(2**40), 2**40, 300) * (np.pi / 2)
-    x = np.concatenate([angles(), halves, RNG.uniform(-largest, largest, 1000)])
-    check(elementwise.sincos_by_tangent, x[np.abs(x) < largest], 3.0)
 
 
 @pytest.mark.parametrize("quarter", range(-9, 10))
 def test_signs_next_to_quarter_turns(quarter):
     x = np.array([quarter * (np.pi / 2)])
     x = np.concatenate([np.nextafter(x, np.inf), x, np.nextafter(x, -np.inf)])
-    check(elementwise.sincos_by_tangent, x, 3.0)
-    sine, _ = call(elementwise.sincos_by_tangent, np.array([-0.0, 0.0]), outputs=2)
+    check(elementwise.sincos, x, 2.0)
+    sine, _ = call(elementwise.sincos, np.array([-0.0, 0.0]), outputs=2)
     assert list(np.signbit(sine)) == [True, False]
 
 
-@pytest.mark.parametrize(
-    ("setting", "called"), [("auto", "sincos("), ("fast", "sincos_by_tangent(")]
-)
-def test_the_kernel_is_chosen_by_the_setting(setting, called, monkeypatch):
-    monkeypatch.setattr(elementwise, "fast_tangent", lambda: True)
+@pytest.mark.parametrize(("setting", "called"), [("auto", "sincos("), ("numpy", "sin(")])
+def test_the_kernel_is_chosen_by_the_setting(setting, called):
     before, fg.config.kernels = fg.config.kernels, setting
     try:
         x = RNG.normal(size=40_000)
@@ -102,49 +88,18 @@ def test_the_kernel_is_chosen_by_the_setting(setting, called, monkeypatch):
         fg.config.kernels = before
 
 
-@pytest.mark.parametrize(
-    ("found", "fast"),
-    [
-        ({"tan": {"dd": {"current": "X86_V4", "available": "X86_V4 baseline(X86_V2)"}}}, True),
-        ({"tan": {"dd": {"current": "baseline(X86_V2)", "available": "X86_V4"}}}, False),
-        ({}, False),
-        (None, False),
-    ],
-)
-def test_the_loop_of_the_tangent_is_asked_for(found, fast, monkeypatch):
-    introspect = types.SimpleNamespace()
-    if found is not None:  # as of NumPy 2.1
-        introspect.opt_func_info = lambda name, signature: found
-    monkeypatch.setattr(np.lib, "introspect", introspect, raising=False)
-    elementwise.fast_tangent.cache_clear()
-    assert elementwise.fast_tangent() is fast
-    monkeypatch.undo()
-    elementwise.fast_tangent.cache_clear()
-    assert elementwise.fast_tangent() in (True, False)
-
-
 def test_sine_and_cosine_of_no_angles():
-    for kernel in BOTH:
-        assert [part.shape for part in call(kernel, np.empty(0), outputs=2)] == [(0,), (0,)]
+    found = call(elementwise.sincos, np.empty(0), outputs=2)
+    assert [part.shape for part in found] == [(0,), (0,)]
 
 
-@pytest.mark.parametrize("kernel", BOTH)
 @pytest.mark.parametrize("beyond", [1e15, np.nan, -np.inf])
-def test_what_cannot_be_reduced_is_numpys(beyond, kernel):
+def test_what_cannot_be_reduced_is_numpys(beyond):
     x = np.array([0.3, beyond, -2.0])
     with np.errstate(invalid="ignore"):
-        sine, cosine = call(kernel, x, outputs=2)
+        sine, cosine = call(elementwise.sincos, x, outputs=2)
         np.testing.assert_array_equal(sine, np.sin(x))
         np.testing.assert_array_equal(cosine, np.cos(x))
-
-
-@pytest.mark.parametrize(
-    "size", [0, 1, elementwise.PIECE, elementwise.PIECE + 1, 3 * elementwise.PIECE + 5]
-)
-def test_dot_in_pieces(size):
-    x, y = RNG.normal(size=size), RNG.normal(size=size)
-    np.testing.assert_allclose(elementwise.dot(x, y), np.sum(x * y), rtol=1e-11)
-    np.testing.assert_allclose(elementwise.dot(x * 1j, y), 1j * np.sum(x * y), rtol=1e-11)
 
 
 @pytest.mark.parametrize("size", [9, 9_000, 70_000])
@@ -269,11 +224,10 @@ def test_special_arguments_are_numpys(name):
             np.testing.assert_array_equal(np.signbit(found), np.signbit(want))
 
 
-@pytest.mark.parametrize("kernel", BOTH)
-def test_sines_of_zeros_and_of_the_smallest_angles_are_numpys(kernel):
+def test_sines_of_zeros_and_of_the_smallest_angles_are_numpys():
     tiny = np.array([0.0, -0.0, 5e-324, -5e-324, 1.5e-323, 2e-308, -2e-310, 1e-300])
     for x in (tiny, *(np.array([angle, 0.5]) for angle in tiny)):
-        sine, cosine = call(kernel, x, outputs=2)
+        sine, cosine = call(elementwise.sincos, x, outputs=2)
         np.testing.assert_array_equal(cosine, np.cos(x))
         np.testing.assert_allclose(sine, np.sin(x), rtol=4.5e-16)
         np.testing.assert_array_equal(np.signbit(sine), np.signbit(x))
@@ -305,7 +259,7 @@ def test_scratch_over_an_argument(kernel, setting):
     given = {"near": RNG.normal(size=500), "far": angles(), "special": SPECIAL, "none": []}[setting]
     x = np.array(given)
     arrays = (x, x[::-1].copy())[: 2 if kernel in (elementwise.logaddexp, elementwise.hypot) else 1]
-    outputs = 2 if kernel in BOTH else 1
+    outputs = 2 if kernel is elementwise.sincos else 1
     alone, over = SCRATCH[kernel]
     with np.errstate(all="ignore"):
         wanted = call(kernel, *arrays, outputs=outputs)
@@ -340,7 +294,7 @@ def test_two_dtypes_in_one_region(name):
     np.testing.assert_allclose(fg.jit(f)(*args), f(*args), rtol=1e-6)
 
 
-@pytest.mark.parametrize("setting", ["auto", "numpy", "fast"])
+@pytest.mark.parametrize("setting", ["auto", "numpy"])
 @pytest.mark.parametrize("shape", [(40_000,), (300, 150), (9_000, 5)])
 def test_in_regions(setting, shape):
     x, y = RNG.normal(size=shape), RNG.normal(size=shape[-1:])
@@ -390,13 +344,11 @@ def chain(x):
     return x * np.cos(x) + np.sin(x) - y
 
 
-@pytest.mark.parametrize("setting", ["auto", "fast"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_arguments_that_end_with_a_kernel_are_its_scratch(setting, threads):
+def test_arguments_that_end_with_a_kernel_are_its_scratch(threads):
     x = RNG.normal(size=100_000)
     x[:3] = np.nan, np.inf, -1e20
-    before = fg.config.kernels, fg.config.num_threads
-    fg.config.kernels, fg.config.num_threads = setting, threads
+    before, fg.config.num_threads = fg.config.num_threads, threads
     try:
         with np.errstate(all="ignore"):
             found, wanted = fg.jit(chain)(x), chain(x)
@@ -404,7 +356,7 @@ def test_arguments_that_end_with_a_kernel_are_its_scratch(setting, threads):
             np.testing.assert_allclose(found, wanted, rtol=1e-13, atol=1e-13)
             np.testing.assert_allclose(fg.jit(slope)(x), slope(x), rtol=1e-11, atol=1e-11)
     finally:
-        fg.config.kernels, fg.config.num_threads = before
+        fg.config.num_threads = before
 
 
 def test_a_sine_and_a_cosine_take_five_arrays_of_which_one_is_their_argument():

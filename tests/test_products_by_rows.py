@@ -93,17 +93,14 @@ CASES = {
         (3, "single"),
         (1, "told"),
         (2, "told"),
-        (1, "pieces"),
-        (2, "pieces"),
     ],
     ids="threads{0[0]}-{0[1]}".format,
     autouse=True,
 )
 def one_blas_thread(request, monkeypatch):
-    """Products in regions take one thread: all do, the BLAS is told to, or they are small."""
+    """Products in clusters take one thread: all do, or the BLAS is set to one meanwhile."""
     count, how = request.param
     told = blas_threads.Alone(FakeBlas()) if how == "told" else None
-    monkeypatch.setattr(of_blocks, "_openblas", lambda: True)
     monkeypatch.setattr(blas_threads, "alone", lambda: told)
     monkeypatch.setattr(blas_threads._State, "single", how == "single")
     monkeypatch.setattr(thread_pool._state, "count", count)
@@ -180,7 +177,6 @@ def test_large_matrices_and_large_sums_stay_whole():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blas_threads._State, "single", False)
         patch.setattr(blas_threads, "alone", lambda: None)
-        patch.setattr(of_blocks, "_openblas", lambda: False)
         for f, args in CASES.values():
             assert not any(map(products, found(optimised(fg.make_jaxpr(f)(*args)))))
 
@@ -210,35 +206,6 @@ def test_what_a_product_reads_makes_no_blocks_smaller():
     assert tiling.length(once[0], 1) >= 20_000 and tiling.length(once[0], 2) >= 10_000
 
 
-@pytest.mark.parametrize("terms", [1, 300, 10_000, 10**7])
-def test_pieces(terms, monkeypatch):
-    monkeypatch.setattr(of_blocks, "TERMS", terms)
-    monkeypatch.setattr(of_blocks, "PIECE", terms // 4 + 1)
-    for m, k, n in (
-        (31, 7, 5),
-        (5, 7, 31),
-        (5, 31, 7),
-        (3, 31, 1),
-        (31, 7, 1),
-        (1, 7, 31),
-        (0, 7, 5),
-        (5, 0, 3),
-        (5, 7, 0),
-    ):
-        for x in (
-            normal(m, k),
-            normal(k, m).T,
-            normal(m, 3 * k)[::-1, ::3],
-            normal(m, k + 4)[:, 4:],
-        ):
-            vectors = [normal(k), normal(2 * k)[::2]] if n == 1 else []
-            for y in (normal(k, n), normal(n, k).T, normal(k, 2 * n)[:, ::-2], *vectors):
-                want, out = x @ y, np.empty((m, *y.shape[1:]))
-                np.testing.assert_allclose(of_blocks.in_pieces(x, y), want, rtol=1e-12, atol=1e-12)
-                of_blocks.in_pieces(x, y, out=out)
-                np.testing.assert_allclose(out, want, rtol=1e-12, atol=1e-12)
-
-
 def test_numbers_that_are_none():
     f, args = CASES["k-means"]
     for bad in (np.nan, np.inf):
@@ -263,11 +230,9 @@ def test_random_programs_in_tiny_blocks(program):
         same(f, program.args)
 
 
-@pytest.mark.parametrize("single", [True, False])
 @pytest.mark.parametrize("terms", [0, of_blocks.SMALL])
-def test_large_second_factors_stand_as_they_are(single, terms, monkeypatch):
-    """Where a product takes one thread; those that no BLAS reads as they stand are copied."""
-    monkeypatch.setattr(blas_threads._State, "single", single)
+def test_large_second_factors_stand_as_they_are(terms, monkeypatch):
+    """Those that no BLAS reads as they stand are copied."""
     monkeypatch.setattr(of_blocks, "SMALL", terms)
     w, x = normal(64, 20), normal(600, 20)
 
@@ -283,7 +248,7 @@ def test_large_second_factors_stand_as_they_are(single, terms, monkeypatch):
         if isinstance(s, FusionCluster)
     ]
     text = written_out(tile_lowering.build(region))
-    stands = blas_threads.single_in_regions() and terms == 0
+    stands = terms == 0
     assert ("_for_blas(x_1)" in text) is stands
     assert ("ascontiguousarray(x_1)" in text) is not stands
     assert np.shares_memory(of_blocks.second(1)(w.T), w) is stands

@@ -82,8 +82,7 @@ class Config:
     @property
     def kernels(self) -> str:
         """The implementations of functions in newly compiled programs: "auto" uses those that are
-        faster than NumPy's and within 2 ulp of the exact value, "numpy" always NumPy's, "fast" also
-        sine and cosine within 3 ulp.
+        faster than NumPy's and within 2 ulp of the exact value, "numpy" always NumPy's.
 
         >>> import fungrad as fg
         >>> fg.config.kernels

@@ -1,10 +1,10 @@
 """Elementwise functions of doubles made of vectorised NumPy calls, where NumPy's loop is scalar.
 
-Measured in cache per element: sin and cos cost NumPy 7.5 ns each, both here 4 to 6; logaddexp
-14, here 3 (in single precision 1.6); hypot 6, here 1.5; a sum of products 0.45, here 0.2; erf costs
-SciPy 11 to 35 ns, here 9 to 13, without its import.
-Errors are within 2 ulp (tests/test_kernels.py), those of functions for the setting "fast" within 3;
-special values are NumPy's, signs of zeros included. Arguments out of range go to NumPy's function.
+CPU time in cache per element: a sine and its cosine take NumPy 19 to 34 ns, here 8 to 10;
+logaddexp 21, here 4 (in single precision 19 and 2); hypot 13, here 2; a choice by random masks 1.5,
+here 1.0; erf 14 by SciPy, here 5, without its import.
+Errors are within 2 ulp (tests/test_kernels.py); special values and signs of zeros are NumPy's.
+Arguments out of range go to NumPy's function.
 """
 
 from __future__ import annotations
@@ -15,12 +15,8 @@ from typing import Any
 
 import numpy as np
 
-PIECE = 1_024
-"""The most elements of vectors in one call of the BLAS."""
 LARGEST = 1e5
 """Beyond it the three parts of pi/2 leave too few digits of the reduced argument."""
-COUNTED = 1e14
-"""Beyond it the number of half turns may be wrong."""
 
 
 def _numbers(*values: float) -> tuple[Any, ...]:
@@ -32,20 +28,16 @@ def _numbers(*values: float) -> tuple[Any, ...]:
 
 _HALF, _ONE, _TWO, _FOUR = _numbers(0.5, 1.0, 2.0, 4.0)
 _QUARTER, _SIXTH, _SIXTIETH = _numbers(1.0 / 4.0, 1.0 / 6.0, 1.0 / 60.0)
-_ONE_OVER_PI, _TWO_OVER_PI = _numbers(0.31830988618379067154, 0.63661977236758138243)
-_ROUND, _TO_SIGN = _numbers(1.5 * 2.0**52, 63)
-"""Adding the first to a number rounds it to an integer, in the lowest bits of the sum."""
+(_TWO_OVER_PI,) = _numbers(0.63661977236758138243)
 
 # pi / 2 in parts of 33 bits, so that their product with an integer below 2^20 is exact (fdlibm,
 # __ieee754_rem_pio2), and the rest. The nearest double to pi / 2 has 50 bits: twice it is exact.
 _PARTS = _numbers(1.57079632673412561417, 6.07710050630396597660e-11, 2.02226624879595063e-21)
 _PARTS_OF_FEW = _numbers(1.5707963267948966, 6.123233995736766e-17)
 _TINY = 1e-300
-"""Half of a smaller angle may underflow to 0, and the sine of -0.0 would be 0.0."""
+"""NumPy computes smaller angles: the sine of -0.0 would be 0.0."""
 _FEW = 3.9
 """Smaller angles are reduced by at most two quarter turns."""
-_FEWER = 2.35
-"""Smaller angles are reduced by at most one."""
 # Minimax polynomials on [-pi/4, pi/4] (fdlibm, k_sin.c and k_cos.c), from the highest power down.
 _SINE = _numbers(
     1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06,
@@ -70,14 +62,15 @@ _SATURATED = 6.0
 def sincos(x: Any, sine: Any, cosine: Any, k: Any, z: Any, t: Any) -> None:
     """Writes sin(x) and cos(x); k, z and t are scratch, z or t may be x.
 
-    Cody and Waite's reduction by quarter turns; then the tangent of half the reduced angle if that
-    is fast, else fdlibm's polynomials. The quadrant selects by multiplication with 0 and 1, which
-    is exact. Steps for larger angles are skipped if the block has none.
+    Cody and Waite's reduction by quarter turns, then fdlibm's polynomials. The quadrant selects by
+    multiplication with 0 and 1, which is exact. Steps for larger angles are skipped if the block
+    has none.
     """
     np.absolute(x, k)
     largest = k.max(initial=0.0)
     if not (largest < LARGEST and k.min(initial=1.0) > _TINY):  # NaN is not either
-        _by_numpy(x, sine, cosine)
+        np.sin(x, sine)
+        np.cos(x, cosine)
         return
     np.multiply(x, _TWO_OVER_PI, k)
     np.rint(k, k)
@@ -92,59 +85,13 @@ def sincos(x: Any, sine: Any, cosine: Any, k: Any, z: Any, t: Any) -> None:
         np.subtract(cosine, z, z)  # the rounding error of that difference
         np.subtract(t, z, t)
         np.copyto(cosine, sine)
-    one = largest < _FEWER
-    if fast_tangent():
-        _by_half_angle(sine, cosine, z, t, one)
-    else:
-        _by_polynomials(sine, cosine, z, t)
+    _by_polynomials(sine, cosine, z, t)
     if largest >= _FEW:
         np.multiply(k, _QUARTER, t)
         np.rint(t, t)
         np.multiply(t, _FOUR, t)
         np.subtract(k, t, k)
-    _turned(sine, cosine, k, z, t, one)
-
-
-def _magnitude(x: Any) -> Any:
-    """The largest absolute value; NaN if there is a NaN."""
-    return max(x.item(x.argmax()), -x.item(x.argmin())) if x.size else 0.0
-
-
-def _by_numpy(x: Any, sine: Any, cosine: Any) -> None:
-    np.sin(x, sine)
-    np.cos(x, cosine)
-
-
-@functools.cache
-def fast_tangent() -> bool:
-    """Whether NumPy has a vectorised loop for tangents of doubles on this processor."""
-    try:
-        found = np.lib.introspect.opt_func_info("^tan$", "float64")
-    except AttributeError:  # NumPy below 2.1
-        return False
-    loops = found.get("tan", {}).values()  # empty if only a baseline loop exists
-    return any(not loop["current"].startswith("baseline") for loop in loops)
-
-
-def _by_half_angle(sine: Any, cosine: Any, z: Any, t: Any, one: bool) -> None:
-    """The sine and cosine of r - t, at most an eighth of a turn; `cosine` holds r at first. t is a
-    few ulp of r, and is added to the small parts of the results. For one quarter turn t is at most
-    6e-17: 0.4 ulp of the cosine, whose error is 1.5 ulp without it.
-    """
-    np.multiply(cosine, _HALF, cosine)
-    np.tan(cosine, cosine)
-    np.multiply(cosine, cosine, z)
-    np.add(z, _ONE, sine)
-    np.divide(z, sine, z)
-    np.add(z, z, z)  # 1 - cos r
-    np.multiply(cosine, z, sine)
-    np.add(sine, t, sine)
-    np.add(cosine, cosine, cosine)
-    np.subtract(cosine, sine, sine)
-    if not one:
-        np.multiply(t, sine, t)
-        np.subtract(z, t, z)
-    np.subtract(_ONE, z, cosine)
+    _turned(sine, cosine, k, z, t)
 
 
 def _by_polynomials(sine: Any, cosine: Any, z: Any, t: Any) -> None:
@@ -172,46 +119,18 @@ def _polynomial(coefficients: tuple[Any, ...], z: Any, out: Any) -> None:
     np.add(out, coefficients[-1], out)
 
 
-def _turned(sine: Any, cosine: Any, k: Any, z: Any, t: Any, one: bool) -> None:
-    """Adds k quarter turns to the angle of a sine and cosine, for k from -2 to 2; `one` says that
-    |k| <= 1.
-    """
+def _turned(sine: Any, cosine: Any, k: Any, z: Any, t: Any) -> None:
+    """Adds k quarter turns to the angle of a sine and cosine, for k from -2 to 2."""
     np.absolute(k, z)
     np.subtract(_ONE, z, t)  # 1, 0, -1: the cosine of the turns
-    if not one:
-        np.subtract(_TWO, z, z)
-        np.multiply(k, z, k)  # 0, 1 and -1, 0: their sine
+    np.subtract(_TWO, z, z)
+    np.multiply(k, z, k)  # 0, 1 and -1, 0: their sine
     np.multiply(sine, k, z)
     np.multiply(k, cosine, k)
     np.multiply(sine, t, sine)
     np.add(sine, k, sine)
     np.multiply(cosine, t, cosine)
     np.subtract(cosine, z, cosine)
-
-
-def sincos_by_tangent(x: Any, sine: Any, cosine: Any, t: Any) -> None:
-    """Writes sin(x) and cos(x), each within 3 ulp; t is scratch, and may be x.
-
-    Let r be x minus half turns, from -pi/2 to pi/2. Its cosine is 1 / sqrt(1 + tan^2), and its sine
-    tan times the cosine. Rounding x - sin(r) to a multiple of pi finds the number of half turns; an
-    odd number changes both signs.
-    """
-    if not _magnitude(x) < COUNTED:  # NaN is not either
-        _by_numpy(x, sine, cosine)
-        return
-    np.tan(x, sine)
-    np.multiply(sine, sine, cosine)
-    np.add(cosine, _ONE, cosine)
-    np.divide(_ONE, cosine, cosine)
-    np.sqrt(cosine, cosine)
-    np.multiply(sine, cosine, sine)
-    np.subtract(x, sine, t)
-    np.multiply(t, _ONE_OVER_PI, t)
-    np.add(t, _ROUND, t)
-    sign, *results = (a.view(np.int64) for a in (t, sine, cosine))
-    np.left_shift(sign, _TO_SIGN, sign)
-    for result in results:
-        np.bitwise_xor(result, sign, result)
 
 
 def logaddexp(x: Any, y: Any, out: Any, t: Any) -> None:
@@ -251,7 +170,7 @@ def erf(x: Any, out: Any, d: Any, y: Any, t: Any, s: Any) -> None:
     d^2 ((m^2 - 1/2) / 6 + d^2 / 360) to the needed accuracy (the integrated Taylor series of
     exp(-u^2) about m: terms of odd order cancel).
     """
-    if not _magnitude(x) < _SATURATED:
+    if not (x.size and -_SATURATED < x.min() and x.max() < _SATURATED):  # NaN is not either
         x = np.minimum(x, _SATURATED, out=s)
         np.maximum(x, -_SATURATED, out=x)
     with np.errstate(under="ignore"):
@@ -286,22 +205,6 @@ def _error_function() -> Any:
     return found
 
 
-def dot(x: Any, y: Any) -> Any:
-    """The sum of x * y, in parts for which OpenBLAS uses one thread: its threads for several
-    callers at once wait for each other, and take a hundred times as long.
-    """
-    if x.dtype.char not in "fdFD":  # not by OpenBLAS
-        return x.dot(y)
-    whole = 0 if x.dtype.kind == "c" else len(x) // PIECE * PIECE
-    total = x[whole : whole + PIECE].dot(y[whole : whole + PIECE])
-    if whole:  # all in one call, as threads wait for each other between calls
-        rows = (a[:whole].reshape(-1, PIECE) for a in (x, y))
-        total += np.add.reduce(np.vecdot(*rows))
-    for i in range(whole + PIECE, len(x), PIECE):
-        total += x[i : i + PIECE].dot(y[i : i + PIECE])
-    return total
-
-
 def chosen(mask: Any, x: Any, y: Any, out: Any, t: Any) -> None:
     """Writes x where the mask is true, else y, by bitwise operations; t is scratch.
 
@@ -320,8 +223,7 @@ def chosen(mask: Any, x: Any, y: Any, out: Any, t: Any) -> None:
 
 
 SCRATCH = {
-    sincos: (1, 2), sincos_by_tangent: (0, 1), logaddexp: (0, 1), hypot: (1, 0),
-    chosen: (1, 0),
+    sincos: (1, 2), logaddexp: (0, 1), hypot: (1, 0), chosen: (1, 0),
 }  # fmt: skip
 """The numbers of scratch arrays of each, behind its outputs: those that must differ from the
 arguments, then those that may be arguments, as these are read before the first write to them."""

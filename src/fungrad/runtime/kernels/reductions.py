@@ -1,16 +1,14 @@
 """Matrix products and reductions by the fastest NumPy calls.
 
-Threads that multiply at the same time would wait for the BLAS's threads. OpenBLAS uses none for
-real products of few terms (its interface/gemm.c and gemv.c): if it cannot be set to one thread
-(blas_threads.py), larger products are computed in such parts. NumPy reduces along the last axis in
-4 to 25 times the time of one call for each index if the axis has 2 to 8 elements; sums along longer
-ones take 1.5 to 5 times as long as the BLAS's products with ones, which are equal to rounding.
+Threads that multiply at the same time would wait for the BLAS's threads: products are in clusters
+only if it can be set to one thread (blas_threads.py). NumPy reduces along the last axis in 3 to 36
+times the time of one call for each index if the axis has 2 to 8 elements; sums along longer ones
+take 2 to 7 times as long as the BLAS's products with ones, which are equal to rounding.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import math
 from collections.abc import Collection, Sequence
@@ -20,11 +18,8 @@ import numpy as np
 
 from fungrad.ir.graph import Equation
 from fungrad.runtime.blas_threads import alone, single_in_regions
-from fungrad.runtime.kernels.elementwise import PIECE
 from fungrad.runtime.thread_pool import num_threads, share
 
-TERMS = 262_144
-"""The most terms of a matrix product that OpenBLAS computes in one thread."""
 SMALL = 1_000_000
 """The most terms for which OpenBLAS has small-matrix kernels, up to twice as slow for a transposed
 factor (dgemm_small_kernel_permit); larger products copy their factors anyway."""
@@ -32,13 +27,7 @@ factor (dgemm_small_kernel_permit); larger products copy their factors anyway.""
 
 def one_thread(dtype: np.dtype[Any]) -> bool:
     """Whether the BLAS computes products of a dtype, and can do so in one thread each."""
-    return dtype.char in ("fdFD" if single_in_regions() else "fd" if _openblas() else "")
-
-
-@functools.cache
-def _openblas() -> bool:
-    built: Any = np.show_config(mode="dicts")
-    return "openblas" in built.get("Build Dependencies", {}).get("blas", {}).get("name", "")
+    return dtype.char in "fdFD" and single_in_regions()
 
 
 def product(ndim: int, size: int) -> Any:
@@ -47,8 +36,6 @@ def product(ndim: int, size: int) -> Any:
     """
     if size <= 1:
         return np.matmul
-    if not single_in_regions():
-        return in_pieces
     return np.dot if ndim > 1 else np.matmul  # does not copy a matrix in Fortran order
 
 
@@ -56,40 +43,7 @@ def second(terms: int) -> Any:
     """The function that prepares the second factor of many products of so many terms each: copies
     it to C order if products are faster then.
     """
-    return _for_blas if single_in_regions() and terms > SMALL else np.ascontiguousarray
-
-
-def in_pieces(x: Any, y: Any, out: Any = None) -> Any:
-    """x @ y, in parts of rows, or of terms if rows are few, all in one call: threads wait for each
-    other between calls.
-
-    Args:
-      x: a matrix.
-      y: a matrix or a vector, of the same dtype.
-      out: the array for the result, in C order.
-    """
-    (rows, terms), columns = x.shape, y.size // max(1, len(y))
-    count = -(-rows * terms * columns // (PIECE if columns == 1 or rows == 1 else TERMS))
-    if count <= 1:
-        return np.dot(x, y, out=out)
-    x, y = _for_blas(x), _for_blas(y)
-    if out is None:
-        out = np.empty((rows, *y.shape[1:]), x.dtype)
-    by_rows = rows >= count
-    length = rows if by_rows else terms
-    step = -(-length // count)
-    count = length // step
-    end = count * step  # the rest is less than a part
-    if by_rows:
-        pieces = out[:end].reshape(count, step, *y.shape[1:])
-        np.matmul(x[:end].reshape(count, step, terms), y, out=pieces)
-        np.dot(x[end:], y, out=out[end:])
-        return out
-    parts = x[:, :end].reshape(rows, count, step).swapaxes(0, 1)
-    sums = np.matmul(parts, y[:end].reshape(count, step, columns))
-    np.add.reduce(sums.reshape(count, *out.shape), 0, out=out)
-    out += np.dot(x[:, end:], y[end:])
-    return out
+    return _for_blas if terms > SMALL else np.ascontiguousarray
 
 
 def by_threads(x: Any, y: Any) -> Any:

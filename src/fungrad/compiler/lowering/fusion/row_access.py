@@ -164,9 +164,10 @@ def form(equation: Equation, axes: Sequence[int | None], length: int) -> RowAcce
 
 
 def _of_vectors(equation: Equation) -> bool:
-    """Whether a contraction is the inner product of two vectors of one dtype."""
+    """Whether a contraction is the inner product of two vectors, which the BLAS computes."""
     x, y = [atom.type for atom in equation.inputs]
-    return x == y and x.ndim == 1 and equation.outputs[0].type.ndim == 0
+    alike = x == y and x.ndim == 1 and equation.outputs[0].type.ndim == 0
+    return alike and one_thread(x.dtype)
 
 
 def multiplies(equation: Equation) -> bool:

@@ -69,8 +69,7 @@ def kernel(equation: Equation) -> Any:
         return None
     found: Any = KERNELS.get(equation.primitive)
     if len(equation.outputs) == 2:
-        fast = setting() == "fast" and elementwise.fast_tangent()
-        found = elementwise.sincos_by_tangent if fast else elementwise.sincos
+        found = elementwise.sincos
     dtype = equation.outputs[0].type.dtype
     if found is elementwise.chosen:
         mask, size = equation.inputs[0].type, equation.outputs[0].type
@@ -360,7 +359,7 @@ class TileLowering(LoopMemory):
             text, operands = self.product(equation)
             text += ")"
         elif equation.primitive is dot_general:
-            text = f"{self.constant('dot', elementwise.dot)}({{0}}, {{1}})"
+            text, self.multiplies = f"{self.constant('dot', np.dot)}({{0}}, {{1}})", True
         else:
             called = self.constant(ufunc.__name__, ufunc)
             text = f"{called}.reduce({{0}}, {equation.params['axes']})"

@@ -2,7 +2,7 @@
 
 Without x * x * x for x ** 3 the gradient of gelu takes 8.3 times the time.
 
-`setting` is "auto", "numpy" (NumPy's forms only) or "fast".
+`setting` is "auto" or "numpy" (NumPy's forms only).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fungrad.primitives.elementwise.family import mul
 from fungrad.primitives.elementwise.ufuncs import power
 from fungrad.primitives.movement.reshape_broadcast_cast import transpose
 
-SETTINGS = ("auto", "numpy", "fast")
+SETTINGS = ("auto", "numpy")
 _PRODUCTS = {3: (2, 1), 4: (2, 2)}
 
 

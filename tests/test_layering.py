@@ -5,6 +5,7 @@ names of modules in strings included, and by importing each folder alone.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import json
 import subprocess
@@ -68,18 +69,72 @@ FOLDERS = (
 """The folders and single files of the package: each may load those before it, and itself."""
 
 
-def modules() -> dict[str, ast.Module]:
+def modules() -> dict[str, Path]:
     """Every module of the package, by its dotted name below `fungrad`."""
     result = {}
     for path in sorted(ROOT.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         if parts[-1] == "__init__" and len(parts) > 1:
             parts = parts[:-1]
-        result[".".join(parts)] = ast.parse(path.read_text(encoding="utf-8"))
+        result[".".join(parts)] = path
     return result
 
 
 MODULES = modules()
+
+
+class Statements(ast.NodeVisitor):
+    """What the tests ask a module for, in one walk of its tree."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.docstring = ast.get_docstring(tree)
+        self.imports: list[ast.Import | ast.ImportFrom] = []
+        self.in_functions: list[ast.Import | ast.ImportFrom] = []
+        self.strings: list[ast.Constant] = []
+        self.names: list[tuple[int, str]] = []
+        self.implemented: list[str] = []
+        self.depth = 0
+        self.visit(tree)
+
+    def visit_imports(self, node: ast.Import | ast.ImportFrom) -> None:
+        self.imports.append(node)
+        if self.depth:
+            self.in_functions.append(node)
+
+    visit_Import = visit_ImportFrom = visit_imports
+
+    def visit_functions(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
+        self.depth += 1
+        self.generic_visit(node)
+        self.depth -= 1
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_Lambda = visit_functions
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        if not isinstance(node.value, ast.Constant):  # a docstring is no string of the program
+            self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, str):
+            self.strings.append(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        self.names.append((node.lineno, node.id))
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        self.names.append((node.lineno, node.attr))
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if getattr(node.func, "id", "") == "implements":
+            self.implemented += map(ast.unparse, node.args)
+        self.generic_visit(node)
+
+
+@functools.cache
+def statements(name: str) -> Statements:
+    """Those of a module of the package."""
+    return Statements(ast.parse(MODULES[name].read_text(encoding="utf-8")))
 
 
 def folder_of(name: str) -> str:
@@ -101,45 +156,36 @@ def module_of(full: str) -> str:
     return ".".join(below) or "__init__"
 
 
-def imported_names(node: ast.AST) -> list[str]:
+def imported_names(node: ast.Import | ast.ImportFrom) -> list[str]:
     """The full names that an import statement asks fungrad for."""
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
-    elif isinstance(node, ast.ImportFrom):
+    else:
         assert node.level == 0, "imports are absolute"
         names = [f"{node.module}.{alias.name}" for alias in node.names]
-    else:
-        return []
     return [name for name in names if name.split(".")[0] == "fungrad"]
 
 
-def docstrings(tree: ast.Module) -> set[ast.AST]:
-    """The nodes that are statements of a string alone."""
-    return {n.value for n in ast.walk(tree) if isinstance(n, ast.Expr)}
-
-
-def loads(name: str, tree: ast.Module) -> list[tuple[int, str]]:
+def loads(found: Statements) -> list[tuple[int, str]]:
     """The imports of a module with their lines: anywhere in it, under TYPE_CHECKING and in
     functions too, and by strings that are the name of a module or the beginning of one.
     """
-    found = []
-    ignored = docstrings(tree)
-    for node in ast.walk(tree):
-        for full in imported_names(node):
-            found.append((node.lineno, module_of(full)))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in ignored:
+    lines = [
+        (node.lineno, module_of(full)) for node in found.imports for full in imported_names(node)
+    ]
+    for node in found.strings:
+        if node.value.startswith("fungrad.") and " " not in node.value:
             target = module_of(node.value.rstrip("."))
-            named = node.value.startswith("fungrad.") and " " not in node.value
-            if named and target != "__init__":
-                found.append((node.lineno, target))
-    return found
+            if target != "__init__":
+                lines.append((node.lineno, target))
+    return lines
 
 
-def rising(name: str, tree: ast.Module) -> list[str]:
+def rising(name: str, found: Statements) -> list[str]:
     """The lines of a module that import from above it."""
     return [
         f"{name}, line {line}, loads {target}"
-        for line, target in loads(name, tree)
+        for line, target in loads(found)
         if height(target) > height(name)
     ]
 
@@ -148,9 +194,8 @@ def test_every_module_stands_in_a_folder():
     assert {folder_of(name) for name in MODULES} == set(FOLDERS)
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_modules_load_what_stands_below(name):
-    assert rising(name, MODULES[name]) == []
+def test_modules_load_what_stands_below():
+    assert [line for name in MODULES for line in rising(name, statements(name))] == []
 
 
 @pytest.mark.parametrize(
@@ -165,18 +210,20 @@ def test_modules_load_what_stands_below(name):
     ],
 )
 def test_the_test_sees_what_rises(text):
-    assert len(rising("tracing.graph_trace", ast.parse(text))) == 1
+    assert len(rising("tracing.graph_trace", Statements(ast.parse(text)))) == 1
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_no_import_of_ours_hides_in_a_function(name):
-    for node in ast.walk(MODULES[name]):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            hidden = [m for inner in ast.walk(node) for m in imported_names(inner)]
-            assert hidden == [], f"{name}, line {node.lineno}"
+def hidden(name: str, found: Statements) -> list[str]:
+    """The lines in functions of a module that import from fungrad."""
+    return [f"{name}, line {node.lineno}" for node in found.in_functions if imported_names(node)]
 
 
-@pytest.mark.slow
+def test_no_import_of_ours_hides_in_a_function():
+    text = "def f():\n    return lambda: g\n    def g():\n        from fungrad.lax import scan"
+    assert len(hidden("tracing", Statements(ast.parse(text)))) == 1
+    assert [line for name in MODULES for line in hidden(name, statements(name))] == []
+
+
 def test_there_are_no_cycles():
     state: dict[str, str] = {}
 
@@ -185,7 +232,7 @@ def test_there_are_no_cycles():
         if name in state:
             return
         state[name] = "open"
-        for node in ast.walk(MODULES[name]):
+        for node in statements(name).imports:
             for full in imported_names(node):
                 imported = module_of(full)
                 if imported != name and not name.startswith(imported + "."):
@@ -240,46 +287,37 @@ EXTRAS = {"compiler.native.machine_code": {"llvmlite"}}
 """The places where the core imports the package of an extra, at first use."""
 
 
-@pytest.mark.slow
 def test_the_core_knows_only_numpy_and_the_standard_library():
     allowed = {"numpy", "fungrad"}
-    for name, tree in MODULES.items():
+    for name in MODULES:
         if height(name) > FOLDERS.index("interception"):
             continue
-        for node in ast.walk(tree):
+        for node in statements(name).imports:
             if isinstance(node, ast.Import):
                 roots = {alias.name.split(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                roots = {(node.module or "").split(".")[0]}
             else:
-                continue
+                roots = {(node.module or "").split(".")[0]}
             foreign = roots - allowed - sys.stdlib_module_names - EXTRAS.get(name, set())
             assert not foreign, f"{name} imports {foreign}"
 
 
 def test_every_file_says_what_it_is():
-    for name, tree in MODULES.items():
-        assert ast.get_docstring(tree), f"{name} has no docstring"
+    for name in MODULES:
+        assert statements(name).docstring, f"{name} has no docstring"
 
 
-@pytest.mark.slow
 def test_no_function_of_numpy_is_implemented_twice():
     seen: dict[str, str] = {}
-    for name, tree in MODULES.items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "implements":
-                for argument in node.args:
-                    text = ast.unparse(argument)
-                    assert text not in seen, f"{text} is implemented in {seen[text]} and {name}"
-                    seen[text] = name
+    for name in MODULES:
+        for text in statements(name).implemented:
+            assert text not in seen, f"{text} is implemented in {seen[text]} and {name}"
+            seen[text] = name
     assert len(seen) > 200
 
 
 def test_no_primitive_is_a_special_case_of_a_transform():
     # stop_gradient is complete in its own file: transforms and lower folders do not name it.
-    for name, tree in MODULES.items():
+    for name in MODULES:
         if height(name) <= FOLDERS.index("transforms") and name != "primitives.stop_gradient":
-            for node in ast.walk(tree):
-                if isinstance(node, (ast.Name, ast.Attribute)):
-                    text = node.id if isinstance(node, ast.Name) else node.attr
-                    assert "stop_gradient" not in text, f"{name}, line {node.lineno}"
+            for line, text in statements(name).names:
+                assert "stop_gradient" not in text, f"{name}, line {line}"

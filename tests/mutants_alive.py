@@ -16,5 +16,4 @@ ALIVE: dict[str, str] = {
     "loops/dce_licm: larger arrays are hoisted": _COST,
     "fusion/tiling: blocks of threads are as small as those of one": _COST,
     "lowering/loop_codegen: what a buffer holds dies before it is read": _OPEN,
-    "fusion/clustering: a shorter part is all rows": _OPEN,
 }

@@ -105,7 +105,7 @@ MUTANTS = (
     ),
     *of(
         "compiler/lowering/fusion/clustering.py", BACKEND,
-        ("a shorter part is all rows", " if stop - start == length else None", ""),
+        ("threads add to rows that others fill", "if axis is None or -1 in at or box[axis].step != 1:", "if axis is None or -1 in at:"),
         ("a whole that others read is put together", "reader = readers[0] if len(readers) == 1 else None",
          "reader = readers[0] if readers else None"),
     ),
@@ -116,16 +116,12 @@ MUTANTS = (
          '"O" not in kinds'),
         ("an axis of one element has rows", "axis if axis >= 0 and shape[axis] == output[place] else None",
          "axis if axis >= 0 else None"),
-        ("any axis of that length has the rows", "if length == before[axis] and math.prod(after[:i]) == lead:",
-         "if length == before[axis]:"),
-        ("an index of some rows takes all", "return after if entry == slice(None) else None", "return after"),
+        ("an index of some rows takes all", "if len(rows) == output[along.loop] == shape[axis] else", "if len(rows) == output[along.loop] else"),
         ("a product of two arrays with rows", "fits = alike and fits and rows", "fits = fits and rows"),
-        ("axes are turned the other way", 'equation.params["axes"].index(axis)', 'equation.params["axes"][axis]'),
     ),
     *of(
         "compiler/lowering/fusion/row_access.py", BACKEND,
-        ("joined along the rows", 'if others or (equation.primitive is concatenate and equation.params["axis"] == axis):',
-         "if others:"),
+        ("joined along the rows", "if len(rows) == output[along.loop] == shape[axis] else", "if len(rows) == shape[axis] else"),
     ),
     *of(
         "compiler/lowering/fusion/tiling.py", ("test_products_by_rows.py", *BACKEND),

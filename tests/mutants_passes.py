@@ -18,6 +18,15 @@ SCANS = (EFFECTS, "test_ordinary_scans.py", "test_scans.py")
 
 MUTANTS = (
     *of(
+        "primitives/movement/reshape_broadcast_cast.py", ("test_primitive_facts.py::test_facts_hold_on_the_samples",),
+        ("any axis of that length is kept", "(math.prod(before[:i]), n))", "(math.prod(before[:i]), n), Along(0))"),
+        ("axes are turned the other way", 'map(Along, inverse_permutation(e.params["axes"]))', 'map(Along, e.params["axes"])'),
+    ),
+    *of(
+        "primitives/movement/static_index.py", ("test_primitive_facts.py::test_facts_hold_on_the_samples",),
+        ("integers read the axes before them", "axes.index(i) if i in axes else -1", "axes.index(i) if i in axes else 0"),
+    ),
+    *of(
         "compiler/passes/simplify/exact_identities.py", NUMBERS,
         ("0.0 and -0.0 are one constant",
          "if np.any(np.signbit(part(value)) != np.signbit(part(first))):", "if False:"),
@@ -246,6 +255,7 @@ MUTANTS = (
     ),
     *of(
         "compiler/passes/jacobian_sparsity.py", ("test_sparse.py",),
+        ("diagonals of turned axes stay as they are", "if [axis for axis in axes if axis != -1] != kept:", "if False:"),
         ("what is divided by diagonals", "or (first is None and primitive is div):", ":"),
         ("a diagonal along the other axis", "axes.insert(len(axes) if which else 0, axis)",
          "axes.insert(0, axis)"),

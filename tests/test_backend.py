@@ -226,6 +226,23 @@ def test_parts_with_steps_meet_at_the_rows_of_two_threads(monkeypatch):
     np.testing.assert_allclose(compiled(x), fg.grad(f)(x), rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.numpy_backend
+def test_parts_with_other_steps_are_added_by_one_thread(monkeypatch):
+    """Rows of one tile lie at n / 4 in one part, and at n / 2 in the other."""
+    monkeypatch.setattr(fg.config, "num_threads", 2)
+    n = 1_000_000
+
+    def f(x):
+        return np.sum(np.sin(x[: n // 2]) * np.cos(x[::2]))
+
+    x = np.linspace(0.1, 1.0, n)
+    compiled = fg.jit(fg.grad(f))
+    (cluster,) = compiled.lower(x).clusters
+    places = [part.place for parts in cluster.made for part in parts if part.place]
+    assert built_cluster(cluster).plan.shared and all(at.step == 1 for (at,) in places)
+    np.testing.assert_allclose(compiled(x), fg.grad(f)(x), rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_neighbouring_tiles_of_two_threads_add_to_the_same_rows(threads, monkeypatch):
     monkeypatch.setattr(fg.config, "num_threads", threads)

@@ -17,7 +17,7 @@ from fungrad.compiler.lowering.scalar.emitter import DTYPES
 from fungrad.compiler.lowering.scalar.planning import computed_in
 from fungrad.extend import elementwise, general, linear
 from fungrad.ir.graph import Equation, Literal, Variable
-from fungrad.primitives.facts import NOTHING, Work, is_view, work_of
+from fungrad.primitives.facts import NOTHING, Along, Work, is_view, sections_of, whole, work_of
 from fungrad.primitives.primitive import Primitive
 from fungrad.tracing.memory_order import axes_of, follow, memory_layout, one_order
 from fungrad.tracing.trace import typeof
@@ -216,6 +216,48 @@ def law_fresh(primitive: Primitive, sample: Sample) -> int:
     return int(primitive.fresh)
 
 
+def moved_by(sections: list, args: list, axis: int | None, shape: tuple[int, ...]) -> np.ndarray:
+    """What sections say of the output for arguments that hold, at each element, its index along an
+    axis plus one, or ones.
+    """
+    out = np.zeros(shape, int)
+    for box, operand, place, adds in sections:
+        k = np.indices(tuple(map(len, box)))
+        at = place[axis] if operand >= 0 and axis is not None and axis < len(place) else None
+        values = np.ones(k.shape[1:], int)
+        if operand >= 0 and not np.any(args[operand]):
+            values *= 0
+        elif at is not None:
+            values += at.offset + (at.step * k[at.loop] if at.loop >= 0 else 0)
+        out[np.ix_(*box)] = values + adds * out[np.ix_(*box)]
+    return out
+
+
+def law_sections(primitive: Primitive, sample: Sample) -> int:
+    """The sections place the elements of each argument as `eval` does."""
+    equation = equation_of(primitive, sample)
+    sections = sections_of(equation)
+    if sections is None:
+        return 0
+    (output,) = equation.outputs
+    shapes = [np.shape(a) for a in sample.args]
+    for box, operand, place, _ in sections:
+        assert len(box) == output.type.ndim
+        assert len(place) == (0 if operand < 0 else len(shapes[operand]))
+    for operand, shape in enumerate(shapes or [()]):
+        for axis in (None, *range(len(shape))):
+            mine = [part.place for part in sections if part.operand == operand]
+            if axis is not None and None in [place[axis] for place in mine]:
+                continue
+            args = [np.zeros(s, int) for s in shapes]
+            if shapes:
+                args[operand] = np.ones(shape, int) if axis is None else np.indices(shape)[axis] + 1
+            (expected,) = run(primitive, args, sample.params)
+            found = moved_by(sections, args, axis, output.type.shape)
+            np.testing.assert_array_equal(found, expected, err_msg=primitive.name)
+    return 1
+
+
 MADE = ("bitcast", "complex_of", "to_discrete")
 """Conversions: their elements differ from those of their inputs."""
 
@@ -230,6 +272,7 @@ LAWS: dict[str, Callable[[Primitive, Sample], int]] = {
     "reduces": law_reduces,
     "order": law_order,
     "fresh": law_fresh,
+    "sections": law_sections,
 }
 HOLDING = {
     "view": 10,
@@ -241,6 +284,7 @@ HOLDING = {
     "inline": 0,
     "order": 60,
     "fresh": 13,
+    "sections": 15,
 }
 """The fewest primitives that each law has to be asked of."""
 
@@ -291,6 +335,13 @@ WRONG: dict[str, tuple[Primitive, tuple]] = {
     "reduces": (
         general(
             "summed", eval=lambda x, axes: np.sum(x), type=lambda x, axes: x, reduces=np.maximum
+        ),
+        (X,),
+    ),
+    "sections": (
+        general(
+            "shifted", eval=lambda x: np.roll(x, 1), type=lambda x: x,
+            sections=lambda equation: [whole(equation, [Along(0)])],
         ),
         (X,),
     ),

@@ -18,6 +18,9 @@ from fungrad.compiler.passes.diagonals import (
     steps_of,
 )
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.extend import linear
+from fungrad.primitives.facts import straight, whole
+from fungrad.primitives.movement.static_index import Index, selected
 from fungrad.testing import programs
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -35,7 +38,16 @@ def everywhere(monkeypatch):
     monkeypatch.setattr(costs, "diagonal", 0)
 
 
+turned = linear(
+    "turned", eval=lambda x: np.swapaxes(x, -1, -2), type=lambda x: x,
+    transpose=lambda ct, x: turned(ct), batch=lambda args, batched, size: turned(args[0]),
+    sections=lambda e: [whole(e, (*straight(e.inputs[0].type.ndim)[:-2],
+                                  *straight(e.inputs[0].type.ndim)[:-3:-1]))],
+)  # fmt: skip
+"""The transpose of square matrices, declared by somebody else."""
+
 VECTORS = {
+    "turned elsewhere": lambda x: turned(np.reshape(x[:36] * x[24:], (6, 6))) ** 2,
     "elementwise": lambda x: np.sin(x) * x / (2.0 + x**2) - x,
     "slices": lambda x: x[2:] - 2.0 * x[1:-1] + x[:-2] + np.exp(x[1:-1]),
     "steps": lambda x: np.tanh(x[::3]) * x[1::3],
@@ -49,6 +61,11 @@ VECTORS = {
     "rolled": lambda x: np.roll(x, 2) * x + np.roll(x, -1) - np.roll(x, 60),
     "rolled grid": lambda x: np.roll(np.reshape(x, (6, 10)), (1, 2), (0, 1)) ** 2,
     "rolled rows": lambda x: np.roll(np.reshape(x, (6, 10)), -2, 0) ** 2,
+    "flipped rows": lambda x: np.flip(np.reshape(x, (6, 10)), 0) ** 2,
+    "broadcast": lambda x: np.broadcast_to(x, (3, 60)) * 2.0,
+    "on a diagonal": lambda x: np.diagonal(np.reshape(x[:36], (6, 6))) ** 2,
+    "written": lambda x: fg.numpy.at(x * x)[1:4].set(x[3:6]),
+    "added": lambda x: fg.numpy.at(x * x)[1:4].add(x[3:6]),
     "padded": lambda x: np.pad(x, (2, 3)) * np.arange(65.0),
     "square": lambda x: np.reshape(x, (6, 10)).T * np.arange(6.0),
     "rows of a matrix": lambda x: np.reshape(x, (6, 10))[2] * 2.0,
@@ -251,7 +268,8 @@ def test_steps_are_what_numpy_reads(lengths, data):
     entries = [data.draw(ENTRY) for _ in lengths]
     whole = np.arange(np.prod(lengths)).reshape(lengths)
     read = np.ravel(whole[tuple(entries)])
-    steps = steps_of(lengths, entries)
+    ranges, _ = selected(Index(tuple(entries)), tuple(lengths))
+    steps = steps_of(lengths, ranges)
     if steps is not None:
         np.testing.assert_array_equal(steps.start + steps.step * np.arange(steps.length), read)
         if read.size:
@@ -274,7 +292,7 @@ def test_a_diagonal_is_cut_as_numpy_cuts_it(places, count, entry, side):
     shape = int(rows.max()) + 1, int(columns.max()) + 2
     matrix = np.zeros(shape)
     matrix[rows, columns] = values = np.arange(1.0, count + 1.0)
-    steps = steps_of(shape[side : side + 1], [entry])
+    steps = steps_of(shape[side:][:1], selected(Index((entry,)), shape[side:][:1])[0])
     assert steps is not None
     if isinstance(entry, int):
         entry = slice(entry, entry + 1 or None)

@@ -27,6 +27,7 @@ class PrimitiveLike(Protocol):
     cuts: bool | frozenset[int]
     eval: Any
     cost: Any
+    sections: Any
     view: bool
     commutative: bool
     inline: bool

@@ -5,7 +5,7 @@ tests/test_primitive_facts.py checks each fact against `eval` on samples. `Primi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypedDict
 
@@ -58,6 +58,71 @@ class ScalarForm:
         self.kinds = kinds
 
 
+class Along(NamedTuple):
+    """The index along one axis: `offset + step * i`, where i is the index along the axis, or in the
+    loop, of number `loop`; just the offset if that is -1.
+    """
+
+    loop: int
+    offset: int = 0
+    step: int = 1
+
+
+FIRST = Along(-1)
+
+
+class Section(NamedTuple):
+    """A box of an output whose elements are those of one operand: an affine index map.
+
+    Attributes:
+      box: for each axis of the output, the range of its indices.
+      operand: the number of the operand; -1 for the number one.
+      place: for each axis of the operand, the index as a function of the position in the box; None
+        if it depends on several axes.
+      adds: whether the elements are added to what is in the box; otherwise they replace it.
+    """
+
+    box: tuple[range, ...]
+    operand: int
+    place: tuple[Along | None, ...]
+    adds: bool = False
+
+    def read(self) -> list[range | None]:
+        """For each axis of the operand, the range of the indices that the box reads."""
+        counts = [*map(len, self.box), 1]
+        return [a and range(a.offset, a.offset + a.step * counts[a.loop], a.step)
+                for a in self.place]  # fmt: skip
+
+
+Sections = Callable[[Equation], list[Section] | None]
+
+
+def straight(ndim: int) -> tuple[Along, ...]:
+    """The place of an operand with the axes of the box."""
+    return tuple(map(Along, range(ndim)))
+
+
+def whole(equation: Equation, place: Iterable[Along | None], operand: int = 0) -> Section:
+    """A section of the whole output."""
+    return Section(tuple(map(range, equation.outputs[0].type.shape)), operand, tuple(place))
+
+
+def sections_of(equation: Equation) -> list[Section] | None:
+    """The index maps of an equation that moves elements: its output is zeros, on which these
+    sections are written in order; None if they are not affine, or it does more.
+
+    >>> import numpy as np, fungrad as fg
+    >>> (equation,) = fg.make_jaxpr(lambda x: x[1:, ::-1])(np.ones((3, 4))).equations
+    >>> (section,) = sections_of(equation)
+    >>> section.box
+    (range(0, 2), range(0, 4))
+    >>> section.place
+    (Along(loop=0, offset=1, step=1), Along(loop=1, offset=3, step=-1))
+    """
+    sections: Sections | None = equation.primitive.sections
+    return None if sections is None else sections(equation)
+
+
 class Facts(TypedDict, total=False):
     """The facts that every family of primitives takes: see `Primitive`."""
 
@@ -70,6 +135,7 @@ class Facts(TypedDict, total=False):
     kink: Callable[..., Any]
     fresh: bool
     order: str | Callable[..., Any]
+    sections: Sections
 
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
@@ -83,6 +149,7 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "kink": None,
         "fresh": False,
         "order": None,
+        "sections": None,
     }
 )
 """The facts of a declaration that does not state them."""

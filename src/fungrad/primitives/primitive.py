@@ -18,7 +18,7 @@ import numpy as np
 
 from fungrad.errors import ArgumentError
 from fungrad.ir.types import Type, alone
-from fungrad.primitives.facts import DEFAULTS, Cost, Facts, ScalarForm
+from fungrad.primitives.facts import DEFAULTS, Cost, Facts, ScalarForm, Sections
 from fungrad.tracing.trace import EVAL, Tracer, current, leaked, typeof
 
 Rule = Callable[..., Any]
@@ -116,6 +116,7 @@ class Primitive:
         strides that NumPy computes without reading an element; or a function `order(equation,
         strides of the inputs)`, which returns None for unknown strides. Primitives with `view`,
         `partials` or `reduces` need not state it; for others None is an unknown order.
+      sections: `sections(equation)`, if it moves elements: the `Section`s of its output, or None.
       kink: `kink(*args, **params)`: booleans, true at values where it has no unique derivative (see
         docs/kinks.md).
     """
@@ -123,8 +124,8 @@ class Primitive:
     __slots__ = (
         "_ufunc", "batch", "collect", "commutative", "cost", "cuts", "degree", "effect",
         "eval", "forward", "fresh", "inline", "jvp", "keep", "kink", "module", "moves", "multiple",
-        "name", "order", "partials", "plain", "pure", "reads", "reduces", "scalar", "simple",
-        "type", "undo", "view", "vjp",
+        "name", "order", "partials", "plain", "pure", "reads", "reduces", "scalar", "sections",
+        "simple", "type", "undo", "view", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -224,6 +225,7 @@ class Primitive:
     kink: Rule | None
     order: str | Rule | None
     fresh: bool
+    sections: Sections | None
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         trace = current()

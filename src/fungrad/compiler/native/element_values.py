@@ -17,7 +17,6 @@ from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.element_operations import apply_equation, convert, type_of
 from fungrad.compiler.native.index_maps import (
     SHORT,
-    Along,
     FlatMaps,
     IndexMaps,
     Limit,
@@ -31,6 +30,7 @@ from fungrad.compiler.native.index_maps import (
 from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.primitives.facts import Along
 from fungrad.primitives.movement.stack_iota import unstack
 
 Box = Sequence[tuple[int, int]]
@@ -99,12 +99,12 @@ class Source:
         values = [a for e in equations for a in (*e.inputs, *e.outputs)]
         return flat(equations, [atom.type for atom in (*values, *self.graph.outputs)])
 
-    def pieces(self, maps: IndexMaps, atom: Atom, place: Place) -> list[Piece] | Moved:
+    def pieces(self, maps: IndexMaps, atom: Atom, place: Place) -> list[Piece]:
         """The pieces that an element of an equation's value reads."""
         equation = self.made[id(atom)]
         if equation.primitive is unstack:
             item = Along(-1, [id(v) for v in equation.outputs].index(id(atom)))
-            return Moved(None, [Piece(equation.inputs[0], (item, *place))])
+            return Moved([Piece(equation.inputs[0], (item, *place))])
         found = maps.moved(equation, place)
         if found is not None:
             return found
@@ -120,12 +120,10 @@ class Source:
 
     def limits(self, maps: IndexMaps, roots: Sequence[Piece]) -> Iterator[Limit]:
         """The limits of all pieces that roots need."""
-        for atom, place, _ in self.demanded(maps, roots, None).values():
+        for atom, place, *_ in self.demanded(maps, roots, None).values():
             if id(atom) in self.made:
-                below = self.pieces(maps, atom, place)
-                if isinstance(below, Moved):
-                    for piece in below.pieces:
-                        yield from piece.limits
+                for piece in self.pieces(maps, atom, place):
+                    yield from piece.limits
 
     def demanded(
         self, maps: IndexMaps, roots: Sequence[Piece], box: Box | None
@@ -150,8 +148,6 @@ class Source:
     def reads(self, maps: IndexMaps, atom: Atom, place: Place, box: Box | None) -> list[Piece]:
         """The pieces of a value that contribute somewhere in a box."""
         below = self.pieces(maps, atom, place)
-        if isinstance(below, Moved):
-            below = [*([below.base] if below.base else []), *below.pieces]
         return [piece for piece in below if box is None or inside(piece.limits, box)]
 
 
@@ -212,7 +208,7 @@ class Body:
         """Computes a value after its operands, without recursion: Graphs can be deep."""
         stack = [wanted]
         while stack:
-            atom, place, _ = stack[-1]
+            atom, place, *_ = stack[-1]
             missing = []
             if id(atom) in self.source.made:
                 below = self.source.reads(self.maps, atom, place, self.box)
@@ -272,24 +268,21 @@ class Body:
         return apply_equation(self.code, equation, operands)
 
     def _moved(self, moved: Moved, type: str, lanes: int) -> Value:
-        code = self.code
-        pieces = [p for p in moved.pieces if self.box is None or inside(p.limits, self.box)]
-        result = code.constant(0, type, 1) if moved.adds else None
-        if moved.base is not None:
-            result = convert(code, self.value(moved.base.atom, moved.base.place), type)
-        for piece in pieces:
+        code, result = self.code, None
+        for piece in moved:
+            if self.box is not None and not inside(piece.limits, self.box):
+                continue
             x = convert(code, self.value(piece.atom, piece.place), type)
             counts = self.counts(piece.limits) if self.box is None and piece.limits else None
             old = result
-            if result is None:
-                if counts is None:
+            if old is None:
+                if counts is None and not piece.adds:
                     result = x
                     continue
                 old = code.constant(0, type, 1)
-            assert old is not None
             wide = max(x.lanes, old.lanes)
             old, x = self.spread(old, wide), self.spread(x, wide)
-            new = code.add(old, x) if moved.adds else x
+            new = code.add(old, x) if piece.adds else x
             result = new if counts is None else code.select(counts, new, old)
         return code.constant(0, type, 1) if result is None else result
 

@@ -17,14 +17,13 @@ from fungrad.compiler.native.block_sums import Reduction, by_pairs, reduction
 from fungrad.compiler.native.element_operations import TYPES, cost, known, of_python
 from fungrad.compiler.native.element_values import Body, Source
 from fungrad.compiler.native.index_maps import (
-    MOVING,
     SHORT,
     FlatMaps,
     IndexMaps,
     Limit,
     Piece,
     Place,
-    static,
+    movable,
 )
 from fungrad.compiler.native.kernel import LINES, Kernel, Refused, kernel_function
 from fungrad.compiler.native.llvm_ir import Function, Module
@@ -91,8 +90,8 @@ def known_equation(equation: Equation) -> str | None:
         return f"{name} of unbounded Python integers"
     if any(a.type.size == 0 for a in (*equation.inputs, *equation.outputs)):
         return f"{name} of an empty array"
-    if equation.primitive in MOVING:
-        return None if static(equation) else f"{name} by index arrays, or with steps"
+    if movable(equation):
+        return None
     if elementwise(equation):
         return None if known(name) else name
     return None if reduction(equation) is not None else name
@@ -100,7 +99,7 @@ def known_equation(equation: Equation) -> str | None:
 
 def _work(equation: Equation) -> float:
     """Estimated nanoseconds per element; 0 for equations that move elements."""
-    if equation.primitive in MOVING:
+    if movable(equation):
         return 0.0
     return cost(equation) if elementwise(equation) else ONE_CALL
 

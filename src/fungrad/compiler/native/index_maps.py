@@ -2,48 +2,26 @@
 
 A loop nest has loops 0, 1, ... of known lengths. A Place is an index map: for each axis of a value
 the index `step * loop + offset`. Short axes need not be loops: each of their indices is then a
-separate place, and reductions along them are folded. Equations that move elements (slices, scatters
-of slices, rolls, flips, transposes, concatenations) become pieces: values at other places, each
-within limits.
+separate place, and reductions along them are folded. Equations that move elements become pieces,
+one for each section that their primitive states: values at other places, each within limits.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fungrad.compiler.lowering.fusion.row_access import elementwise
 from fungrad.compiler.native.kernel import Refused
 from fungrad.ir.graph import Atom, Equation, Literal
-from fungrad.primitives.movement.gather import expanded, getitem, indexed, scatter
-from fungrad.primitives.movement.reshape_broadcast_cast import (
-    broadcast_to,
-    concatenate,
-    flip,
-    pad,
-    reduce_sum,
-    reshape,
-    slice_axis,
-    transpose,
-)
-from fungrad.primitives.movement.scatter import index_add, index_set
-from fungrad.primitives.movement.sliding_window import roll
+from fungrad.primitives.facts import FIRST, Along, Section, sections_of
+from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, reduce_sum, reshape
 from fungrad.primitives.movement.stack_iota import stack, unstack
 from fungrad.primitives.reduction.reduce import reduce_max, reduce_min
 
-
-class Along(NamedTuple):
-    """The index along one axis: `step * loop + offset`; just the offset if `loop` is -1."""
-
-    loop: int
-    offset: int = 0
-    step: int = 1
-
-
 Place = tuple[Along, ...]
-FIRST = Along(-1)
 SHORT = 12
 """The longest axes that need not be loops."""
 
@@ -57,19 +35,18 @@ class Limit(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A value at a place, read where all limits hold."""
+    """A value at a place, read where all limits hold; it replaces the pieces before, or is added to
+    them.
+    """
 
     atom: Atom
     place: Place
     limits: tuple[Limit, ...] = ()
-
-
-class Moved(NamedTuple):
-    """A moving equation as pieces that are added to a base (or zeros), or replace its elements."""
-
-    base: Piece | None
-    pieces: list[Piece]
     adds: bool = False
+
+
+class Moved(list[Piece]):
+    """The pieces of a moving equation, in order; zeros beside them."""
 
 
 def loops_of(place: Place) -> frozenset[int]:
@@ -122,8 +99,14 @@ class IndexMaps:
 
     def moved(self, equation: Equation, place: Place) -> Moved | None:
         """The pieces of a moving equation; None for other equations."""
-        rule = _MOVES.get(equation.primitive)
-        return None if rule is None else rule(self, equation, place)
+
+        if equation.primitive in (reduce_sum, reduce_max, reduce_min):
+            return _reduced(equation, place)
+        sections = sections_of(equation)
+        if sections is None:
+            return None
+        pieces = [_piece(self, equation, section, place) for section in sections]
+        return Moved([piece for piece in pieces if piece is not None])
 
     def terms(self, equation: Equation, place: Place) -> list[Piece] | None:
         """The operands of a reduction, along all reduced loops, for its element at a place.
@@ -186,7 +169,7 @@ class FlatMaps(IndexMaps):
     def moved(self, equation: Equation, place: Place) -> Moved | None:
         if equation.primitive not in (reshape, broadcast_to):
             return None
-        return Moved(None, self.operands(equation, place))
+        return Moved(self.operands(equation, place))
 
     def element(self, shape: Sequence[int], place: Place) -> list[tuple[Along, int, int]]:
         return [(along, self.lengths[0], 1) for along in place]
@@ -245,237 +228,50 @@ def broadcast(shape: Sequence[int], out: Sequence[int], place: Place) -> Place:
 # --- primitives that move elements ----------------------------------------------------------------
 
 
-def _one(equation: Equation, place: Sequence[Along]) -> Moved:
-    atom = equation.inputs[0]
-    return Moved(None, [Piece(atom, normal(place, atom.type.shape))])
-
-
-def _broadcast(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
-    shape = equation.inputs[0].type.shape
-    return _one(equation, broadcast(shape, equation.outputs[0].type.shape, place))
-
-
-def _reshape(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
-    before, after = equation.inputs[0].type.shape, equation.outputs[0].type.shape
-    kept = [along for along, n in zip(place, after, strict=True) if n != 1]
-    if [n for n in before if n != 1] != [n for n in after if n != 1]:
-        raise Refused("a reshape that joins or splits axes")
-    rest = iter(kept)
-    return _one(equation, [FIRST if n == 1 else next(rest) for n in before])
-
-
-def _transpose(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
-    source = [FIRST] * len(place)
-    for along, axis in zip(place, equation.params["axes"], strict=True):
-        source[axis] = along
-    return _one(equation, source)
-
-
-def _flip(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
-    shape, axes = equation.outputs[0].type.shape, equation.params["axes"]
-    axes = [axis % len(shape) for axis in axes]
-    turned = [
-        Along(a.loop, shape[i] - 1 - a.offset, -a.step) if i in axes else a
-        for i, a in enumerate(place)
-    ]
-    return _one(equation, turned)
-
-
-def _slice_axis(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
-    axis, start = equation.params["axis"], equation.params["start"]
-    moved = [_shifted(a, start) if i == axis else a for i, a in enumerate(place)]
-    return _one(equation, moved)
-
-
-def _shifted(along: Along, by: int) -> Along:
-    return along._replace(offset=along.offset + by)
-
-
-def _entries(equation: Equation, ndim: int) -> list[Any]:
-    """The entries of an index of slices and integers; other indices are refused."""
-    entries = expanded(equation.params["index"], ndim)
-    if not all(e is None or type(e) in (int, slice) for e in entries):
-        raise Refused("an index array")
-    return entries
-
-
-def static(equation: Equation) -> bool:
-    """Whether index maps can express a moving equation: no index array, and no other reshape or
-    step.
+def movable(equation: Equation) -> bool:
+    """Whether index maps can express an equation that moves elements: it keeps axes, with steps of
+    1 or -1, and has no index arrays.
     """
-    if equation.primitive is stack:
-        return len(equation.inputs) <= SHORT
-    index = equation.params.get("index")
-    steps = (None, 1, -1) if equation.primitive is getitem else (None, 1)
-    for entry in () if index is None else index.entries:
-        if isinstance(entry, slice):
-            if entry.step not in steps:
-                return False
-        elif not (entry is None or entry is Ellipsis or type(entry) is int):
-            return False
-    if equation.primitive is reshape:
-        before, after = equation.inputs[0].type.shape, equation.outputs[0].type.shape
-        return [n for n in before if n != 1] == [n for n in after if n != 1]
-    return True
+    if equation.primitive is unstack:
+        return True
+    if equation.primitive is stack and len(equation.inputs) > SHORT:
+        return False
+    sections = sections_of(equation)
+    return sections is not None and all(
+        all(r.step == 1 for r in part.box)
+        and all(along is not None and abs(along.step) == 1 for along in part.place)
+        for part in sections
+    )
 
 
-def _getitem(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
-    shape = equation.inputs[0].type.shape
-    entries = _entries(equation, len(shape))
-    given, source = iter(place), list[Along]()
-    for entry in entries:
-        along = FIRST if isinstance(entry, int) else next(given)
-        if entry is None:
-            continue
-        length = shape[len(source)]
-        if isinstance(entry, int):
-            source.append(Along(-1, entry % length))
-        else:
-            start, _, step = entry.indices(length)
-            if step != 1 and step != -1 and along.loop >= 0:
-                raise Refused("a slice with a step")
-            source.append(Along(along.loop, start + step * along.offset, along.step * step))
-    return _one(equation, source)
-
-
-def _part(maps: IndexMaps, equation: Equation, part: Atom, place: Place) -> list[Piece]:
-    """The values written to some elements of an array, at a place of the array."""
-    entries = _entries(equation, len(place))
-    source, limits, axis = list[Along](), list[Limit](), 0
-    shape = equation.outputs[0].type.shape
-    for entry in entries:
-        if entry is None:
-            source.append(FIRST)
-            continue
-        along, length = place[axis], shape[axis]
-        axis += 1
-        if isinstance(entry, int):
-            start = entry % length
-            found = maps.limited(along, start, start + 1)
-        else:
-            start, stop, step = entry.indices(length)
-            if step != 1:
-                raise Refused("a scatter with a step")
-            found = maps.limited(along, start, stop)
-            source.append(_shifted(along, -start))
-        if found is None:
-            return []
-        limits += found
-    written = tuple([n for n, e in zip(_lengths(entries, shape), source, strict=True)])
-    return [Piece(part, broadcast(part.type.shape, written, tuple(source)), tuple(limits))]
-
-
-def _lengths(entries: Sequence[Any], shape: Sequence[int]) -> list[int]:
-    """The shape of the selection by an index of slices and integers."""
-    found, axis = list[int](), 0
-    for entry in entries:
-        if entry is None:
-            found.append(1)
-            continue
-        if isinstance(entry, slice):
-            found.append(len(range(*entry.indices(shape[axis]))))
-        axis += 1
-    return found
-
-
-def _indexed(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
-    return Moved(None, _part(maps, equation, Literal(True), place))
-
-
-def _reduce(maps: IndexMaps, equation: Equation, place: Place) -> Moved | None:
+def _reduced(equation: Equation, place: Place) -> Moved | None:
     """A reduction along axes of length 1; a sum is added to the 0.0 that NumPy begins with."""
-    shape, axes = equation.inputs[0].type.shape, equation.params["axes"]
-    if any(shape[axis] != 1 for axis in axes):
+    (atom,), axes = equation.inputs, equation.params["axes"]
+    if any(atom.type.shape[axis] != 1 for axis in axes):
         return None
     rest = iter(place)
-    found = _one(equation, [FIRST if i in axes else next(rest) for i in range(len(shape))])
-    return found._replace(adds=equation.primitive is reduce_sum)
+    source = [FIRST if i in axes else next(rest) for i in range(atom.type.ndim)]
+    adds = equation.primitive is reduce_sum
+    return Moved([Piece(atom, normal(source, atom.type.shape), (), adds)])
 
 
-def _scatter(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
-    return Moved(None, _part(maps, equation, equation.inputs[0], place))
-
-
-def _write(adds: bool) -> Callable[[IndexMaps, Equation, Place], Moved]:
-    def rule(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
-        base, part = equation.inputs[:2]
-        return Moved(Piece(base, place), _part(maps, equation, part, place), adds)
-
-    return rule
-
-
-def _pad(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
-    (atom,) = equation.inputs
+def _piece(maps: IndexMaps, equation: Equation, section: Section, place: Place) -> Piece | None:
+    """A section at a place of the output; None if it is nowhere in it."""
+    box, operand, axes, adds = section
     limits, source = list[Limit](), list[Along]()
-    widths = equation.params["widths"]
-    for along, (before, _), n in zip(place, widths, atom.type.shape, strict=True):
-        found = maps.limited(along, before, before + n)
-        if found is None:
-            return Moved(None, [])
-        limits += found
-        source.append(_shifted(along, -before))
-    return Moved(None, [Piece(atom, normal(source, atom.type.shape), tuple(limits))])
-
-
-def _joined(
-    maps: IndexMaps, parts: Sequence[tuple[Atom, int, int, int]], axis: int, place: Place
-) -> Moved:
-    """Consecutive parts (atom, low, high, shift) along an axis."""
-    pieces = []
-    for atom, low, high, shift in parts:
-        limits = maps.limited(place[axis], low, high)
-        if limits is not None:
-            moved = [_shifted(a, shift) if i == axis else a for i, a in enumerate(place)]
-            pieces.append(Piece(atom, normal(moved, atom.type.shape), limits))
-    return Moved(None, pieces)
-
-
-def _concatenate(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
-    axis, begin, parts = equation.params["axis"] % len(place), 0, []
-    for atom in equation.inputs:
-        end = begin + atom.type.shape[axis]
-        parts.append((atom, begin, end, -begin))
-        begin = end
-    return _joined(maps, parts, axis, place)
-
-
-def _stack(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
-    (first, *rest), pieces = place, []
-    for k, atom in enumerate(equation.inputs):
-        limits = maps.limited(first, k, k + 1)
-        if limits is not None:
-            pieces.append(Piece(atom, normal(rest, atom.type.shape), limits))
-    return Moved(None, pieces)
-
-
-def _roll(maps: IndexMaps, equation: Equation, place: Place) -> Moved:
-    (atom,), axes = equation.inputs, equation.params["axes"]
-    if len(axes) != 1:
-        raise Refused("a roll along several axes")
-    axis = axes[0] % len(place)
-    n = atom.type.shape[axis]
-    by = equation.params["shifts"][0] % n
-    return _joined(maps, [(atom, 0, by, n - by), (atom, by, n, -by)], axis, place)
-
-
-_MOVES: dict[Any, Callable[[IndexMaps, Equation, Place], Moved | None]] = {
-    broadcast_to: _broadcast,
-    reshape: _reshape,
-    transpose: _transpose,
-    flip: _flip,
-    slice_axis: _slice_axis,
-    getitem: _getitem,
-    scatter: _scatter,
-    indexed: _indexed,
-    reduce_sum: _reduce,
-    reduce_max: _reduce,
-    reduce_min: _reduce,
-    index_add: _write(True),
-    index_set: _write(False),
-    pad: _pad,
-    concatenate: _concatenate,
-    roll: _roll,
-    stack: _stack,
-}
-
-MOVING = (_MOVES.keys() | {unstack}) - {reduce_sum, reduce_max, reduce_min}
+    for along, r, n in zip(place, box, equation.outputs[0].type.shape, strict=True):
+        if len(r) < n:
+            found = maps.limited(along, r.start, r.stop)
+            if found is None:
+                return None
+            limits += found
+    for axis in axes:
+        if axis is None:
+            raise Refused("a reshape that joins or splits axes")
+        if axis.loop >= 0:
+            along = place[axis.loop]
+            offset = axis.offset + axis.step * (along.offset - box[axis.loop].start)
+            axis = Along(along.loop, offset, 1 if along.loop < 0 else along.step * axis.step)
+        source.append(axis)
+    atom = Literal(True) if operand < 0 else equation.inputs[operand]
+    return Piece(atom, normal(source, atom.type.shape), tuple(limits), adds)

@@ -115,7 +115,7 @@ def _kept(source: Source, maps: IndexMaps, roots: Sequence[Root]) -> list[Atom]:
         return []
     pieces = [piece for root in roots for piece in root.pieces]
     dear: dict[int, float] = {}
-    for atom, place, _ in source.demanded(maps, pieces, None).values():
+    for atom, place, *_ in source.demanded(maps, pieces, None).values():
         made = source.made.get(id(atom))
         if made is not None and id(atom) not in dear:
             before = source.reads(maps, atom, place, None)

@@ -17,11 +17,12 @@ from typing import Any
 from fungrad.compiler.native.block_sums import Reduction, reduction
 from fungrad.compiler.native.element_operations import cost, type_of
 from fungrad.compiler.native.element_values import Body, Key, Source
-from fungrad.compiler.native.index_maps import Along, IndexMaps, Piece, loops_of
+from fungrad.compiler.native.index_maps import IndexMaps, Piece, loops_of
 from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.compiler.native.loop_nests import BLOCK, Nest, Root
 from fungrad.ir.graph import Atom, Equation
+from fungrad.primitives.facts import Along
 
 KEPT = 0.4
 """A value is kept for later phases if it takes, with its operands, at least so many nanoseconds."""

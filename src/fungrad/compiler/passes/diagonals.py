@@ -149,17 +149,15 @@ class Diagonals(Record):
         return found if named == chosen else None
 
 
-def steps_of(lengths: Sequence[int], entries: Sequence[Any]) -> Steps | None:
-    """The elements of an array, in C order, that slices and integers select; None if their distance
+def steps_of(lengths: Sequence[int], ranges: Sequence[range]) -> Steps | None:
+    """The elements of an array, in C order, that ranges of its axes select; None if their distance
     is not constant.
     """
     start, step, before = 0, 1, 1
     inner = math.prod(lengths)
-    for length, entry in zip(lengths, entries, strict=True):
+    for length, named in zip(lengths, ranges, strict=True):
         inner //= max(length, 1)
-        whole = range(length)
-        named = whole[entry] if isinstance(entry, slice) else whole[entry : entry + 1 or None]
-        if named != whole:
+        if named != range(length):
             if before != 1 or (named.step != 1 and inner != 1 and len(named) != 1):
                 return None
             start += named.start * inner

@@ -31,19 +31,16 @@ from fungrad.ir.graph import Atom, Graph, Literal
 from fungrad.ir.types import Type
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add, div, mul, neg, select
-from fungrad.primitives.movement.gather import Index, expanded, getitem, scatter
+from fungrad.primitives.facts import sections_of
+from fungrad.primitives.movement.gather import Index, getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import (
-    concatenate,
     convert,
-    pad,
     reshape,
-    slice_axis,
     transpose,
 )
-from fungrad.primitives.movement.sliding_window import roll
 from fungrad.primitives.movement.stack_iota import basis
 
-Entries = Sequence[Any]
+Ranges = Sequence[Any]
 
 
 def propagate_diagonals(graph: Graph) -> Graph:
@@ -62,7 +59,7 @@ def propagate_diagonals(graph: Graph) -> Graph:
             continue
         output = equation.outputs[0]
         found: Found = None
-        rule = _RULES.get(equation.primitive)
+        rule = _RULES.get(equation.primitive, _moved if equation.primitive.sections else None)
         if equation.primitive is basis:
             if output.type.size < costs.basis:
                 constants.append((output, computed_now(equation, ())))
@@ -212,7 +209,7 @@ def _dot(
     return writer.reshaped(writer.cast(total, type_.dtype), type_.shape)
 
 
-# --- reshaping, slicing, padding and joining ------------------------------------------------------
+# --- moving elements ------------------------------------------------------
 
 
 def _reshape(
@@ -229,15 +226,15 @@ def _transpose(
 
 
 def _cut(
-    writer: DiagonalWriter, diagonals: Diagonals, shape: tuple[int, ...], entries: Entries
+    writer: DiagonalWriter, diagonals: Diagonals, shape: tuple[int, ...], ranges: Ranges
 ) -> Diagonals | None:
-    """The diagonals of a part, selected by a slice or integer for each axis, in its shape."""
+    """The diagonals of a part, selected by a range for each axis, in its shape."""
     split = diagonals.split
     sides = [
         steps_of(part, some)
         for part, some in (
-            (diagonals.shape[:split], entries[:split]),
-            (diagonals.shape[split:], entries[split:]),
+            (diagonals.shape[:split], ranges[:split]),
+            (diagonals.shape[split:], ranges[split:]),
         )
     ]
     if any(steps is None or not steps.length for steps in sides):
@@ -257,11 +254,11 @@ def _cut(
     return Diagonals(shape, rows, columns, diagonals.dtype, values)
 
 
-def _placed(diagonals: Diagonals, shape: tuple[int, ...], entries: Entries) -> Diagonals | None:
-    """Diagonals in a larger array, at the part that slices and integers select."""
+def _placed(diagonals: Diagonals, shape: tuple[int, ...], box: Ranges) -> Diagonals | None:
+    """Diagonals in a box of a larger array."""
     for split in range(len(shape) + 1):
-        rows = steps_of(shape[:split], entries[:split])
-        columns = steps_of(shape[split:], entries[split:])
+        rows = steps_of(shape[:split], box[:split])
+        columns = steps_of(shape[split:], box[split:])
         if (
             rows
             and columns
@@ -278,99 +275,33 @@ def _placed(diagonals: Diagonals, shape: tuple[int, ...], entries: Entries) -> D
     return Diagonals(shape, *sizes, diagonals.dtype, values)
 
 
-def _entries(index: Index, ndim: int) -> Entries:
-    """The entries of an index without arrays, one for each axis."""
-    return [entry for entry in expanded(index, ndim) if entry is not None]
-
-
-def _along(ndim: int, axis: int, entry: slice) -> Entries:
-    """A slice of one axis."""
-    return [entry if a == axis else slice(None) for a in range(ndim)]
-
-
-def _getitem(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, index: Index) -> Found:
-    if len(inputs) > 1:
-        return None
-    diagonals = writer.diagonals[id(inputs[0])]
-    return _cut(writer, diagonals, type_.shape, _entries(index, inputs[0].type.ndim))
-
-
-def _slice(
-    writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, axis: int, start: int, stop: int
-) -> Found:
-    entries = _along(type_.ndim, axis, slice(start, stop))
-    return _cut(writer, writer.diagonals[id(inputs[0])], type_.shape, entries)
-
-
-def _scatter(
-    writer: DiagonalWriter,
-    inputs: Sequence[Atom],
-    type_: Type,
-    index: Index,
-    shape: tuple[int, ...],
-) -> Found:
-    if len(inputs) > 1:
-        return None
-    return _placed(writer.diagonals[id(inputs[0])], shape, _entries(index, len(shape)))
-
-
-def _pad(
-    writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, widths: Sequence[tuple[int, int]]
-) -> Found:
-    lengths = zip(inputs[0].type.shape, widths, strict=True)
-    entries = [slice(before, before + length) for length, (before, _) in lengths]
-    return _placed(writer.diagonals[id(inputs[0])], type_.shape, entries)
-
-
-def _concatenate(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, axis: int) -> Found:
+def _moved(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, **params: Any) -> Found:
+    """The sum of the sections of an equation that does not turn axes."""
     like = next(writer.diagonals[id(a)] for a in inputs if id(a) in writer.diagonals)
-    parts = [writer.found(atom, atom.type.shape, like) for atom in inputs]
-    return _in_a_row(writer, parts, type_, axis)
-
-
-def _in_a_row(
-    writer: DiagonalWriter, parts: Sequence[Diagonals | None], type_: Type, axis: int
-) -> Diagonals | None:
     total: Diagonals | None = None
-    start = 0
-    for part in parts:
+    sections = sections_of(writer.like) or ()
+    if sum([math.prod(map(len, s.box)) for s in sections if not s.adds]) > type_.size:
+        return None  # one replaces another
+    for section in sections:
+        atom, box = inputs[section.operand], section.box
+        if not all(box):
+            continue
+        axes = [along and along.loop for along in section.place]
+        kept = [axis for axis, r in enumerate(box) if axis in axes or len(r) > 1]
+        if [axis for axis in axes if axis != -1] != kept:
+            return None
+        part = writer.found(atom, atom.type.shape, like)
+        part = part and _cut(writer, part, tuple(map(len, box)), section.read())
+        part = part and _placed(part, type_.shape, box)
         if part is None:
             return None
-        stop = start + part.shape[axis]
-        placed = _placed(part, type_.shape, _along(type_.ndim, axis, slice(start, stop)))
-        if placed is None:
-            return None
-        total = placed if total is None else writer.summed(total, placed, type_)
-        start = stop
+        total = part if total is None else writer.summed(total, part, type_)
     return total
-
-
-def _roll(
-    writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, shifts: Entries, axes: Entries
-) -> Found:
-    diagonals: Diagonals | None = writer.diagonals[id(inputs[0])]
-    for shift, axis in zip(shifts, axes, strict=True):
-        length = type_.shape[axis]
-        first = -shift % length
-        if diagonals is not None and first:
-            parts = []
-            for piece in (slice(first, length), slice(first)):
-                count = len(range(length)[piece])
-                shape = (*type_.shape[:axis], count, *type_.shape[axis + 1 :])
-                parts.append(_cut(writer, diagonals, shape, _along(type_.ndim, axis, piece)))
-            diagonals = _in_a_row(writer, parts, type_, axis)
-    return diagonals
 
 
 _RULES: dict[Any, Callable[..., Found]] = {
     reshape: _reshape,
     transpose: _transpose,
-    getitem: _getitem,
-    slice_axis: _slice,
-    scatter: _scatter,
-    pad: _pad,
-    concatenate: _concatenate,
-    roll: _roll,
     neg: _unary(neg),
     convert: _unary(convert),
     mul: _scaled(mul),
@@ -379,4 +310,5 @@ _RULES: dict[Any, Callable[..., Found]] = {
     select: _select,
     dot_general: _dot,
 }
-"""Rules by primitive: diagonals of its result, or None if arrays have to be written first."""
+"""Rules by primitive: diagonals of its result, or None if arrays have to be written first. Others
+that move elements have `_moved`."""

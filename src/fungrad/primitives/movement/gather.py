@@ -10,6 +10,7 @@ Cotangents of many reads of one array are added in place where NumPy computes
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -43,6 +44,8 @@ from fungrad.primitives.movement.static_index import (
     layout,
     of_int,
     of_slice,
+    sections_read,
+    sections_written,
 )
 from fungrad.primitives.primitive import Primitive, general, types_of
 from fungrad.tracing.memory_order import of_index
@@ -160,6 +163,7 @@ def _batch_getitem(args: Any, batched: Any, size: int, *, index: Index) -> Any:
 
 getitem: Primitive = Primitive(
     "getitem",
+    sections=sections_read,
     order=of_index,
     view=True,
     cost=0,
@@ -201,6 +205,7 @@ def _batch_indexed(args: Any, batched: Any, size: int, *, index: Index, shape: S
 
 indexed: Primitive = general(
     "indexed",
+    sections=functools.partial(sections_written, operand=-1),
     order="rows",
     eval=_eval_indexed,
     type=_type_indexed,
@@ -273,6 +278,7 @@ def _jvp_scatter(primals: Any, tangents: Any, **params: Any) -> Any:
 
 scatter: Primitive = Primitive(
     "scatter",
+    sections=sections_written,
     fresh=True,
     order="rows",
     cost=each_element(1),

@@ -4,6 +4,7 @@ flip, convert.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from fungrad.errors import ShapeError
 from fungrad.ir.graph import Equation
 from fungrad.ir.types import PYTHON_SCALARS, Type
+from fungrad.primitives.facts import FIRST, Along, Section, straight, whole
 from fungrad.primitives.primitive import Primitive, full, general, linear, zeros
 from fungrad.tracing.memory_order import of_reshape
 from fungrad.tracing.trace import shape_of, typeof
@@ -27,8 +29,18 @@ def _type_reshape(x: Type, *, shape: Shape) -> Type:
     return x.with_shape(shape)
 
 
+def _sections_reshape(equation: Equation) -> list[Section]:
+    """An axis is kept if one of its length has as many elements before it."""
+    before, after = equation.inputs[0].type.shape, equation.params["shape"]
+    behind = {(math.prod(after[:i]), n): Along(i) for i, n in reversed([*enumerate(after)])}
+    place = [FIRST if n == 1 else behind.get((math.prod(before[:i]), n))
+             for i, n in enumerate(before)]  # fmt: skip
+    return [whole(equation, place)]
+
+
 reshape: Primitive = linear(
     "reshape",
+    sections=_sections_reshape,
     order=of_reshape,
     view=True,
     cost=0,
@@ -54,6 +66,7 @@ def inverse_permutation(axes: Sequence[int]) -> tuple[int, ...]:
 
 transpose: Primitive = linear(
     "transpose",
+    sections=lambda e: [whole(e, map(Along, inverse_permutation(e.params["axes"])))],
     view=True,
     cost=0,
     moves=True,
@@ -100,8 +113,16 @@ def _eval_broadcast(x: Any, *, shape: Shape) -> Any:
     return np.broadcast_to(x, shape)
 
 
+def _sections_broadcast(equation: Equation) -> list[Section]:
+    before, after = equation.inputs[0].type.shape, equation.params["shape"]
+    ahead = len(after) - len(before)
+    return [whole(equation, [Along(ahead + i) if n == after[ahead + i] else FIRST
+                             for i, n in enumerate(before)])]  # fmt: skip
+
+
 broadcast_to: Primitive = linear(
     "broadcast_to",
+    sections=_sections_broadcast,
     view=True,
     cost=0,
     eval=_eval_broadcast,
@@ -294,10 +315,22 @@ def _batch_concatenate(args: Any, batched: Any, size: int, *, axis: int) -> Any:
     return concatenate(*full_size, axis=axis + 1)
 
 
+def _sections_concatenate(equation: Equation) -> list[Section]:
+    box = tuple(map(range, equation.outputs[0].type.shape))
+    axis, start, found = equation.params["axis"], 0, []
+    for i, atom in enumerate(equation.inputs):
+        stop = start + atom.type.shape[axis]
+        part = (*box[:axis], range(start, stop), *box[axis + 1 :])
+        found.append(Section(part, i, straight(len(box))))
+        start = stop
+    return found
+
+
 _join = np.concatenate  # np.concatenate may be replaced while a transform traces
 
 concatenate: Primitive = linear(
     "concatenate",
+    sections=_sections_concatenate,
     fresh=True,
     order="example",
     cost=0,
@@ -337,8 +370,15 @@ def _collect_slice(total: Any, ct: Any, args: Any, *, axis: int, start: int, sto
     total.add(ct, place)
 
 
+def _sections_slice(equation: Equation) -> list[Section]:
+    place = list(straight(equation.outputs[0].type.ndim))
+    place[equation.params["axis"]] = Along(equation.params["axis"], equation.params["start"])
+    return [whole(equation, place)]
+
+
 slice_axis: Primitive = linear(
     "slice_axis",
+    sections=_sections_slice,
     view=True,
     cost=0,
     moves=True,
@@ -371,8 +411,15 @@ def _transpose_pad(ct: Any, x: Type, *, widths: tuple[tuple[int, int], ...]) -> 
     return ct
 
 
+def _sections_pad(equation: Equation) -> list[Section]:
+    lengths = zip(equation.inputs[0].type.shape, equation.params["widths"], strict=True)
+    box = tuple([range(before, before + n) for n, (before, _) in lengths])
+    return [Section(box, 0, straight(len(box)))]
+
+
 pad: Primitive = linear(
     "pad",
+    sections=_sections_pad,
     order="rows",
     cost=0,
     moves=True,
@@ -383,8 +430,17 @@ pad: Primitive = linear(
 )
 """`pad(x, widths=)`: x with zeros around it; widths holds (before, after) for each axis."""
 
+
+def _sections_flip(equation: Equation) -> list[Section]:
+    shape = equation.outputs[0].type.shape
+    axes = {axis % len(shape) for axis in equation.params["axes"]}
+    turned = [Along(i, n - 1, -1) if i in axes else Along(i) for i, n in enumerate(shape)]
+    return [whole(equation, turned)]
+
+
 flip: Primitive = linear(
     "flip",
+    sections=_sections_flip,
     view=True,
     cost=0,
     moves=True,

@@ -7,6 +7,7 @@ NumPy does; add, multiply, min and max apply all values. The derivatives do the 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import Masked, eq, logical_not, select
-from fungrad.primitives.facts import Cost, each_element
+from fungrad.primitives.facts import Cost, Sections, each_element
 from fungrad.primitives.movement.gather import (
     ARRAY,
     Index,
@@ -32,6 +33,7 @@ from fungrad.primitives.movement.gather import (
 )
 from fungrad.primitives.movement.reshape_broadcast_cast import cast, reshape
 from fungrad.primitives.movement.stack_iota import iota
+from fungrad.primitives.movement.static_index import sections_written
 from fungrad.primitives.primitive import Primitive, full, general, or_zero
 from fungrad.primitives.reduction.cumulative import attains, linear_recurrence, shifted
 from fungrad.tracing.captured_arrays import to_change
@@ -52,6 +54,7 @@ def _declare(
     keep: Rule | None = None,
     undo: Rule | None = None,
     cost: Cost = _EACH_VALUE,
+    sections: Sections = lambda equation: None,
 ) -> Primitive:
     """Declares a primitive (x, values, *arrays, index=); `eval` writes into a copy of x, or into x
     itself if nothing else holds it.
@@ -94,6 +97,7 @@ def _declare(
         undo=undo,
         order="first",
         fresh=True,
+        sections=sections,
     )
     return primitive
 
@@ -160,8 +164,9 @@ def _undo_set(total: Any, args: Any, wanted: Any, *, index: Index) -> Any:
 
 
 index_set: Primitive = _declare(
-    "index_set", _eval_set, jvp=_jvp_set, vjp=_vjp_set, keep=_types_kept, undo=_undo_set, cost=0
-)
+    "index_set", _eval_set, jvp=_jvp_set, vjp=_vjp_set, keep=_types_kept, undo=_undo_set, cost=0,
+    sections=functools.partial(sections_written, operand=1),
+)  # fmt: skip
 """`index_set(x, values, *arrays, index=)`: x with x[index] = values."""
 
 # --- add ------------------------------------------------------------------------------------------
@@ -193,6 +198,7 @@ index_add: Primitive = _declare(
     vjp=_vjp_add,
     keep=_types_kept,
     undo=_undo_add,
+    sections=functools.partial(sections_written, operand=1, adds=True),
 )
 """`index_add(x, values, *arrays, index=)`: x with x[index] += values, repeats included."""
 

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ShapeError
+from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import elementwise
-from fungrad.primitives.facts import each_element
+from fungrad.primitives.facts import Along, Section, each_element, straight, whole
 from fungrad.primitives.primitive import Primitive, linear
 
 Sizes = tuple[int, ...]
@@ -143,8 +144,15 @@ def _diagonal_length(shape: Sequence[int], offset: int) -> int:
     return max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
 
 
+def _sections_diagonal(equation: Equation) -> list[Section]:
+    last, offset = equation.outputs[0].type.ndim - 1, equation.params["offset"]
+    ends = Along(last, max(0, -offset)), Along(last, max(0, offset))
+    return [whole(equation, (*straight(last), *ends))]
+
+
 diagonal: Primitive = linear(
     "diagonal",
+    sections=_sections_diagonal,
     view=True,
     cost=0,
     moves=True,
@@ -178,8 +186,25 @@ from_diagonal: Primitive = linear(
 
 # --- roll -----------------------------------------------------------------------------------------
 
+
+def _sections_roll(equation: Equation) -> list[Section]:
+    shape, found = equation.inputs[0].type.shape, [whole(equation, ())]
+    for axis, n in enumerate(shape):
+        pairs = zip(equation.params["shifts"], equation.params["axes"], strict=True)
+        by = sum([shift for shift, along in pairs if along % len(shape) == axis]) % max(n, 1)
+        parts = [(range(by), n - by), (range(by, n), 0)]
+        found = [
+            Section((*box[:axis], part, *box[axis + 1 :]), 0, (*place, Along(axis, offset)))
+            for box, _, place, _ in found
+            for part, offset in parts
+            if part
+        ]
+    return found
+
+
 roll: Primitive = linear(
     "roll",
+    sections=_sections_roll,
     order="example",
     cost=0,
     moves=True,

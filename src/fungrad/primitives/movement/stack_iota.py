@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ShapeError
+from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
+from fungrad.primitives.facts import Along, Section
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, moveaxis
 from fungrad.primitives.primitive import Primitive, general, linear, zeros
 from fungrad.tracing.trace import shape_of, typeof
@@ -33,8 +35,15 @@ def _batch_stack(args: Sequence[Any], batched: Sequence[bool], size: int) -> Any
     return moveaxis(stack(*full_size), 1, 0)
 
 
+def _sections_stack(equation: Equation) -> list[Section]:
+    box = tuple(map(range, equation.outputs[0].type.shape))
+    place = tuple(map(Along, range(1, len(box))))
+    return [Section((range(i, i + 1), *box[1:]), i, place) for i in range(len(equation.inputs))]
+
+
 stack: Primitive = linear(
     "stack",
+    sections=_sections_stack,
     fresh=True,
     order="example",
     cost=0,

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.ir.graph import Equation
+from fungrad.primitives.facts import FIRST, Along, Section, straight, whole
 from fungrad.support.lazy import Record
 
 Shape = tuple[int, ...]
@@ -99,6 +101,61 @@ def of_slice(start: int | None, stop: int | None, step: int | None) -> Index:
 def _shared(index: Index) -> Index:
     index.params = {"index": index}
     return index
+
+
+def selected(index: Index, shape: Shape) -> tuple[tuple[range, ...], list[int | None]] | None:
+    """The ranges that an index selects of an array's axes; and for each axis of the selection the
+    axis of the array, None for a new one. None if the index has arrays.
+    """
+    ranges, axes = list[range](), list[int | None]()
+    for entry in expanded(index, len(shape)):
+        if entry is None:
+            axes.append(None)
+            continue
+        if type(entry) is str:
+            return None
+        found, integer = range(shape[len(ranges)]), type(entry) is int
+        if not integer:
+            axes.append(len(ranges))
+            found = found[entry]
+        if integer or len(found) == 1:  # in normal form
+            first = found[entry if integer else 0]
+            found = range(first, first + 1)
+        ranges.append(found)
+    return tuple(ranges), axes
+
+
+def slice_of(selection: range) -> slice:
+    """The slice that selects these indices of an axis."""
+    stop = selection.stop if selection.stop >= 0 else None
+    return slice(selection.start, stop, selection.step)
+
+
+def sections_read(equation: Equation) -> list[Section] | None:
+    """The index map of x[index]."""
+    found = selected(equation.params["index"], equation.inputs[0].type.shape)
+    if found is None:
+        return None
+    ranges, axes = found
+    place = [Along(axes.index(i) if i in axes else -1, r.start, r.step if i in axes else 1)
+             for i, r in enumerate(ranges)]  # fmt: skip
+    return [whole(equation, place)]
+
+
+def sections_written(
+    equation: Equation, operand: int = 0, adds: bool = False
+) -> list[Section] | None:
+    """The index maps of operands written at an index: into zeros the first, or -1 for ones; into
+    the first operand the second.
+    """
+    shape = equation.outputs[0].type.shape
+    found = selected(equation.params["index"], shape)
+    if found is None:
+        return None
+    box, axes = found
+    place = tuple([FIRST if axis is None else Along(axis) for axis in axes])
+    part = Section(box, operand, () if operand < 0 else place, adds)
+    return [part] if operand < 1 else [whole(equation, straight(len(shape))), part]
 
 
 class Layout(Record):

@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-
-import numpy as np
+from typing import Any, cast
 
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.fusion.row_access import (
@@ -32,8 +30,10 @@ from fungrad.compiler.lowering.fusion.row_access import (
     taken_apart,
 )
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
-from fungrad.primitives.movement.gather import expanded, scatter
+from fungrad.primitives.facts import sections_of
+from fungrad.primitives.movement.gather import scatter
 from fungrad.primitives.movement.scatter import index_add
+from fungrad.primitives.movement.static_index import slice_of
 from fungrad.retracing.graph_transforms import effectful
 from fungrad.retracing.inlining import copied
 from fungrad.support.lazy import Record
@@ -225,14 +225,14 @@ def _region(
                 axes[own] = axis
         same = tuple(atoms) == equation.inputs
         equations.append(equation if same else copied(equation, tuple(atoms), equation.outputs))
-    outputs, made = _made(length, members, read_by, absorbed)
+    outputs, made = _made(members, read_by, absorbed)
     values = tuple([part.value for parts in made for part in parts])
     body = Graph(tuple(inner.values()), (), tuple(equations), values)
     return FusionCluster(length, body, axes, [v for v, _ in inner], outputs, made)
 
 
 def _made(
-    length: int, members: list[tuple[Equation, RowAccess]], read_by: Readers, absorbed: set[int]
+    members: list[tuple[Equation, RowAccess]], read_by: Readers, absorbed: set[int]
 ) -> tuple[list[Variable], list[list[Part]]]:
     """The outputs of a cluster and their parts. The equations that only assemble an output are
     added to `absorbed`: stores of the cluster replace them.
@@ -247,7 +247,7 @@ def _made(
         for reader in read_by.get(id(variable), ()):
             if reader is None or id(reader) in mine or id(reader) in absorbed:
                 continue
-            equations, parts = _put_together(reader, axes, length, read_by)
+            equations, parts = _put_together(reader, axes, read_by)
             if equations:
                 absorbed.update(map(id, equations))
                 outputs.append(equations[-1].outputs[0])
@@ -262,14 +262,13 @@ def _made(
 
 
 def _put_together(
-    equation: Equation, axes: Mapping[int, int], length: int, read_by: Readers
+    equation: Equation, axes: Mapping[int, int], read_by: Readers
 ) -> tuple[list[Equation], list[Part]]:
     """The equations that assemble one output from values of a region, and the parts of it.
 
     Args:
       equation: the first of them, which reads a value of the region.
       axes: the row axis of each value that the region computes, by its identity.
-      length: the number of rows.
       read_by: the equations that read a variable.
     """
     equations: list[Equation] = []
@@ -280,7 +279,7 @@ def _put_together(
         parts.append(Part(whole, None, axes[id(whole)], 0))
     while reader is not None and reader.primitive is (index_add if parts else scatter):
         added = reader.inputs[-1]
-        part = _part(reader, axes, length) if id(added) in axes else None
+        part = _part(reader, axes) if id(added) in axes else None
         if part is None or (
             parts and (reader.inputs[0] is not whole or part.axis != parts[0].axis)
         ):
@@ -293,18 +292,17 @@ def _put_together(
     return equations, parts
 
 
-def _part(equation: Equation, axes: Mapping[int, int], length: int) -> Part | None:
+def _part(equation: Equation, axes: Mapping[int, int]) -> Part | None:
     """The part of an output that an equation fills; None if it is no block of all rows."""
-    value: Any = equation.inputs[-1]
-    (whole,) = equation.outputs
-    entries = expanded(equation.params["index"], whole.type.ndim)
-    taken = [at for at, entry in enumerate(entries) if isinstance(entry, slice)]
-    known = all(isinstance(entry, slice | int | np.integer) for entry in entries)
-    if len(entries) != whole.type.ndim or not known or value.type.dtype != whole.type.dtype:
+    sections, value = sections_of(equation), cast(Variable, equation.inputs[-1])
+    if sections is None or value.type.dtype != equation.outputs[0].type.dtype:
         return None
-    axis = taken[axes[id(value)]]
-    start, stop, _ = entries[axis].indices(whole.type.shape[axis])
-    return Part(value, tuple(entries), axis, start) if stop - start == length else None
+    box, at = sections[-1].box, [along and along.loop for along in sections[-1].place]
+    axis = at[axes[id(value)]]
+    if axis is None or -1 in at or box[axis].step != 1:
+        return None
+    place = tuple([slice_of(r) if i in at else r.start for i, r in enumerate(box)])
+    return Part(value, place, axis, box[axis].start)
 
 
 def reach(parts: Iterable[Part]) -> tuple[int, int]:

@@ -8,8 +8,7 @@ as fast, gathers by row number 1.4 times.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.rewriter import placed
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.facts import Along, Section, sections_of
 from fungrad.primitives.movement.gather import ARRAY, expanded, getitem, of_int
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
@@ -69,7 +69,7 @@ def moves(equation: Equation) -> bool:
 
 
 def moved_form(equation: Equation, axes: Sequence[int | None]) -> RowAccess | None:
-    """The row access of a gather or a join; None if it has none with these axes.
+    """The row access of a gather, a join or a view; None if it has none with these axes.
 
     Args:
       equation: the equation.
@@ -78,29 +78,32 @@ def moved_form(equation: Equation, axes: Sequence[int | None]) -> RowAccess | No
     at = gathered_axis(equation)
     if at is not None and axes[0] is None:
         return RowAccess((None, 0), at)
-    if not joins(equation):
+    sections = sections_of(equation) if equation.primitive in VIEWS or joins(equation) else None
+    if sections is None:
         return None
-    (axis, *others) = {axis for axis in axes if axis is not None}
-    if others or (equation.primitive is concatenate and equation.params["axis"] == axis):
+    shape = equation.outputs[0].type.shape
+    found = {_row_axis(part, shape, equation.inputs[part.operand].type.shape, axis)
+             for part in sections if (axis := axes[part.operand]) is not None}  # fmt: skip
+    (output, *others) = found
+    if others or output is None:
         return None
-    return RowAccess((axis,) * len(axes), axis + (equation.primitive is stack))
+    return RowAccess(tuple([part.place.index(Along(output)) for part in sections]), output)
+
+
+def _row_axis(part: Section, output: Shape, shape: Shape, axis: int) -> int | None:
+    """The axis of the output that has the rows of an operand; None if it does not have them all, in
+    their order.
+    """
+    along = part.place[axis]
+    if along is None or along.loop < 0 or along != Along(along.loop):
+        return None
+    rows = part.box[along.loop]
+    return along.loop if len(rows) == output[along.loop] == shape[axis] else None
 
 
 def taken(x: Any, at: Any, axis: int, order: Sequence[int], out: Any) -> None:
     """Gathers rows of x along an axis into `out`; `order` is the order of the axes in memory."""
     x.transpose(order).take(at, order.index(axis), out.transpose(order))
-
-
-def part_indices(equation: Equation) -> list[tuple[Any, ...]]:
-    """The index of each operand in the output of a join."""
-    if equation.primitive is stack:
-        return [(i,) for i in range(len(equation.inputs))]
-    found, start, axis = [], 0, equation.params["axis"]
-    for atom in equation.inputs:
-        stop = start + atom.type.shape[axis]
-        found.append((*[slice(None)] * axis, slice(start, stop)))
-        start = stop
-    return found
 
 
 def taken_apart(graph: Graph, size: int) -> list[Equation]:
@@ -121,6 +124,9 @@ def taken_apart(graph: Graph, size: int) -> list[Equation]:
     return found
 
 
+Shape = tuple[int, ...]
+VIEWS = (reshape, transpose, broadcast_to, getitem)
+"""Views of the rows of a tile."""
 CASTS = (convert, to_discrete)
 
 
@@ -148,19 +154,11 @@ def form(equation: Equation, axes: Sequence[int | None], length: int) -> RowAcce
     if primitive is dot_general:
         vectors = _of_vectors(equation)
         return RowAccess((0, 0), REDUCED) if vectors else product(equation, axes)
-    joined = moved_form(equation, axes)
-    if joined is not None:
-        return joined
-    axis = axes[0] if len(equation.inputs) == 1 else None
+    axis = axes[0] if primitive.reduces is not None else None
     if axis is None:
-        return None
-    if primitive.reduces is not None:
-        reduced = equation.params["axes"]
-        after = REDUCED if axis in reduced else axis - sum(a < axis for a in reduced)
-        return RowAccess((axis,), after)
-    moved = _MOVED.get(primitive)
-    found = None if moved is None else moved(equation, axis)
-    return None if found is None else RowAccess((axis,), found)
+        return moved_form(equation, axes)
+    reduced = equation.params["axes"]
+    return RowAccess((axis,), REDUCED if axis in reduced else axis - sum(a < axis for a in reduced))
 
 
 def _of_vectors(equation: Equation) -> bool:
@@ -237,38 +235,3 @@ def axis_of(shape: tuple[int, ...], output: tuple[int, ...], place: int) -> int 
     """The operand's axis that becomes an axis of the output; None if it is missing or broadcast."""
     axis = place - (len(output) - len(shape))
     return axis if axis >= 0 and shape[axis] == output[place] else None
-
-
-def _reshaped(equation: Equation, axis: int) -> int | None:
-    before, after = equation.inputs[0].type.shape, equation.params["shape"]
-    lead = math.prod(before[:axis])
-    for i, length in enumerate(after):
-        if length == before[axis] and math.prod(after[:i]) == lead:
-            return i
-    return None
-
-
-def _broadcast(equation: Equation, axis: int) -> int:
-    return axis + len(equation.params["shape"]) - equation.inputs[0].type.ndim
-
-
-def _read(equation: Equation, axis: int) -> int | None:
-    """The row axis after a basic index; None if it does not take all rows."""
-    at = after = 0
-    for entry in expanded(equation.params["index"], equation.inputs[0].type.ndim):
-        if entry is None:
-            after += 1
-            continue
-        if at == axis:
-            return after if entry == slice(None) else None
-        after += type(entry) is slice
-        at += 1
-    return None
-
-
-_MOVED: dict[Any, Callable[[Equation, int], int | None]] = {
-    reshape: _reshaped,
-    transpose: lambda equation, axis: equation.params["axes"].index(axis),
-    broadcast_to: _broadcast,
-    getitem: _read,
-}

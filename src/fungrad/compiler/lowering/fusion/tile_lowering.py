@@ -23,7 +23,6 @@ from fungrad.compiler.lowering.fusion.row_access import (
     matrix_first,
     moves,
     multiplies,
-    part_indices,
     taken,
 )
 from fungrad.compiler.lowering.loop_memory import LoopMemory, ufunc_call
@@ -46,7 +45,7 @@ from fungrad.ir.graph import Equation, Variable
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise import ufuncs
 from fungrad.primitives.elementwise.family import select
-from fungrad.primitives.facts import is_view
+from fungrad.primitives.facts import is_view, sections_of
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, reshape
 from fungrad.retracing.inlining import placed as placed_like
 from fungrad.runtime import tiles
@@ -325,7 +324,8 @@ class TileLowering(LoopMemory):
         out = self.target(output)
         if joins(equation):
             copy = self.constant("copyto", np.copyto)
-            for place, x in zip(part_indices(equation), operands, strict=True):
+            for part, x in zip(sections_of(equation) or (), operands, strict=True):
+                place = tuple([slice(r.start, r.stop) for r in part.box])
                 self.write(f"{copy}({{1}}[{self.constant('k', place)}], {{0}})", [x], out)
             return
         axis = self.axes[output]

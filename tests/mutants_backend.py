@@ -24,9 +24,9 @@ MUTANTS = (
         "runtime/tiles.py", BACKEND,
         ("the last tile runs over", "slice(i, min(i + step, stop))", "slice(i, i + step)"),
         ("the last tile's buffers are whole ones", "*[found] * (rows // step), found[last]]", "*[found] * (rows // step), found]"),
-        ("the second thread's total is left out", "for part in parts[1:]:", "for part in parts[2:]:"),
-        ("the first tiles of threads are left out", "for start, stop in sorted(left)]", "for start, stop in sorted(left)[:0]]"),
-        ("the total is that of the last tile", "self.totals[number] = found if held is None else", "self.totals[number] = found if True else"),
+        ("the second thread's total is left out", "zip(plan.totals, *filter(None, parts), strict=True)", "zip(plan.totals, *filter(None, parts[:1]), strict=True)"),
+        ("the first tiles of threads are left out", "for tile in sorted(left)]", "for tile in sorted(left)[:0]]"),
+        ("the total is that of the last tile", "2 * count, _both(ufunc, before, found)", "2 * count, found"),
     ),
     *of(
         "compiler/lowering/fusion/tile_lowering.py", (*BUFFERS, "test_products_by_rows.py", f"{_B}parts_that_are_a_sine_and_its_cosine_with_others_between"),

@@ -86,7 +86,7 @@ def test_attention(native: None, rows: int) -> None:
     near(f, *args)
     lowered = fg.jit(f).lower(*args)
     assert lowered.native.count("define ptr @fg_entry") >= 3
-    assert "dot(" not in lowered.source
+    assert lowered.source.count(".each(programs") >= 3
 
 
 def test_other_layouts(native: None) -> None:
@@ -110,9 +110,9 @@ def test_rows_along_the_second_axis(native: None) -> None:
 
 @pytest.mark.slow
 def test_numbers_do_not_depend_on_the_number_of_threads(native: None, threads: None) -> None:
-    args = clouds(4003)
+    args = clouds(12_007)
     found = []
-    for count in (1, 2, 3):
+    for count in (1, 2, 3, 5):
         fg.config.num_threads = count
         found.append(fg.jit(fg.value_and_grad(lambda c, p: nearest(c, p)))(*args))
     for other in found[1:]:
@@ -161,15 +161,15 @@ def test_the_graph_of_a_tile_does_the_work_of_some_rows(native: None) -> None:
     f = fg.value_and_grad(attention, (0, 1, 2))
     (region,) = tileable(graph_of(f, *[rng.normal(size=(256, 16)) for _ in range(4)]))
     given = [rng.normal(size=v.type.shape) for v in region.inputs]
-    outputs = tuple([part.value for (part,) in region.made])
+    made = sorted([part for (part,) in region.made], key=lambda part: part.axis == REDUCED)
+    outputs = tuple([part.value for part in made])
     whole = Graph(tuple(region.inputs), (), tuple(region.equations), outputs)
     parts = [[x if axis is None else np.take(x, rows, axis)
               for x, axis in zip(given, [region.axes[v] for v in region.body.inputs], strict=True)]
              for rows in (range(100), range(100, 256))]  # fmt: skip
-    found = [evaluate(tile_graph(region, len(x[0])), x) for x in parts]
-    for (part,), y, pieces in zip(
-        region.made, evaluate(whole, given), zip(*found, strict=True), strict=True
-    ):
+    body = region.body.replace(outputs=outputs)
+    found = [evaluate(tile_graph(body, region.axes, len(x[0])), x) for x in parts]
+    for part, y, pieces in zip(made, evaluate(whole, given), zip(*found, strict=True), strict=True):
         x = sum(pieces) if part.axis == REDUCED else np.concatenate(pieces, part.axis)
         np.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-12 * np.max(np.abs(y)))
 

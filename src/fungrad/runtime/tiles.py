@@ -8,7 +8,10 @@ there.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,7 +63,7 @@ class Tiles:
         self.start = start
         self.stop = stop
         self.buffers = buffers
-        self.totals: list[Any] = [None] * len(plan.totals)
+        self.totals: list[list[_Sum]] = [[] for _ in plan.totals]
 
     def rows(self, x: Any, axis: int) -> Sequence[Any]:
         """The rows of each tile, of an array that has them along an axis."""
@@ -83,54 +86,73 @@ class Tiles:
         start, stop, step = self.start, self.stop, self.plan.step
         return [min(step, stop - i) for i in range(start, stop, step)]
 
+    def each(self, choices: Mapping[int, Any]) -> Sequence[Any]:
+        """For each tile the choice for its number of rows."""
+        return [choices[rows] for rows in self.lengths()]
+
     def total(self, number: int, found: Any) -> None:
-        """Adds the reduction of one tile to a total."""
-        ufunc, held = self.plan.totals[number], self.totals[number]
-        self.totals[number] = found if held is None else _both(ufunc, held, found)
+        """Adds the reduction of the next tile to a total."""
+        held = self.totals[number]
+        first = held[-1][0] + held[-1][1] if held else self.start // self.plan.step
+        _add(self.plan.totals[number], held, (first, 1, found))
 
 
-def _both(ufunc: np.ufunc, held: Any, found: Any) -> Any:
-    return ufunc(held, found, out=held) if held.shape else ufunc(held, found)
+_Sum = tuple[int, int, Any]
+"""The total of some tiles: the number of the first, how many they are, and the value."""
 
 
-Loop = Callable[..., list[Any]]
+def _add(ufunc: np.ufunc, held: list[_Sum], new: _Sum) -> None:
+    """Appends the total of the next tiles.
+
+    Totals are added as in a binary tree over all tiles: the result is the same for any number of
+    threads, and few totals are kept.
+    """
+    first, count, found = new
+    while held and held[-1][1] == count and held[-1][0] % (2 * count) == 0:
+        first, _, before = held.pop()
+        count, found = 2 * count, _both(ufunc, before, found)
+    held.append((first, count, found))
 
 
-def _run(loop: Loop, plan: Plan, arrays: Sequence[Any], start: int, stop: int) -> list[Any]:
-    """Runs a loop over the tiles of some rows; returns its totals."""
-    arena = buffer_pool.take(plan.size)
-    try:
-        return loop(Tiles(plan, start, stop, arena.arrays(plan, plan.layout)), *arrays)
-    finally:
-        buffer_pool.give(arena)
+def _both(ufunc: np.ufunc, x: Any, y: Any) -> Any:
+    return ufunc(x, y, out=x) if isinstance(x, np.ndarray) else ufunc(x, y)
 
 
-def in_tiles(loop: Loop, plan: Plan, *arrays: Any) -> list[Any]:
+def in_tiles(loop: Callable[..., list[list[_Sum]]], plan: Plan, *arrays: Any) -> list[Any]:
     """Runs a loop over all tiles; returns the totals of its reductions over rows.
 
     If neighbouring tiles add to the same rows, threads leave out their first tile. These tiles run
     after all others: threads need not wait for each other, and results do not depend on their
     order.
     """
-    if not (plan.shared or plan.multiplies):
-        return _run(loop, plan, arrays, 0, plan.length)
-    left: list[tuple[int, int]] = []
+    count, left = -(-plan.length // plan.step), list[int]()
 
-    def work(start: int, stop: int) -> list[Any]:
-        first = min(start + plan.step, stop) if plan.overlap and start > 0 else start
-        if first > start:
-            left.append((start, first))
-        return _run(loop, plan, arrays, first, stop)
+    def run(first: int, last: int) -> list[list[_Sum]]:
+        """Runs the loop over some tiles; returns its totals."""
+        arena = buffer_pool.take(plan.size)
+        try:
+            buffers = arena.arrays(plan, plan.layout)
+            start, stop = first * plan.step, min(last * plan.step, plan.length)
+            return loop(Tiles(plan, start, stop, buffers), *arrays)
+        finally:
+            buffer_pool.give(arena)
+
+    def work(first: int, last: int) -> list[list[_Sum]]:
+        if plan.overlap and first:
+            left.append(first)
+            first += 1
+        return run(first, last) if first < last else []
 
     threads = thread_pool.num_threads() if plan.shared else 1
     with (blas_threads.alone() if plan.multiplies else None) or contextlib.nullcontext():
-        parts = thread_pool.share(work, plan.length, plan.step, threads)
-        parts += [_run(loop, plan, arrays, start, stop) for start, stop in sorted(left)]
-    totals: list[Any] = parts[0]
-    for part in parts[1:]:
-        for number, (ufunc, found) in enumerate(zip(plan.totals, part, strict=True)):
-            if found is not None:
-                totals[number] = _both(ufunc, totals[number], found)
+        parts = thread_pool.share(work, count, 1, threads)
+        parts += [run(tile, tile + 1) for tile in sorted(left)]
+    totals = []
+    for ufunc, *sums in zip(plan.totals, *filter(None, parts), strict=True):
+        held = list[_Sum]()
+        for found in sorted(itertools.chain(*sums), key=operator.itemgetter(0)):
+            _add(ufunc, held, found)
+        totals.append(functools.reduce(functools.partial(_both, ufunc), [x for *_, x in held]))
     return totals
 
 

@@ -243,6 +243,8 @@ class ArrayLowering:
         primitive: Any = equation.primitive
         if not equation.params:
             return self.constant(primitive.name, primitive.eval)
+        if "runner" in equation.params:  # of a native cluster
+            return self.constant(primitive.name, equation.params["runner"])
         steps = functools.partial(primitive.eval, **equation.params)
         loop = of_equation(equation, steps) if structural(primitive) else None
         if loop is None:

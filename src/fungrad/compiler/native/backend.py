@@ -13,9 +13,10 @@ from typing import Any
 from fungrad.compiler.lowering.backend import Later, NumpyBackend, build
 from fungrad.compiler.native import entry, machine_code, symbols
 from fungrad.compiler.native.array_loops import loop_kernel, small_kernel
-from fungrad.compiler.native.clusters import LEAST_OFTEN, with_clusters, with_tiles
+from fungrad.compiler.native.clusters import with_clusters
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel, Refused
+from fungrad.compiler.native.tiles import with_tiles
 from fungrad.compiler.native.worth import weigh
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.call import Backend, Runner
@@ -62,7 +63,7 @@ class Native(Backend):
 
     def _native(
         self, graph: Graph, fallback: Later, generators: Sequence[Generator] | None = None,
-        times: float = 1.0, into: bool = False,
+        times: float = 1.0, into: int = 0,
     ) -> Runner | None:  # fmt: skip
         """The native program of a Graph; None if it runs on NumPy.
 
@@ -71,7 +72,7 @@ class Native(Backend):
           fallback: the NumPy program.
           generators: the generators to try; None for all.
           times: how often it runs per call of the user's function.
-          into: whether output arrays are arguments.
+          into: how many outputs, the first ones, are arguments.
         """
         if not usable():
             return None
@@ -83,7 +84,7 @@ class Native(Backend):
                 if self.weighing:
                     weigh(graph, kernel, times)
                 if into:
-                    return entry.callable(kernel.into(), kernel.written(fallback))
+                    return entry.callable(kernel.into(into), kernel.written(fallback))
                 return entry.callable(kernel, fallback)
             except Refused as reason:
                 refused.append(f"{generator.__name__}: {reason}")
@@ -95,7 +96,7 @@ class Native(Backend):
             return None
         programs: list[Runner] = []
 
-        def make(cluster: Graph, times: float = 1.0, into: bool = False) -> Runner | None:
+        def make(cluster: Graph, times: float = 1.0, into: int = 0) -> Runner | None:
             loop = len(cluster.equations) == 1 and cluster.equations[0].primitive.multiple
             generators = GENERATORS[:-1] if loop else GENERATORS[-1:]
             fallback = Later(functools.partial(build, cluster))
@@ -107,10 +108,7 @@ class Native(Backend):
                 programs.append(found)
             return found
 
-        def tile(inner: Graph, times: float) -> Graph | None:
-            return with_clusters(inner, lambda c: make(c, times, True), LEAST_OFTEN)
-
-        in_tiles = with_tiles(graph, tile)
+        in_tiles = with_tiles(graph, make)
         mixed = with_clusters(in_tiles, make) or in_tiles
         if mixed is graph:
             return None

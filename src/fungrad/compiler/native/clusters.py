@@ -16,8 +16,6 @@ from typing import Any
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.fused import known_equation
 from fungrad.compiler.native.index_maps import SHORT
-from fungrad.compiler.native.tiles import Make as MakeTile
-from fungrad.compiler.native.tiles import tileable, tiled
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.while_loop import while_loop
@@ -59,19 +57,7 @@ def with_clusters(graph: Graph, make: Make, least: int = LEAST) -> Graph | None:
     if not (calls.found or within):
         return None
     left = [within.get(id(e), e) for e in graph.equations if id(e) not in calls.gone]
-    return graph.replace(equations=tuple(_in_order([*left, *calls.found], graph)))
-
-
-def with_tiles(graph: Graph, make: MakeTile) -> Graph:
-    """The Graph, after the passes, with calls in place of the clusters that run in tiles."""
-    found, gone = list[Equation](), set[int]()
-    for region in [] if any(map(effectful, graph.equations)) else tileable(graph):
-        runner = tiled(region, make)
-        if runner is not None:
-            found.append(_call(region.equations[0], runner, region.inputs, region.outputs))
-            gone.update(id(e.outputs[0]) for e in region.equations)
-    left = [e for e in graph.equations if gone.isdisjoint(map(id, e.outputs))]
-    return graph.replace(equations=tuple(_in_order([*left, *found], graph))) if found else graph
+    return graph.replace(equations=tuple(in_order([*left, *calls.found], graph)))
 
 
 class _Calls:
@@ -227,10 +213,13 @@ def _called(graph: Graph, members: Sequence[Equation], make: Make) -> Equation |
     runner = make(inner)
     if runner is None:
         return None
-    return _call(members[0], runner, inner.inputs, inner.outputs)
+    return native_call(members[0], runner, inner.inputs, inner.outputs)
 
 
-def _call(like: Equation, runner: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Equation:
+def native_call(
+    like: Equation, runner: Any, inputs: Sequence[Any], outputs: Sequence[Any]
+) -> Equation:
+    """The equation that calls a program in place of equations such as `like`."""
     params = {"runner": runner, "types": tuple([v.type for v in outputs])}
     return placed(like, _native_cluster(), tuple(inputs), tuple(outputs), params)
 
@@ -245,13 +234,12 @@ def cluster_graph(graph: Graph, members: Sequence[Equation]) -> Graph:
     outside = {id(a) for e in graph.equations if id(e) not in mine for a in e.inputs}
     outside |= {id(a) for a in graph.outputs}
     outputs = [v for e in members for v in e.outputs if id(v) in outside]
-    outputs.sort(key=lambda v: not v.type.shape)  # numbers follow arrays
     used = {id(a): constants[id(a)] for a in read if id(a) in constants}
     return Graph(tuple(inputs.values()), tuple(used.values()), tuple(members), tuple(outputs),
                  graph.name, graph.reassociate)  # fmt: skip
 
 
-def _in_order(equations: Sequence[Equation], graph: Graph) -> list[Equation]:
+def in_order(equations: Sequence[Equation], graph: Graph) -> list[Equation]:
     """The equations, each after its operands, otherwise in the order of the Graph."""
     place = {id(v): n for n, e in enumerate(graph.equations) for v in e.outputs}
     maker = {id(v): e for e in equations for v in e.outputs}
@@ -279,6 +267,7 @@ def _native_cluster() -> Primitive:
         "native_cluster",
         eval=lambda *args, runner, types: runner(*args),
         type=lambda *args, runner, types: types,
+        fresh=True,
         multiple=True,
         module=__name__,
     )

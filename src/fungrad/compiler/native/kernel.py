@@ -54,13 +54,10 @@ class Kernel(Record):
     interruptible: bool = False
     constants: Sequence[Any] = ()
 
-    def into(self) -> Kernel:
-        """The kernel that writes its output arrays, which precede its numbers, into arguments
-        behind the inputs.
-        """
-        arrays = [type for type in self.outputs if type.shape]
-        rest: Any = self.outputs[len(arrays) :]
-        return self._replace(inputs=[*self.inputs, *arrays], outputs=rest)
+    def into(self, count: int) -> Kernel:
+        """The kernel that writes its first outputs into arguments behind the inputs."""
+        written, rest = self.outputs[:count], self.outputs[count:]
+        return self._replace(inputs=[*self.inputs, *written], outputs=rest)
 
     def written(self, runner: Callable[..., Any]) -> Callable[..., Any]:
         """A function with the arguments of `into`, which calls a function of the inputs."""

@@ -1,256 +1,135 @@
 """Matrix products with elementwise work around them, one tile of rows after the other.
 
-A tile has its own Graph, with native clusters and NumPy's products; its intermediates stay in
-cache. Threads share the tiles.
+Native clusters of a tile's equations are called between NumPy's products; intermediates stay in
+cache.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.cost_model import costs
+from fungrad.compiler.lowering.array_lowering import Runner, placed
+from fungrad.compiler.lowering.fusion import tiling
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
-from fungrad.compiler.lowering.fusion.row_access import (
-    REDUCED,
-    elementwise,
-    matrix_first,
-    multiplies,
-)
-from fungrad.ir.graph import Equation, Graph, Literal, Variable
-from fungrad.primitives.facts import is_view
-from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
-from fungrad.runtime import blas_threads, buffer_pool, thread_pool
-from fungrad.runtime.kernels import reductions
+from fungrad.compiler.lowering.fusion.row_access import REDUCED, elementwise, multiplies
+from fungrad.compiler.lowering.fusion.tile_lowering import TileLowering
+from fungrad.compiler.lowering.program import Call, Expression
+from fungrad.compiler.native.clusters import LEAST_OFTEN, in_order, native_call, with_clusters
+from fungrad.ir.graph import Equation, Graph, Literal, Variable, effectful
 
-WIDE, LEAST = 65_536, 128
-"""Elements of a tile's largest value, and the fewest of its rows."""
-GROUPS = 8
-"""The number of groups of tiles, which threads share: sums do not depend on the number of threads.
+Make = Callable[[Graph, float, int], Runner | None]
+"""Makes the native program of a Graph, given its number of runs per call, and how many of its
+outputs, the first ones, it writes into arguments behind its inputs; None if it is refused.
 """
 
-Runner = Callable[..., Any]
-Make = Callable[[Graph, float], Graph | None]
-"""Makes of a tile's Graph, and its number of runs per call, the Graph with calls of native
-programs; None if there are none. They write arrays into their last arguments, and return numbers.
-"""
+
+def with_tiles(graph: Graph, make: Make) -> Graph:
+    """The Graph, after the passes, with calls in place of the clusters that run in tiles."""
+    found, gone = list[Equation](), set[int]()
+    for region in [] if any(map(effectful, graph.equations)) else tileable(graph):
+        runner = tiled(region, make)
+        if runner is not None:
+            found.append(native_call(region.equations[0], runner, region.inputs, region.outputs))
+            gone.update(id(e.outputs[0]) for e in region.equations)
+    left = [e for e in graph.equations if gone.isdisjoint(map(id, e.outputs))]
+    return graph.replace(equations=tuple(in_order([*left, *found], graph))) if found else graph
 
 
 def tileable(graph: Graph) -> list[FusionCluster]:
     """The clusters of a Graph that have products, and are long enough for tiles."""
     known = {id(v): e.primitive for e in graph.equations for v in e.outputs}
-    found = []
-    for region in cluster_and_schedule(graph):
-        if (
-            isinstance(region, FusionCluster)
-            and any(map(multiplies, region.equations))
-            and any(map(elementwise, region.equations))
-            and all(known[id(e.outputs[0])] is e.primitive for e in region.equations)
-            and all(len(parts) == 1 and parts[0].place is None for parts in region.made)
-            and _rows(region) < region.length
-        ):
-            found.append(region)
-    return found
+    return [
+        region
+        for region in cluster_and_schedule(graph)
+        if isinstance(region, FusionCluster)
+        and any(map(multiplies, region.equations))
+        and any(map(elementwise, region.equations))
+        and all(known[id(e.outputs[0])] is e.primitive for e in region.equations)
+        and all(len(parts) == 1 and parts[0].place is None for parts in region.made)
+        and _rows(region) < region.length
+    ]
+
+
+def _rows(region: FusionCluster) -> int:
+    """The number of rows of a tile, which does not depend on the number of threads; the same for
+    all tiles if possible.
+    """
+    most = costs.shared_tile * costs.tile_elements // tiling.widest(region)
+    count = -(-region.length // max(costs.product_rows, min(most, region.length // 2)))
+    even = [n for n in range(count, 2 * count) if region.length % n == 0]
+    return -(-region.length // (even or [count])[0])
 
 
 def tiled(region: FusionCluster, make: Make) -> Runner | None:
     """A function of the inputs of a cluster; None if nothing of a tile is native."""
     rows = _rows(region)
-    programs = {}
-    for n in {rows, region.length % rows} - {0}:
-        graph = make(tile_graph(region, n), region.length / n)
-        if graph is None:
+    axes: Mapping[Any, Any] = region.axes
+
+    def native(graph: Graph) -> Mapping[int, Runner] | None:
+        """The program of some equations for each number of rows."""
+        written = [axes[v] for v in graph.outputs if axes[v] != REDUCED]
+        if any(written):  # its rows are not contiguous
             return None
-        programs[n] = _Program(graph)
-    return functools.partial(_run, region, rows, programs)
+        found = {n: make(tile_graph(graph, axes, n), region.length / rows, len(written))
+                 for n in {rows, region.length % rows} - {0}}  # fmt: skip
+        return None if None in found.values() else found  # type: ignore[return-value]
+
+    body = with_clusters(region.body, native, LEAST_OFTEN)
+    return None if body is None else _NativeTiles(region, rows, body.equations).region()
 
 
-def _rows(region: FusionCluster) -> int:
-    """The number of rows of a tile; the same for all tiles if possible."""
-    values = [v for e in region.equations for v in e.outputs]
-    wide = max([v.type.size // region.length for v in values])
-    rows = min(max(LEAST, WIDE // max(1, wide)), max(LEAST, region.length // 2))
-    count = -(-region.length // rows)
-    even = [n for n in range(count, 2 * count) if region.length % n == 0]
-    return -(-region.length // (even or [count])[0])
+def tile_graph(graph: Graph, axes: Mapping[Any, Any], rows: int) -> Graph:
+    """The Graph for a tile of so many rows; outputs that have rows come first.
 
+    Args:
+      graph: equations of a cluster.
+      axes: the row axis of each value.
+      rows: the number of rows.
+    """
 
-def tile_graph(region: FusionCluster, rows: int) -> Graph:
-    """The equations of a cluster for a tile of so many rows."""
-    new: dict[Variable, Variable] = {}
-    for old in region.body.inputs:
-        shape = [rows if i == region.axes[old] else n for i, n in enumerate(old.type.shape)]
-        new[old] = Variable(old.type.with_shape(tuple(shape)))
+    def cut(shape: tuple[int, ...], old: Variable) -> tuple[int, ...]:
+        return tuple([rows if i == axes[old] else n for i, n in enumerate(shape)])
+
+    new: dict[Any, Variable] = {
+        v: Variable(v.type.with_shape(cut(v.type.shape, v))) for v in graph.inputs
+    }
     inputs, equations = tuple(new.values()), []
-    for equation in region.equations:
+    for equation in graph.equations:
         given = tuple([a if isinstance(a, Literal) else new[a] for a in equation.inputs])
         params, (old,) = equation.params, equation.outputs
         if "shape" in params:
-            wanted = params["shape"]
-            shape = [rows if i == region.axes[old] else n for i, n in enumerate(wanted)]
-            params = {**params, "shape": tuple(shape)}
+            params = {**params, "shape": cut(params["shape"], old)}
         (type_,) = equation.primitive.infer([a.type for a in given], params)
         out = new[old] = Variable(type_)
         equations.append(
             Equation(equation.primitive, given, (out,), params, equation.source, equation.scope,
                      equation.backward)
         )  # fmt: skip
-    outputs = tuple([new[part.value] for (part,) in region.made])
-    return Graph(inputs, (), tuple(equations), outputs)
+    outputs = sorted(graph.outputs, key=lambda v: axes[v] == REDUCED)
+    return Graph(inputs, (), tuple(equations), tuple([new[v] for v in outputs]))
 
 
-class _Program:
-    """The program of a tile: steps on registers. Arrays that products and native programs write are
-    in an arena, which the next tile reuses.
+class _NativeTiles(TileLowering):
+    """Lowers a cluster whose equations are in part calls of native programs."""
 
-    Attributes:
-      steps: functions, with the registers of their arguments and of their results.
-      layout: the layout of the arena.
-      outputs: the registers of the outputs.
-    """
-
-    def __init__(self, graph: Graph) -> None:
-        values = [*graph.inputs, *(v for e in graph.equations for v in e.outputs)]
-        self.registers = len(values)
-        place = {id(v): n for n, v in enumerate(values)}
-        root, last = dict[int, int](), dict[int, int]()
-        for now, equation in enumerate(graph.equations):
-            for v in equation.outputs:
-                source = id(equation.inputs[0]) if is_view(equation) else id(v)
-                root[id(v)] = root.get(source, source)
-            for atom in (*equation.inputs, *equation.outputs):
-                last[root.get(id(atom), id(atom))] = now
-        last.update((root.get(id(v), id(v)), len(graph.equations)) for v in graph.outputs)
-        self.steps, self.written = list[Any](), list[int]()
-        arrays, times = list[buffer_pool.Array](), list[int]()
-        for now, equation in enumerate(graph.equations):
-            function, into = _step(equation)
-            for v in into:
-                arrays.append((v.type.shape, v.type.dtype, tuple(range(v.type.ndim))))
-                times.append((2 << last[id(v)]) - (1 << now))
-                self.written.append(place[id(v)])
-            read = [place.get(id(a), a) for a in (*equation.inputs, *into)]
-            made = [place[id(v)] for v in equation.outputs[len(into) :]]
-            self.steps.append((function, read, made))
-        self.outputs = [place[id(v)] for v in graph.outputs]
-        self.layout = buffer_pool.packed(arrays, times)
-        self.size = buffer_pool.size_of(self.layout)
-
-    def run(self, arena: buffer_pool.Arena, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs, which the next run overwrites."""
-        values = [*inputs, *[None] * (self.registers - len(inputs))]
-        for n, array in zip(self.written, arena.arrays(self, self.layout), strict=True):
-            values[n] = array
-        for function, read, made in self.steps:
-            found = function(*[values[a] if type(a) is int else a.value for a in read])
-            for n, x in zip(made, found, strict=True):
-                values[n] = x
-        return [values[n] for n in self.outputs]
-
-
-def _step(equation: Equation) -> tuple[Runner, Sequence[Variable]]:
-    """The function that runs an equation, and the outputs that are its last arguments."""
-    primitive: Any = equation.primitive
-    (out, *_), params = equation.outputs, equation.params
-    if "runner" in params:
-        return params["runner"], [v for v in equation.outputs if v.type.shape]
-    if multiplies(equation) and out.type.shape:
-        (over_x,), (over_y,) = matrix_first(equation, params["contract"])
-        _, second = matrix_first(equation, equation.inputs)
-        called = reductions.product(second.type.ndim, second.type.size)
-        swapped = equation.inputs[0] is second
-
-        def multiply(x: Any, y: Any, out: Any) -> tuple[()]:
-            x, y = (y, x) if swapped else (x, y)
-            called(x.T if over_x == 0 else x, y.T if over_y == 1 else y, out=out)
-            return ()
-
-        return multiply, [out]
-    given = equation.inputs[0].type
-    columns = primitive is reduce_sum and given.ndim == 2 and params["axes"] == (0,)
-    if columns and given.dtype == out.type.dtype and given.dtype.kind == "f":
-        ones = np.ones(given.shape[0], given.dtype)
-
-        def add_rows(x: Any, out: Any) -> tuple[()]:  # a third of the time of np.add.reduce
-            np.dot(ones, x, out=out)
-            return ()
-
-        return add_rows, [out]
-    run = functools.partial(primitive.eval, **params)
-    return (run if primitive.multiple else lambda *xs: (run(*xs),)), []
-
-
-def _run(region: FusionCluster, rows: int, programs: dict[int, _Program], *args: Any) -> list[Any]:
-    """Runs all tiles, and combines their results."""
-    axes = [part.axis for (part,) in region.made]
-    joins: list[Any] = [_ufunc(region, part.value) if part.axis == REDUCED else None
-             for (part,) in region.made]  # fmt: skip
-    outputs: list[Any] = [None if join else np.empty(v.type.shape, v.type.dtype)
-               for v, join in zip(region.outputs, joins, strict=True)]  # fmt: skip
-    slices = [region.axes[v] for v in region.body.inputs]
-    arguments = [x if axis is not None else np.ascontiguousarray(x)
-                 for x, axis in zip(args, slices, strict=True)]  # fmt: skip
-    tiles = -(-region.length // rows)
-    groups, size = min(GROUPS, tiles), max(program.size for program in programs.values())
-
-    def work(start: int, stop: int) -> list[list[Any]]:
-        """The sums of each group; those of the first part are added up at once."""
-        arena = buffer_pool.take(size)
-        try:
-            found: list[list[Any]] = []
-            for n in range(start, stop):
-                members = range(tiles)[tiles * n // groups : tiles * (n + 1) // groups]
-                if found and not start:
-                    add(found[0], group(arena, members, len(members) > 1))
-                else:
-                    found.append(group(arena, members, True))
-            return found
-        finally:
-            buffer_pool.give(arena)
-
-    def add(sums: list[Any], more: list[Any]) -> None:
-        for k, join in enumerate(joins):
-            if join is not None:
-                join(sums[k], more[k], out=sums[k])
-
-    def group(arena: buffer_pool.Arena, members: range, own: bool) -> list[Any]:
-        """The sums of some tiles, in new memory (`own`) or in the arena."""
-        sums: list[Any] = []
-        for tile in members:
-            begin, end = tile * rows, min((tile + 1) * rows, region.length)
-            given = [
-                _rows_of(x, axis, begin, end) for x, axis in zip(arguments, slices, strict=True)
-            ]
-            found = programs[end - begin].run(arena, given)
-            for output, axis, y in zip(outputs, axes, found, strict=True):
-                if axis != REDUCED:
-                    _rows_of(output, axis, begin, end)[...] = y
-            if sums:
-                add(sums, found)
-            else:
-                sums = [np.array(y) if join and own else y
-                        for join, y in zip(joins, found, strict=True)]  # fmt: skip
-        return sums
-
-    count = thread_pool.num_threads()
-    with (blas_threads.alone() if count > 1 else None) or contextlib.nullcontext():
-        first, *parts = itertools.chain(*thread_pool.share(work, groups, 1, count))
-    for part in parts:
-        add(first, part)
-    return [x if join is None else first[k][()]
-            for k, (x, join) in enumerate(zip(outputs, joins, strict=True))]  # fmt: skip
-
-
-def _rows_of(x: Any, axis: int | None, begin: int, end: int) -> Any:
-    """The rows of a tile, of an array that has them along an axis, if any."""
-    return x if axis is None else x[(slice(None),) * axis + (slice(begin, end),)]
-
-
-def _ufunc(region: FusionCluster, value: Variable) -> Any:
-    """The ufunc that combines two parts of a value that is reduced over the rows."""
-    (equation,) = [e for e in region.equations if e.outputs[0] is value]
-    return equation.primitive.reduces or np.add
+    def equation(self, equation: Equation) -> None:
+        if "runner" not in equation.params:
+            super().equation(equation)
+            return
+        programs = self.constant("programs", equation.params["runner"])
+        called = self.row(Expression(f"{{}}.each({programs})", (self.tiles,)), "f_")
+        operands = [self.read(atom) for atom in equation.inputs]
+        sums = [v for v in equation.outputs if self.axes[v] == REDUCED]
+        operands += [self.target(v) for v in equation.outputs if v not in sums]
+        fields, inputs = placed([called, *operands])
+        text = f"{fields[0]}({', '.join(fields[1:])})"
+        self.nodes.append(Call(text, inputs, [self.value(v) for v in sums], unpack=True))
+        makers = {e.outputs[0]: e for e in self.whole.equations}
+        for variable in sums:
+            ufunc = makers[variable].primitive.reduces or np.add
+            self.add_up(variable, ufunc, "{0}", [self.value(variable)])
+        self.store(equation)

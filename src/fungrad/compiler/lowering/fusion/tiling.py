@@ -24,7 +24,7 @@ from fungrad.runtime.thread_pool import num_threads
 
 def length(region: FusionCluster, threads: int) -> int:
     """The number of rows of a tile; all threads get the same number of tiles."""
-    wide = _widest(region)
+    wide = widest(region)
     block = costs.tile_elements if threads == 1 else costs.shared_tile * costs.tile_elements
     if threads > 1 and wide > 1:
         block = max(costs.tile_elements, int(block * wide / _mean(region)))
@@ -59,7 +59,7 @@ def _cost(equation: Equation) -> int:
     return _work(equation) * (1 if quick else costs.function_work)
 
 
-def _widest(region: FusionCluster) -> int:
+def widest(region: FusionCluster) -> int:
     """The number of elements of the longest row that an equation computes. Inputs of the region are
     streamed, and occupy no lasting place in cache.
     """
@@ -76,13 +76,13 @@ def _mean(region: FusionCluster) -> float:
     return sum(found, 1) / max(len(found), 1) / region.length
 
 
-def _step(length: int, widest: int, threads: int, block: int) -> int:
+def _step(length: int, wide: int, threads: int, block: int) -> int:
     """The number of rows of blocks of about equal size, the same number of blocks for each thread.
 
     Smaller blocks need less memory, and no thread is idle while another runs one block more.
     """
-    count = -(-length * widest // block) if widest < block else length
-    if threads > 1 or length * widest > costs.tile_elements:
+    count = -(-length * wide // block) if wide < block else length
+    if threads > 1 or length * wide > costs.tile_elements:
         count = -(-count // threads) * threads
     return -(-length // min(count, length))
 

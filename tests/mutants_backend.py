@@ -147,7 +147,7 @@ MUTANTS = (
         ("the sine of -0.0 is 0.0", "largest < LARGEST and k.min(initial=1.0) > _TINY)", "largest < LARGEST)"),
         ("large angles are reduced by three parts", "LARGEST = 1e5", "LARGEST = 1e12"),
         ("two quarter turns are none", "    np.subtract(_ONE, z, t)  # 1, 0, -1", "    np.subtract(_ONE, np.minimum(z, _ONE), t)  # 1, 0, -1"),
-        ("every number that is not chosen is 0.0", "if not y.ndim and not y:", "if not y.ndim:"),
+        ("every number that is not chosen is 0.0", "zeros = not y.ndim and not y ", "zeros = not y.ndim "),
         ("equal infinities differ by NaN", "    if unsure:", "    if False:"),
         ("small squares vanish", "if not (smallest > _SQUARED[out.dtype.char] and largest < np.inf):", "if not largest < np.inf:"),
         ("large squares overflow", "smallest > _SQUARED[out.dtype.char] and largest < np.inf)", "smallest > _SQUARED[out.dtype.char])"),

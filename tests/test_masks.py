@@ -118,6 +118,7 @@ def test_bits_are_picked_whatever_they_are(dtype, density):
     special = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, 1e300]).astype(dtype)
     x, y = np.repeat(special, 8).reshape(8, 8), np.tile(special, 8).reshape(8, 8)
     mask = RNG.random((8, 8)) < density
+    mask[0, 0] = True  # at least: the only one at density 0
     number = np.dtype(dtype).type(3)
     for a in (x, x[:, :1], x[0], number, number.item()):
         for b in (y, y[:, :1], y[0], number, number.item()):
@@ -227,3 +228,29 @@ def test_rows_are_laid_out_in_columns_where_most_are_narrow():
 def test_what_only_looks_like_a_choice_of_blocks(f):
     x = np.random.default_rng(5).normal(size=(4096, 64))
     np.testing.assert_allclose(fg.jit(f)(x), f(x), rtol=4e-15)
+
+
+@pytest.mark.parametrize("thread_count", [1, 2])
+@pytest.mark.parametrize("extremum", [np.max, np.min])
+@pytest.mark.parametrize("equal", [0, 1, 40])
+def test_rows_with_and_without_ties_share_the_derivative_of_their_extremum(
+    equal, extremum, thread_count, monkeypatch
+):
+    monkeypatch.setattr(fg.config, "num_threads", thread_count)
+    x = RNG.permuted(np.arange(300.0 * 400).reshape(300, 400), axis=1)
+    x[7, : equal + 1] = x[7, equal] = extremum(x[7])
+    x[9, 3:5] = np.nan
+    gradient = fg.grad(lambda x: np.sum(extremum(x, 1) * np.arange(300.0)))
+    found = fg.jit(gradient)(x)
+    assert found.tobytes() == gradient(x).tobytes()
+    assert np.count_nonzero(found[7]) >= equal + 1 and found[9, 3] == 4.5
+
+
+def test_sums_of_masks_count():
+    x = RNG.normal(size=(200, 400))
+    x[:, 0] = 9.0  # attains a maximum of 9 in every row, but a maximum over other axes in one
+    f = lambda x: np.sum(x == np.max(x, 0), 1) + np.sum(x >= np.max(x, 1, keepdims=True), 1)  # noqa: E731
+    np.testing.assert_array_equal(fg.jit(f)(x), f(x))
+    x[:, 0] = -9.0
+    gradient = fg.grad(lambda x: np.sum(np.max(x, 0) ** 2))
+    np.testing.assert_array_equal(fg.jit(gradient)(x), gradient(x))

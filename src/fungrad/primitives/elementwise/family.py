@@ -11,6 +11,8 @@ A partial is one of
   a function      `partial(output, *args)`, the local derivative
   an itemgetter   of the arguments: one of these is the local derivative
   Over(function)  the reciprocal of the local derivative: the cotangent is divided by it
+  Minus(scale)    `scale(cotangent, output, args)` is the cotangent times the local derivative,
+                  negated; the cotangent is negated after its sum over broadcast axes
 A partial that returns booleans is a mask: the cotangent passes where it is true, and is exactly
 zero elsewhere; one that returns `Masked(factor, mask)` also scales it; one that returns
 `Times(number, factor)` scales it by the number first. The mask stays with the cotangent, as
@@ -47,6 +49,18 @@ class Over:
         self.function = function
 
 
+class Minus:
+    """A negative partial; also what scales cotangents by it."""
+
+    __slots__ = ("scale",)
+
+    def __init__(self, scale: Callable[[Any, Any, Any], Any]) -> None:
+        self.scale = scale
+
+    def __call__(self, cotangent: Any, output: Any, args: Any) -> Any:
+        return -self.scale(cotangent, output, args)
+
+
 class Times:
     """A factor of a cotangent: a number times a value. The cotangent is multiplied by the number
     first, where the compiler can join it with the factors of sums and means.
@@ -61,7 +75,7 @@ class Times:
 
 Kind = tuple[np.dtype[Any], bool]
 Kinds = tuple[Kind, ...]
-Partial = Callable[..., Any] | Over | int | float | complex | None
+Partial = Callable[..., Any] | Over | Minus | int | float | complex | None
 
 
 def elementwise(
@@ -145,14 +159,14 @@ def _scaler(partial: Partial) -> Callable[[Any, Any, Any], Any] | None:
 
     It uses Python's operators, not primitives: on arrays these call NumPy directly.
     """
-    if partial is None:
-        return None
+    if partial is None or isinstance(partial, Minus):
+        return partial
     if not callable(partial) and not isinstance(partial, Over):
         constant = partial
         if constant == 1:
             return passed
         if constant == -1:
-            return lambda cotangent, output, args: -cotangent
+            return Minus(passed)
         return lambda cotangent, output, args: cotangent * constant
     if isinstance(partial, Over):
         divisor = partial.function
@@ -359,7 +373,7 @@ mul = elementwise("mul", operator.mul, ufunc=np.multiply, cost=arithmetic(1, 6),
                   partials=[operator.itemgetter(1), operator.itemgetter(0)],
                   scalar=ScalarForm("mul", "fi"))  # fmt: skip
 div = elementwise("div", python_operator(np.divide), ufunc=np.divide,
-                  partials=[Over(lambda z, x, y: y), lambda z, x, y: -np.divide(z, y)],
+                  partials=[Over(lambda z, x, y: y), Minus(lambda c, z, args: c / args[1] * z)],
                   reads=(1,), cost=arithmetic(1, 11),
                   scalar="div")  # fmt: skip
 

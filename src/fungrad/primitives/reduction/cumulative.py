@@ -184,10 +184,9 @@ cumprod: Primitive = Primitive(
 
 
 def _eval_attains(x: Any, y: Any) -> Any:
-    fewer = y if np.size(y) <= np.size(x) else x
-    if np.any(np.not_equal(fewer, fewer)):
-        return np.equal(x, y) | (np.not_equal(x, x) & np.not_equal(y, y))
-    return np.equal(x, y)
+    hit = np.equal(x, y)
+    least = np.minimum.reduce(y if np.size(y) <= np.size(x) else x, None, initial=0)
+    return hit if least == least else hit | (np.not_equal(x, x) & np.not_equal(y, y))
 
 
 attains = elementwise("attains", _eval_attains, partials=[None, None], cost=1, scalar="attains")

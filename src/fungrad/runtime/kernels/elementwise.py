@@ -17,6 +17,8 @@ import numpy as np
 
 LARGEST = 1e5
 """Beyond it the three parts of pi/2 leave too few digits of the reduced argument."""
+FEW = 32
+"""One of so many elements of a mask is copied by itself in less time than the bits of all."""
 
 
 def _numbers(*values: float) -> tuple[Any, ...]:
@@ -209,12 +211,17 @@ def chosen(mask: Any, x: Any, y: Any, out: Any, t: Any) -> None:
     """Writes x where the mask is true, else y, by bitwise operations; t is scratch.
 
     np.where branches: it takes 0.5 ns per element if branches are predicted, and 3.5 for a random
-    mask; this takes 0.6.
+    mask; this takes 0.6, and 0.4 for few elements among zeros.
     """
     words, bits = t.view(f"i{t.itemsize}"), out.view(f"i{out.itemsize}")
-    np.negative(mask.view(np.int8), words)  # all bits set where it is true
     x, y = (np.asarray(a, out.dtype).view(bits.dtype) for a in (x, y))
-    if not y.ndim and not y:  # 0.0, all of whose bits are 0
+    zeros = not y.ndim and not y  # 0.0, all of whose bits are 0
+    if zeros and FEW * np.count_nonzero(mask) < mask.size:
+        bits.fill(0)
+        np.copyto(bits, x, where=mask)
+        return
+    np.negative(mask.view(np.int8), words)  # all bits set where it is true
+    if zeros:
         np.bitwise_and(x, words, bits)
         return
     np.bitwise_xor(x, y, bits)

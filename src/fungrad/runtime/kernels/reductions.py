@@ -102,6 +102,14 @@ def by_terms(ufunc: np.ufunc, x: Any, places: Places, out: Any) -> None:
         ufunc(out, 0.0, out=out)
 
 
+def ties(mask: Any, axes: tuple[int, ...], out: Any) -> None:
+    """Writes the numbers of true elements along axes, of which there is at least one each."""
+    if np.count_nonzero(mask) == out.size:
+        out.fill(1)
+    else:
+        np.add.reduce(mask, axes, None, out)
+
+
 def row_sums(ndim: int) -> Any:
     """The function f(x, ones, out=z) that adds up rows: the BLAS's matrix-vector product if that
     uses one thread.

@@ -13,6 +13,7 @@ from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type
 from fungrad.primitives.elementwise.family import (
     Collected,
     Masked,
+    Minus,
     add_cotangents,
     passed,
     plain,
@@ -84,11 +85,14 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
                 for slot, scale, arg in partials:
                     if not slot:
                         continue
+                    minus = False
                     if masked:
                         new = scale_masked(cotangent, scale, output, args)
                     elif scale is passed:
                         new = cotangent
                     else:
+                        if minus := type(scale) is Minus:
+                            scale = scale.scale
                         new = scale(cotangent, output, args)
                     kind = type(new)
                     if kind is ndarray:
@@ -100,6 +104,8 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
                             new = match(new, arg)
                     elif kind is not float64 or not (type(arg) is float64 or type(arg) is float):
                         new = match(new, arg)
+                    if minus:
+                        new = -new
                     held = cotangents[slot]
                     if held is None:
                         cotangents[slot] = new

@@ -41,12 +41,14 @@ from fungrad.compiler.lowering.program import (
     value,
 )
 from fungrad.compiler.passes.simplify.blas_and_power_forms import setting
-from fungrad.ir.graph import Equation, Variable
+from fungrad.ir.graph import Atom, Equation, Variable
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise import ufuncs
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.facts import is_view, sections_of
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, reshape
+from fungrad.primitives.reduction.cumulative import attains
+from fungrad.primitives.reduction.reduce import reduce_max, reduce_min
 from fungrad.retracing.inlining import placed as placed_like
 from fungrad.runtime import tiles
 from fungrad.runtime.kernels import elementwise, reductions
@@ -409,9 +411,26 @@ class TileLowering(LoopMemory):
             row_sums = reductions.row_sums(len(shape))
             text = f"{self.constant(row_sums.__name__, row_sums)}({{0}}, {ones}, out={{1}})"
             self.multiplies |= row_sums is np.matmul
+        elif ufunc is np.add and self.hits(x, axes):
+            text = f"{self.constant('ties', reductions.ties)}({{0}}, {axes}, {{1}})"
         else:
             text = f"{called}.reduce({{0}}, {axes}, None, {{1}})"
         self.write(text, operands, out)
+
+    def hits(self, mask: Atom, axes: tuple[int, ...]) -> bool:
+        """Whether a mask is where elements attain their extremum along axes."""
+        made = {v: e for e in self.graph.equations for v in e.outputs}
+        equation: Any = made.get(mask)  # type: ignore[arg-type]
+        if equation is None or equation.primitive is not attains:
+            return False
+        x, y = equation.inputs
+        while (found := made.get(y)) is not None and found.primitive is reshape:
+            (y,) = found.inputs
+        return (
+            found is not None
+            and found.primitive in (reduce_max, reduce_min)
+            and (found.inputs == (x,) and found.params["axes"] == axes)
+        )
 
 
 def build(cluster: FusionCluster) -> Runner:

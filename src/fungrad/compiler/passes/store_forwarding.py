@@ -35,7 +35,7 @@ from fungrad.primitives.movement.gather import ARRAY, Index, expanded, getitem, 
 from fungrad.primitives.movement.reshape_broadcast_cast import concatenate, reshape, transpose
 from fungrad.primitives.movement.scatter import index_add, index_set
 from fungrad.primitives.movement.stack_iota import stack, unstack
-from fungrad.primitives.movement.static_index import of_int
+from fungrad.primitives.movement.static_index import of_int, selected
 from fungrad.primitives.primitive import full
 from fungrad.support.lazy import Record
 
@@ -119,23 +119,22 @@ def places_of(index: Index, shape: tuple[int, ...]) -> Places | None:
     """The places that an index selects, if it consists of integers along adjacent axes, or of one
     slice with step 1.
     """
-    if any(entry is None or type(entry) is str for entry in index.entries):
+    found = selected(index, shape)
+    if found is None or None in found[1]:
         return None
-    entries = expanded(index, len(shape))
-    named = [axis for axis, entry in enumerate(entries) if entry != WHOLE]
+    ranges, kept = found
+    named = [i for i, n in enumerate(shape) if i not in kept or ranges[i] != range(n)]
     if not named or named[-1] - named[0] >= len(named):
         return None
     lead, count = named[0], len(named)
-    picked, lengths = entries[lead : lead + count], shape[lead : lead + count]
-    if all(type(entry) is int for entry in picked):
-        place = 0
-        for entry, n in zip(picked, lengths, strict=True):
-            place = place * n + entry % n
-        return Places(lead, count, place, place + 1, False)
-    if count > 1 or type(picked[0]) is not slice:
-        return None
-    start, stop, step = picked[0].indices(lengths[0])
-    return Places(lead, 1, start, stop, True) if step == 1 and start < stop else None
+    if not set(kept).isdisjoint(named):
+        own = ranges[lead]
+        known = count == own.step == 1 and len(own) > 0
+        return Places(lead, 1, own.start, own.stop, True) if known else None
+    place = 0
+    for axis in named:
+        place = place * shape[axis] + ranges[axis].start
+    return Places(lead, count, place, place + 1, False)
 
 
 class _Forwarder:

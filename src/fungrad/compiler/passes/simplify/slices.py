@@ -9,49 +9,48 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.patterns import Value, made, rule
 from fungrad.compiler.passes.rewriter import Writer
 from fungrad.compiler.passes.value_facts import positive_zero, unsigned, with_zeros_added
 from fungrad.ir.graph import Atom, Equation
 from fungrad.primitives.elementwise.family import add
-from fungrad.primitives.movement.gather import Index, expanded, getitem, scatter
+from fungrad.primitives.facts import sections_of
+from fungrad.primitives.movement.gather import Index, getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import concatenate, pad, reshape, slice_axis
 from fungrad.primitives.movement.scatter import index_add
-from fungrad.primitives.movement.stack_iota import stack
+from fungrad.primitives.movement.static_index import selected
 
 X = Value("x")
-Widths = Sequence[tuple[int, int]]
-"""The numbers of elements before and behind a box, along each axis."""
+Box = Sequence[range]
 
 
-def box(index: Index, shape: tuple[int, ...]) -> Widths | None:
-    """The box that an index selects of an array of a shape; None if it selects none."""
-    if any(type(e) is not slice and e is not Ellipsis for e in index.entries):
+def box(index: Index, shape: tuple[int, ...]) -> Box | None:
+    """The box that an index of slices with step 1 selects; None for other indices."""
+    found = selected(index, shape)
+    if found is None or found[1] != list(range(len(shape))):
         return None
-    whole = expanded(index, len(shape))
-    bounds = [entry.indices(n) for entry, n in zip(whole, shape, strict=True)]
-    if any(step != 1 or start > stop for start, stop, step in bounds):
-        return None
-    return [(start, n - stop) for (start, stop, _), n in zip(bounds, shape, strict=True)]
+    return found[0] if all(r.step == 1 and r.start <= r.stop for r in found[0]) else None
 
 
-def _index(widths: Widths) -> Index:
+def _index(ranges: Box, shape: tuple[int, ...]) -> Index:
     """The index of a box."""
-    return Index(tuple([slice(before or None, -after or None) for before, after in widths]))
+    pairs = zip(ranges, shape, strict=True)
+    return Index(tuple([slice(r.start or None, r.stop - n or None) for r, n in pairs]))
 
 
 @rule(made(slice_axis, X), "slice_axis is getitem")
 def stretch_of_axis(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
     axis, start, stop = (equation.params[key] for key in ("axis", "start", "stop"))
-    index = _index([(0, 0)] * axis + [(start, x.type.shape[axis] - stop)])
-    return writer.add(equation, getitem, x, index=index)
+    whole = [*map(range, x.type.shape)]
+    whole[axis] = range(start, stop)
+    return writer.add(equation, getitem, x, index=_index(whole, x.type.shape))
 
 
 @rule(made(pad, X), "a pad is a scatter")
 def pad_as_scatter(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
-    shape, index = equation.outputs[0].type.shape, _index(equation.params["widths"])
-    return writer.add(equation, scatter, x, index=index, shape=shape)
+    shape, sections = equation.outputs[0].type.shape, sections_of(equation)
+    assert sections
+    return writer.add(equation, scatter, x, index=_index(sections[0].box, shape), shape=shape)
 
 
 @rule(made(getitem), "a slice of a slice is one", of=(getitem,))
@@ -63,22 +62,12 @@ def slice_of_slice(writer: Writer, equation: Equation) -> Atom | None:
     if made_by is None or outer is None or inner is None:
         return None
     writer.release(part)
-    both = zip(outer, inner, strict=True)
-    index = _index([(a + before, b + after) for (a, b), (before, after) in both])
-    return writer.add(equation, getitem, made_by.inputs[0], index=index)
+    both = [a[b.start : b.stop] for a, b in zip(outer, inner, strict=True)]
+    x = made_by.inputs[0]
+    return writer.add(equation, getitem, x, index=_index(both, x.type.shape))
 
 
 RULES = (stretch_of_axis, pad_as_scatter, slice_of_slice)
-
-
-def one_slice(index: Index, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """The axis, start and stop of an index that selects a proper part of one axis; else None."""
-    cut = [(axis, width) for axis, width in enumerate(box(index, shape) or ()) if width != (0, 0)]
-    if len(cut) != 1:
-        return None
-    ((axis, (before, after)),) = cut
-    stop = shape[axis] - after
-    return (axis, before, stop) if before < stop else None
 
 
 @rule(made(index_add), "slices that cover zeros are concatenated", of=(index_add, scatter))
@@ -97,25 +86,31 @@ def filled(writer: Writer, equation: Equation) -> Atom | None:
             return None
         chain.append(found)
         inner = found
-    if any(len(e.inputs) > 2 for e in chain):
+    boxes = []
+    for e in chain:
+        sections, value = sections_of(e), e.inputs[e.primitive is index_add].type
+        if sections is None or value.dtype != output.type.dtype or value.weak:
+            return None
+        boxes.append(sections[-1].box)
+    shape = output.type.shape
+    cut = [i for i, n in enumerate(shape) if any(part[i] != range(n) for part in boxes)]
+    if not cut and len(chain) == 1:
+        return _reshaped(writer, equation, equation.inputs[0], shape)
+    if len(cut) != 1:
         return None
-    parts = [_stretch(e.params["index"], output.type.shape) for e in chain]
-    places = [part for part in parts if part is not None]
-    if len(places) < len(chain):
-        return _rows_filled(writer, chain)
-    atoms = [e.inputs[e.primitive is index_add] for e in chain]
-    if any(not _fills(atom, output, part) for part, atom in zip(places, atoms, strict=True)):
-        return None
-    order = sorted(range(len(chain)), key=places.__getitem__)
-    ends = [0, *(places[i][2] for i in order)]
-    (axis, *others) = {part[0] for part in places}
-    if others or ends[-1] != output.type.shape[axis]:
-        return None
-    if any(places[i][1] != end for i, end in zip(order, ends, strict=False)):
+    (axis,) = cut
+    order = sorted(range(len(chain)), key=lambda i: boxes[i][axis].start)
+    pieces = [boxes[i][axis] for i in order]
+    ends = [0, *[r.stop for r in pieces]]
+    if [*[r.start for r in pieces], shape[axis]] != ends or any(r.step != 1 for r in pieces):
         return None
     values, last = _after_zeros(writer, chain)
-    wide = [_with_axis(writer, equation, values[i], output, places[i]) for i in order]
+    wide = [_reshaped(writer, equation, values[i], tuple(map(len, boxes[i]))) for i in order]
     return last(writer.add(equation, concatenate, *wide, axis=axis))
+
+
+def _reshaped(writer: Writer, like: Equation, atom: Atom, shape: tuple[int, ...]) -> Atom:
+    return atom if atom.type.shape == shape else writer.add(like, reshape, atom, shape=shape)
 
 
 def _after_zeros(
@@ -154,53 +149,3 @@ def _covered(writer: Writer, equation: Equation) -> int:
             break
     writer.covered[id(equation.outputs[0])] = size
     return size
-
-
-def _rows_filled(writer: Writer, chain: list[Equation]) -> Atom | None:
-    """Stacks the items along axis 0 that are added to a small array of zeros, and cover it."""
-    (output,) = chain[0].outputs
-    shape, rows = output.type.shape, {}
-    for place, equation in enumerate(chain):
-        atom = equation.inputs[equation.primitive is index_add]
-        first, *rest = expanded(equation.params["index"], len(shape)) or [None]
-        whole = all(type(e) is slice and e == slice(None) for e in rest)
-        if type(first) is not int or not whole or output.type.size > costs.small_array:
-            return None
-        if atom.type.shape != shape[1:] or not shape[1:]:
-            return None
-        if atom.type.dtype != output.type.dtype or atom.type.weak:
-            return None
-        rows[first % shape[0]] = place
-    if len(rows) != shape[0] or len(chain) != shape[0]:
-        return None
-    values, last = _after_zeros(writer, chain)
-    return last(writer.add(chain[0], stack, *(values[rows[i]] for i in range(shape[0]))))
-
-
-def _stretch(index: Index, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """`one_slice` for an index that may have one integer in place of the slice."""
-    if any(entry is None for entry in index.entries):
-        return None
-    entries = [slice(e % n, e % n + 1) if type(e) is int else e
-               for e, n in zip(expanded(index, len(shape)), shape, strict=True)]  # fmt: skip
-    return one_slice(Index(tuple(entries)), shape)
-
-
-def _with_axis(
-    writer: Writer, like: Equation, atom: Atom, output: Atom, part: tuple[int, int, int]
-) -> Atom:
-    """The value of a slice, with the axis that an integer index drops."""
-    if atom.type.ndim == output.type.ndim:
-        return atom
-    shape = atom.type.shape
-    return writer.add(like, reshape, atom, shape=(*shape[: part[0]], 1, *shape[part[0] :]))
-
-
-def _fills(atom: Atom, output: Atom, part: tuple[int, int, int]) -> bool:
-    """Whether an atom has the shape and dtype of a slice of the output."""
-    axis, start, stop = part
-    shape = output.type.shape
-    rest = shape[:axis], shape[axis + 1 :]
-    wide = atom.type.shape == (*rest[0], stop - start, *rest[1])
-    same = wide or (stop - start == 1 and atom.type.shape == (*rest[0], *rest[1]))
-    return same and atom.type.dtype == output.type.dtype and not atom.type.weak

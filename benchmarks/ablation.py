@@ -48,13 +48,12 @@ def rules() -> dict[str, Any]:
 
 TOGETHER = {
     "rules: signs": ("- -x", "-(x * 2)", "x * -1", "-x * y", "x + -y", "-x, moved"),
-    "rules: choices": ("where a condition holds", "what is not chosen", "what is done to a choice",
-                       "what is chosen here"),
-    "rules: slices": ("a stretch of an axis", "zeros around an", "a slice of a"),
-    "rules: scatters": ("the zeros of a scatter", "zeros that slices"),
-    "rules: uniform": ("one value, moved", "a number for an array"),
-    "rules: shapes": ("to what it is", "axes in their", "only the last", "one permutation",
-                      "all elements in their", "NumPy broadcasts"),
+    "rules: selects": ("a condition or its", "a select of", "neg and mul apply", "complementary"),
+    "rules: slices": ("slice_axis is", "a pad is", "a slice of a"),
+    "rules: scatters": ("the zeros of a scatter", "slices that cover"),
+    "rules: uniform": ("a uniform array",),
+    "rules: shapes": ("a cast or reshape", "an identity", "the last of two", "one permutation",
+                      "all elements in order", "NumPy broadcasts"),
     "rules: numbers, exact": ("x * 1 is", "x + x is", "x / 8 is"),
     "rules: kernels": ("x ** 3", "(x @ y).T"),
 }  # fmt: skip
@@ -62,8 +61,10 @@ TOGETHER = {
 
 
 def _reasons(name: str) -> set[str]:
-    beginnings = TOGETHER.get(name)
-    return {r for r in rules() if (r == name if beginnings is None else r.startswith(beginnings))}
+    beginnings = TOGETHER.get(name, (name,))
+    found = {beginning: [r for r in rules() if r.startswith(beginning)] for beginning in beginnings}
+    assert name not in TOGETHER or all(found.values()), found
+    return {r for reasons in found.values() for r in reasons}
 
 
 @contextmanager

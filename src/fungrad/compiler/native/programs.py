@@ -9,7 +9,7 @@ import numpy as np
 from fungrad.compiler.lowering.scalar import element_rules
 from fungrad.compiler.lowering.scalar.emitter import Costs, Elements, Stack, Unsupported, shaped
 from fungrad.compiler.lowering.scalar.emitter import Value as Number
-from fungrad.compiler.lowering.scalar.planning import Elementwise, Rule, Structural
+from fungrad.compiler.lowering.scalar.planning import Elementwise, Planner, Rule, Structural
 from fungrad.compiler.lowering.scalar.scalar_program import structural
 from fungrad.compiler.lowering.scalar.scalarise import Scalariser
 from fungrad.compiler.native import small_matrices
@@ -47,7 +47,7 @@ def _written(graph: Graph) -> Kernel:
     inputs, outputs = [v.type for v in graph.inputs], [a.type for a in graph.outputs]
     leaves, records = _needs(graph)
     emitter = NativeEmitter(len(inputs), len(outputs), leaves, records)
-    walk = Scalariser(emitter, ELEMENTWISE, RULES, _structural, COSTS)
+    walk = Scalariser(Planner(emitter, ELEMENTWISE, RULES, _structural, COSTS))
     for type_ in (*inputs, *outputs):
         if type_.dtype not in emitter.dtypes:
             raise Unsupported(f"arguments or results of {type_}")
@@ -124,10 +124,6 @@ def _elementwise(walk: Scalariser, equation: Equation, inputs: list[Elements]) -
     literals = [isinstance(a, Literal) and type(a.value) in PYTHON_SCALARS for a in equation.inputs]
 
     def one(*parts: Number) -> Number:
-        if name == "add" and all(x.zero for x in parts):
-            return parts[0]
-        if name == "sub" and parts[1].zero and parts[0].dtype == dtype:
-            return parts[0]
         given = [
             x.number if literal or (name == "power" and i and x.number is not None)
             else emitter.value(x)

@@ -100,8 +100,8 @@ class NativeEmitter:
 
     # --- numbers ------------------------------------------------------------------------------
 
-    def constant(self, number: Any, dtype: np.dtype[Any], zero: bool = False) -> Number:
-        return Number(self.code.constant(number, type_of(dtype), 1), dtype, number, zero)
+    def constant(self, number: Any, dtype: np.dtype[Any]) -> Number:
+        return Number(self.code.constant(number, type_of(dtype), 1), dtype, number)
 
     def long_constant(self, array: Any, type_: Any) -> Stack:
         return self._along(self._constant(array), type_, int(np.argmax(type_.shape)))

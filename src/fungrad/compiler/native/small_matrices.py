@@ -148,7 +148,7 @@ RULES: Mapping[Any, Rule] = {
     solve: Rule(_solve),
     inv: Rule(_solve),
     slogdet: Rule(_slogdet),
-    from_diagonal: Rule(_from_diagonal, zeros=True),
+    from_diagonal: Rule(_from_diagonal),
     diagonal: Rule(_diagonal),
 }
 """Rules for matrices of up to MOST rows."""

@@ -279,7 +279,6 @@ RULES: Mapping[Any, Structural] = {
             *([] if q.params["taped"] else RULES[while_loop_record].bodies(q)),
         ],
         loop=True,
-        zeros=True,
     ),
     scan: Structural(_scan, lambda q: [(q.params["body"], max(q.params["length"], 1))], loop=True),
     call: Structural(_whole(_call), lambda q: [(q.params["graph"], 1)]),
@@ -301,7 +300,6 @@ RULES: Mapping[Any, Structural] = {
             )
             for b in q.params["branches"]
         ],
-        zeros=True,
     ),
 }
 """The rules of primitives that hold Graphs."""

@@ -12,7 +12,6 @@ from fungrad.compiler.lowering.scalar.emitter import (
     BOOL,
     Elements,
     Unsupported,
-    Value,
     boxed,
 )
 from fungrad.compiler.lowering.scalar.planning import Rule, Write
@@ -25,10 +24,8 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
     concatenate,
     flip,
-    pad,
     reduce_sum,
     reshape,
-    slice_axis,
     transpose,
 )
 from fungrad.primitives.movement.scatter import index_add, index_set
@@ -117,16 +114,6 @@ def _index_add(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> 
     return walk.checked(result, dtype)
 
 
-def _pad(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    primitive: Any = equation.primitive
-    positions = np.arange(1, inputs[0].size + 1).reshape(inputs[0].shape)
-    places = primitive.eval(positions, **equation.params)
-    result = walk.zeros(equation.outputs[0].type)
-    filled = places > 0
-    result[filled] = inputs[0].reshape(-1)[places[filled] - 1]
-    return [result]
-
-
 def _known(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     if inputs:
         raise Unsupported("positions that are not constant")
@@ -160,10 +147,10 @@ def _reduction(operation: str, start: Any = None) -> Rule:
         grows = operation in ("add", "mul")
         return walk.checked(result, after) if grows else [result]
 
-    def least(equation: Equation) -> int:
+    def operations(equation: Equation) -> int:
         return max(equation.inputs[0].type.size - equation.outputs[0].type.size, 0)
 
-    return Rule(write, least=least)
+    return Rule(write, operations=operations)
 
 
 def _cumulative(operation: str) -> Write:
@@ -196,9 +183,8 @@ def _dot(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[E
     result = np.empty((*left.shape[:rows], *right.shape[ahead:columns]), object)
     for place in np.ndindex(*result.shape):
         first, second = left[place[:rows]], right[(*place[:ahead], *place[rows:])]
-        pairs = zip(np.ravel(boxed(first)), np.ravel(boxed(second)), strict=True)
-        terms = [(a, b) for a, b in pairs if not _vanishes(a, b)]
-        if not terms and dtype.kind != "f":
+        terms = list(zip(np.ravel(boxed(first)), np.ravel(boxed(second)), strict=True))
+        if not terms:
             result[place] = walk.zero(dtype)
             continue
         walk.pay(walk.costs.operation * 2 * (len(terms) + (dtype.kind == "f")))
@@ -206,16 +192,10 @@ def _dot(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[E
     return walk.checked(result, dtype)
 
 
-def _least_dot(equation: Equation) -> int:
+def _operations_of_dot(equation: Equation) -> int:
     contracted = [equation.inputs[0].type.shape[i] for i in equation.params["contract"][0]]
     products: int = math.prod(contracted) * equation.outputs[0].type.size
     return 2 * products
-
-
-def _vanishes(a: Value, b: Value) -> bool:
-    """Whether a product is 0.0 or -0.0, which does not change a sum that starts with 0.0."""
-    first, second = (a, b) if a.zero else (b, a)
-    return first.zero and second.number is not None and math.isfinite(second.number)
 
 
 RULES: Mapping[Any, Rule] = {
@@ -224,15 +204,13 @@ RULES: Mapping[Any, Rule] = {
     transpose: Rule(_moved, moves=True),
     broadcast_to: Rule(_moved, moves=True),
     flip: Rule(_moved, moves=True),
-    slice_axis: Rule(_moved, moves=True),
     concatenate: Rule(_moved, moves=True),
     getitem: Rule(_getitem, moves=True),
     stack: Rule(_stack),
     unstack: Rule(_moved),
-    scatter: Rule(_scatter, zeros=True),
+    scatter: Rule(_scatter),
     index_set: Rule(_index_set),
     index_add: Rule(_index_add),
-    pad: Rule(_pad, zeros=True),
     full: Rule(_known),
     iota: Rule(_known),
     indexed: Rule(_known),
@@ -244,6 +222,6 @@ RULES: Mapping[Any, Rule] = {
     reduce_min: _reduction("minimum"),
     cumsum: Rule(_cumulative("add")),
     cumprod: Rule(_cumulative("mul")),
-    dot_general: Rule(_dot, least=_least_dot),
+    dot_general: Rule(_dot, operations=_operations_of_dot),
 }
 """The rules of primitives that act on elements by their position."""

@@ -31,19 +31,14 @@ class Value:
       handle: its name or text in the target language; equal only for equal values.
       dtype: one of float64, int64, bool; object for a tape.
       number: the number itself if it is a constant, else None.
-      zero: whether it is a zero of padding or a scatter: adding it changes nothing, except for the
-        sign of a zero.
     """
 
-    __slots__ = ("dtype", "handle", "number", "zero")
+    __slots__ = ("dtype", "handle", "number")
 
-    def __init__(
-        self, handle: Any, dtype: np.dtype[Any], number: Any = None, zero: bool = False
-    ) -> None:
+    def __init__(self, handle: Any, dtype: np.dtype[Any], number: Any = None) -> None:
         self.handle = handle
         self.dtype = dtype
         self.number = number
-        self.zero = zero
 
 
 class Rows(Protocol):
@@ -119,7 +114,7 @@ class Emitter(Protocol):
     long_arrays: bool
     """Whether it writes long constants, and a row's values that are small stacks."""
 
-    def constant(self, number: Any, dtype: np.dtype[Any], zero: bool = False) -> Value:
+    def constant(self, number: Any, dtype: np.dtype[Any]) -> Value:
         """A known number."""
 
     def long_constant(self, array: Any, type_: Any) -> Stack:

@@ -34,15 +34,13 @@ class Rule(Record):
       write: the rule.
       moves: whether it costs no more than a view in the program on arrays.
       long: whether inputs may be Stacks, and outputs arrays of any size.
-      least: the minimum number of operations of an equation without known zeros.
-      zeros: whether it makes known zeros (`Value.zero`).
+      operations: the number of operations of an equation.
     """
 
     write: Write
     moves: bool = False
     long: bool = False
-    least: Callable[[Equation], int] = lambda equation: 0
-    zeros: bool = False
+    operations: Callable[[Equation], int] = lambda equation: 0
 
 
 class Elementwise(Record):
@@ -66,13 +64,11 @@ class Structural(Record):
       bodies: returns the Graphs that the rule writes for an equation, and how often each runs (None
         if unknown).
       loop: whether a step on arrays costs time besides that of its equations.
-      zeros: whether it may put known zeros (`Value.zero`) into its bodies or results.
     """
 
     write: Write
     bodies: Callable[[Equation], Sequence[tuple[Graph, int | None]]]
     loop: bool = False
-    zeros: bool = False
 
 
 class Plan(Record):
@@ -82,9 +78,7 @@ class Plan(Record):
       graph: the Graph, optimised.
       rules: how each of its equations is written, and whether its inputs may be Stacks.
       operations: a lower bound of the number of operations.
-      cost: a lower bound of their cost in nanoseconds, without sums.
-      sums: the cost of sums, which known zeros may save.
-      zeros: whether there may be known zeros.
+      cost: a lower bound of their cost in nanoseconds.
       arrays: the cost of the program on arrays.
     """
 
@@ -92,8 +86,6 @@ class Plan(Record):
     rules: list[tuple[Write, bool]]
     operations: int
     cost: float
-    sums: float
-    zeros: bool
     arrays: float
 
 
@@ -117,8 +109,8 @@ class Planner:
         costs: Costs,
     ) -> None:
         self.structural = structural
-        self._costs = costs
-        self._emitter = emitter
+        self.costs = costs
+        self.emitter = emitter
         self._elementwise = elementwise
         self._rules = rules
         self._plans: dict[int, Plan] = {}
@@ -137,8 +129,8 @@ class Planner:
 
     def _planned(self, graph: Graph) -> Plan:
         rules: list[tuple[Write, bool]] = []
-        operations, cost, sums, zeros, arrays = 0, 0.0, 0.0, False, 0.0
-        costs, emitter = self._costs, self._emitter
+        operations, cost, arrays = 0, 0.0, 0.0
+        costs, emitter = self.costs, self.emitter
         for equation in graph.equations:  # first, since plans of inner Graphs take longer
             known = self._rules.get(equation.primitive)
             if self.structural(equation.primitive) is None and not (known and known.long):
@@ -149,11 +141,9 @@ class Planner:
             structural = self.structural(primitive)
             if structural is not None:
                 rules.append((structural.write, True))
-                zeros = zeros or structural.zeros
                 for i, (body, length) in enumerate(structural.bodies(equation)):
                     inner, times = self.plan(body), self.times(length)
-                    operations, zeros = operations + inner.operations, zeros or inner.zeros
-                    cost, sums = cost + times * inner.cost, sums + times * inner.sums
+                    operations, cost = operations + inner.operations, cost + times * inner.cost
                     step = costs.step if structural.loop and i == 0 else 0
                     arrays += times * (inner.arrays + step)
                 continue
@@ -162,29 +152,25 @@ class Planner:
             rule, each = self._rules.get(primitive), self._elementwise.price(emitter, equation)
             size = equation.outputs[0].type.size
             arrays += costs.movement if rule is not None and rule.moves else costs.ufunc
-            zeros = zeros or (rule is not None and rule.zeros)
             if each is not None:
                 rules.append(((rule or self._elementwise).write, False))
-                if primitive.name in ("add", "sub"):
-                    sums += size * each
-                else:
-                    operations, cost = operations + size, cost + size * each
+                operations, cost = operations + size, cost + size * each
             elif rule is not None and primitive.scalar is None:
                 rules.append((rule.write, rule.long))
-                sums += rule.least(equation) * costs.operation
+                cost += rule.operations(equation) * costs.operation
             else:
                 raise Unsupported(primitive.name)
             if operations > emitter.longest:
                 raise Unsupported("too long")
-        return Plan(graph, rules, operations, cost, sums, zeros, arrays)
+        return Plan(graph, rules, operations, cost, arrays)
 
     def times(self, length: int | None) -> int:
         """The assumed number of runs of a body; None stands for a loop of unknown length."""
-        return self._costs.trips if length is None else max(length, 1)
+        return self.costs.trips if length is None else max(length, 1)
 
     def check(self, type_: Any, name: str = "a value") -> None:
         """Raises Unsupported if a Type is not that of a small array of the emitter's dtypes."""
-        if type_.dtype not in self._emitter.dtypes or type_.size > self._emitter.size:
+        if type_.dtype not in self.emitter.dtypes or type_.size > self.emitter.size:
             raise Unsupported(f"{name} of {type_}")
 
 

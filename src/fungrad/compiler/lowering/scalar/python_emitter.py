@@ -30,8 +30,15 @@ from fungrad.compiler.lowering.scalar.emitter import (
     flattened,
     shaped,
 )
-from fungrad.compiler.lowering.scalar.python_operations import CONVERSIONS, FUNCTIONS, SPELLINGS
-from fungrad.compiler.lowering.scalar.scalar_runtime import CHUNK, Tape, rows, tape_of
+from fungrad.compiler.lowering.scalar.python_operations import (
+    CHUNK,
+    CONVERSIONS,
+    FUNCTIONS,
+    SPELLINGS,
+    Tape,
+    rows,
+    tape_of,
+)
 from fungrad.control_flow.tape_type import TAPE, as_tape
 from fungrad.support.lazy import Record
 
@@ -131,8 +138,8 @@ class PythonEmitter:
 
     # --- operations ---------------------------------------------------------------------------
 
-    def constant(self, number: Any, dtype: np.dtype[Any], zero: bool = False) -> Value:
-        return Value(f"({number!r})" if number < 0 else repr(number), dtype, number, zero)
+    def constant(self, number: Any, dtype: np.dtype[Any]) -> Value:
+        return Value(f"({number!r})" if number < 0 else repr(number), dtype, number)
 
     def long_constant(self, array: Any, type_: Any) -> Stack:
         raise Unsupported(f"a constant of {type_}")

@@ -10,7 +10,7 @@ from typing import Any
 
 from fungrad.compiler.lowering.scalar.element_rules import RULES
 from fungrad.compiler.lowering.scalar.emitter import Costs, Unsupported
-from fungrad.compiler.lowering.scalar.planning import Structural
+from fungrad.compiler.lowering.scalar.planning import Planner, Structural
 from fungrad.compiler.lowering.scalar.python_emitter import PythonEmitter
 from fungrad.compiler.lowering.scalar.scalarise import FORMS, Scalariser
 from fungrad.ir.graph import Equation, Graph, Literal, Variable
@@ -56,11 +56,11 @@ def of_equation(equation: Equation, instead: Program) -> Program | None:
 
 def _written(graph: Graph, instead: Program) -> Program:
     emitter = PythonEmitter(COSTS)
-    walk = Scalariser(emitter, FORMS, RULES, structural, COSTS)
+    walk = Scalariser(Planner(emitter, FORMS, RULES, structural, COSTS))
     given = [emitter.argument(v.type) for v in graph.inputs]
     plan = walk.plans.plan(graph)
     types = [atom.type for atom in graph.outputs]
-    if plan.cost + (0 if plan.zeros else plan.sums) + _transfers(types) > plan.arrays:
+    if plan.cost + _transfers(types) > plan.arrays:
         raise Unsupported("arrays are faster")
     outputs = walk.graph(graph, given)
     results = [emitter.result(o, type_) for o, type_ in zip(outputs, types, strict=True)]

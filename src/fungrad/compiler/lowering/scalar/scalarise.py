@@ -7,7 +7,7 @@ program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ import numpy as np
 from fungrad.compiler.lowering.scalar.emitter import (
     BOOL,
     INT,
-    Costs,
     Elements,
     Emitter,
     Stack,
@@ -24,13 +23,7 @@ from fungrad.compiler.lowering.scalar.emitter import (
     flattened,
     shaped,
 )
-from fungrad.compiler.lowering.scalar.planning import (
-    Elementwise,
-    Planner,
-    Rule,
-    Structural,
-    computed_in,
-)
+from fungrad.compiler.lowering.scalar.planning import Elementwise, Planner, computed_in
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 
 GROWING = frozenset(("add", "sub", "mul", "neg", "square", "abs", "convert"))
@@ -43,30 +36,12 @@ _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 class Scalariser:
-    """The walk of one Graph and of all Graphs in it.
+    """The walk of one Graph and of all Graphs in it, by the rules and the emitter of `plans`."""
 
-    Args:
-      emitter: writes the operations.
-      elementwise: the rule of elementwise equations.
-      rules: of primitives that act on elements by position (movement, reductions, contractions).
-      structural: returns the Structural of a primitive; None if it holds no Graph.
-      costs: see `Costs`.
-    """
-
-    def __init__(
-        self,
-        emitter: Emitter,
-        elementwise: Elementwise,
-        rules: Mapping[Any, Rule],
-        structural: Callable[[Any], Structural | None],
-        costs: Costs,
-    ) -> None:
-        self.emitter = emitter
+    def __init__(self, plans: Planner) -> None:
+        self.plans, self.emitter, self.costs = plans, plans.emitter, plans.costs
         self.cost = 0.0
-        self.costs = costs
-        self.plans = Planner(emitter, elementwise, rules, structural, costs)
         self._weight = 1
-        self._zeros = {t: emitter.constant(t.type(0).item(), t, True) for t in emitter.dtypes}
 
     # --- Graphs -------------------------------------------------------------------------------
 
@@ -115,14 +90,12 @@ class Scalariser:
         return shaped([self.emitter.constant(n, type_.dtype) for n in numbers], type_.shape)
 
     def zero(self, dtype: Any) -> Value:
-        """A known zero (`Value.zero`)."""
-        return self._zeros[dtype]
+        """The number 0 of a dtype."""
+        return self.emitter.constant(dtype.type(0).item(), dtype)
 
     def zeros(self, type_: Any) -> Elements:
-        """Known zeros, as the elements of a value of a Type."""
-        found = np.empty(type_.shape, object)
-        found[...] = self.zero(type_.dtype)
-        return found
+        """Zeros, as the elements of a value of a Type."""
+        return np.full(type_.shape, self.zero(type_.dtype), object)
 
     def variables(self, type_: Any) -> Elements:
         """New variables, as the elements of a value of a Type."""
@@ -208,34 +181,18 @@ class Scalariser:
         """Counts the cost of an operation that is written here."""
         self.cost += cost * self._weight
 
-    def apply(
-        self, operation: str, operands: Sequence[Value], computed: Any, result: Any, cost: float
-    ) -> Value:
-        """The result of an operation; sums and differences of known zeros are not written."""
-        if operation == "add" and all(x.zero for x in operands):
-            return operands[0]
-        if operation == "sub" and operands[1].zero:
-            return operands[0]
-        self.cost += cost * self._weight
-        return self.emitter.apply(operation, operands, computed, result)
-
     def total(self, parts: Sequence[Value], operation: str, dtype: Any) -> Value:
-        """The parts combined by an operation, one after the other.
-
-        Of all known zeros one is added: it turns -0.0 into 0.0.
-        """
-        if operation == "add" and any(x.zero for x in parts):
-            parts = [*(x for x in parts if not x.zero), self._zeros[dtype]]
+        """The parts combined by an operation, one after the other."""
         result = parts[0]
         for part in parts[1:]:
-            self.cost += self.costs.operation * self._weight
+            self.pay(self.costs.operation)
             result = self.emitter.apply(operation, (result, part), dtype, dtype)
         return result
 
     def accumulate(self, total: Elements, part: Elements, dtype: Any) -> None:
         """Adds `part` to the variables `total`, which start at 0.0."""
         pairs = zip(total.reshape(-1), part.reshape(-1), strict=True)
-        sums = [x if y.zero else self.total((x, y), "add", dtype) for x, y in pairs]
+        sums = [self.total(pair, "add", dtype) for pair in pairs]
         self.assign([total], [np.array(sums, object)])
 
     def checked(self, values: Elements, dtype: Any) -> list[Elements]:
@@ -243,7 +200,7 @@ class Scalariser:
         if dtype == INT:
             for value in values.reshape(-1):
                 if value.number is None:
-                    self.cost += self.costs.operation * self._weight
+                    self.pay(self.costs.operation)
                     self.emitter.check_overflow(value)
         return [values]
 
@@ -261,12 +218,8 @@ def elementwise(
         found = [composed(walk, form, parts, computed) for parts in places]
     else:
         cost, operation = price(walk.emitter, equation) or 0.0, operation or form
-        if operation in ("add", "sub"):
-            found = [walk.apply(operation, parts, computed, result, cost) for parts in places]
-        else:
-            apply = walk.emitter.apply
-            found = [apply(operation, parts, computed, result) for parts in places]
-            walk.pay(cost * len(found))
+        found = [walk.emitter.apply(operation, parts, computed, result) for parts in places]
+        walk.pay(cost * len(found))
     elements = shaped(found, spread[0].shape)
     return walk.checked(elements, result) if form in GROWING else [elements]
 
@@ -298,7 +251,7 @@ def composed(
     def apply(operation: str, *operands: Any) -> Value:
         given = [x if isinstance(x, Value) else emitter.constant(x, computed) for x in operands]
         result = BOOL if operation in LOGICAL else computed
-        cost = emitter.cost(operation, [x.dtype for x in given], computed)
-        return walk.apply(operation, given, computed, result, cost)
+        walk.pay(emitter.cost(operation, [x.dtype for x in given], computed))
+        return emitter.apply(operation, given, computed, result)
 
     return form(apply, *parts)

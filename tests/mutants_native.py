@@ -31,8 +31,8 @@ MUTANTS = (
     *of(
         f"{_NATIVE}rows.py", (_ALONG,),
         ("a lane of the last group is lost", 'return code.compare("sge", code.iota()', 'return code.compare("sgt", code.iota()'),
-        ("lanes that were counted count again", "step({**index, loop: at}, self.later(code, i, at))",
-         "step({**index, loop: at}, None)"),
+        ("lanes that were counted count again", "step({**index, loop: at}, short, fresh)",
+         "step({**index, loop: at}, short, None)"),
         ("the last item of a unit is lost", '"smin", [code.add(first, self.per), self.items]',
          '"smin", [code.add(first, self.per - 1), self.items]'),
     ),

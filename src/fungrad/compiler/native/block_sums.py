@@ -53,6 +53,18 @@ class Reduction(NamedTuple):
         kind = "f" if self.type in FLOATS else "i"
         return OPERATIONS[self.operation][kind](code, x, y)
 
+    def add(self, code: Function, variable: Value, x: Value, counted: Value | None) -> None:
+        """Combines the first lanes of a variable with a value, where it is counted."""
+        if counted is not None:
+            x = code.select(counted, x, self.start(code, x.lanes))
+        total = code.get(variable)
+        if x.lanes < total.lanes:
+            lanes = [f"i32 {min(n, x.lanes)}" for n in range(total.lanes)]
+            by = f"<{total.lanes} x i32> <{', '.join(lanes)}>"
+            text = f"shufflevector {x}, {self.start(code, x.lanes)}, {by}"
+            x = code.new(text, x.type, total.lanes)
+        code.set(variable, self.joined(code, total, x))
+
     def joined_lanes(self, code: Function, x: Value) -> Value:
         """`across`, by a call: for code that runs once per unit."""
         name = f"{self.operation}_across_{self.type}_{x.lanes}"

@@ -154,11 +154,8 @@ class Nest:
             body.store(x, array, piece.atom.type.shape, piece.place)
             return
         values = [body.spread(body.value(p.atom, p.place), body.lanes) for p in root.pieces]
-        x = reduction.term(code, values)
-        if counted is not None:
-            x = code.select(counted, x, reduction.start(code, x.lanes))
         variable = self.vectors[self.sum_of(root)]
-        code.set(variable, reduction.joined(code, code.get(variable), x))
+        reduction.add(code, variable, reduction.term(code, values), counted)
 
     def add_tail(self, body: Body, root: Root, tails: Value, counted: Value | None) -> None:
         """Adds a single element to a reduction."""

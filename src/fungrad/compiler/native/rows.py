@@ -149,7 +149,7 @@ class RowNest(Nest):
                 at = code.mul(group, self.lanes)
                 if n % self.lanes:
                     index[loop] = code.intrinsic("smin", [at, n - self.lanes])
-                    counted = self.later(code, at, index[loop])
+                    counted = self.later(code, code.sub(at, index[loop]), self.lanes)
                 else:
                     index[loop] = at
             else:
@@ -167,10 +167,10 @@ class RowNest(Nest):
             if not any(self._inside((0, p.place)) for p in root.pieces):
                 self.element(outer, root, counted)
 
-    def later(self, code: Function, wanted: Value, at: Value) -> Value:
-        """The mask of the lanes at an index that the step before did not count."""
-        code.lanes = self.lanes
-        return code.compare("sge", code.iota(), code.splat(code.sub(wanted, at)))
+    def later(self, code: Function, known: Value, lanes: int) -> Value:
+        """The mask of the lanes behind the first `known`, which the step before counted."""
+        code.lanes = lanes
+        return code.compare("sge", code.iota(), code.splat(known))
 
     def run(self, code: Function, outer: Body, now: int, counted: Value | None) -> None:
         """One phase: its reductions, roots and buffered values."""
@@ -188,9 +188,9 @@ class RowNest(Nest):
             variables.append(code.variable(found.type, self.lanes))
             code.set(variables[-1], found.start(code, self.lanes))
 
-        def step(index: dict[int, Value], fresh: Value | None) -> None:
+        def step(index: dict[int, Value], lanes: int, fresh: Value | None) -> None:
             body = Body(self.source, self.maps, code, {**outer.index, **index}, self.box,
-                        self.lanes, outer)  # fmt: skip
+                        lanes, outer)  # fmt: skip
             body.ahead = self.far
             for key in self.kept:
                 if now in self.needed[key] and now > min(self.needed[key]):
@@ -198,11 +198,8 @@ class RowNest(Nest):
             for (key, found), variable in zip(reductions, variables, strict=True):
                 piece = self.demanded[key]
                 terms = self.source.reads(self.maps, piece.atom, piece.place, None)
-                values = [body.spread(body.value(p.atom, p.place), self.lanes) for p in terms]
-                x = found.term(code, values)
-                if fresh is not None and self.along:
-                    x = code.select(fresh, x, found.start(code, self.lanes))
-                code.set(variable, found.joined(code, code.get(variable), x))
+                values = [body.spread(body.value(p.atom, p.place), lanes) for p in terms]
+                found.add(code, variable, found.term(code, values), fresh)
             for key in kept:
                 piece = self.demanded[key]
                 self.buffered(body, key, body.value(piece.atom, piece.place))
@@ -216,27 +213,24 @@ class RowNest(Nest):
 
     def loops(
         self, code: Function, left: Sequence[int], index: dict[int, Value],
-        step: Callable[[dict[int, Value], Value | None], None],
+        step: Callable[[dict[int, Value], int, Value | None], None],
     ) -> None:  # fmt: skip
-        """The reduced loops `left`, each within the one before."""
+        """The reduced loops `left`, each within the one before; the rest of the last one behind
+        its steps has as few lanes as it needs."""
         if not left:
-            step(index, None)
+            step(index, self.lanes, None)
             return
         loop, *rest = left
         n, lanes = self.maps.lengths[loop], self.lanes
-
-        def along(i: Value) -> None:
-            at = code.intrinsic("smin", [i, n - lanes])
-            step({**index, loop: at}, self.later(code, i, at))
-
         if loop < len(self.maps.lengths) - 1:
             code.for_range(0, n, lambda i: self.loops(code, rest, {**index, loop: i}, step))
-        elif n % lanes and self.heavy:
-            code.for_range(0, n, along, lanes)
-        else:  # a cheap body gets a remainder loop: masks would double its work
-            code.for_range(0, n - n % lanes, lambda i: step({**index, loop: i}, None), lanes)
+        else:
+            code.for_range(0, n - n % lanes, lambda i: step({**index, loop: i}, lanes, None), lanes)
             if n % lanes:
-                along(code.constant(n - n % lanes, "i64", 1))
+                short = max(2, 1 << (n % lanes - 1).bit_length())
+                at, known = (code.constant(k, "i64", 1) for k in (n - short, short - n % lanes))
+                fresh = self.later(code, known, short) if short > n % lanes else None
+                step({**index, loop: at}, short, fresh)
 
     def buffered(self, body: Body, key: Key, x: Value | None = None) -> Value:
         """Loads a value from its buffer at a Body's index, or stores `x` there."""
@@ -250,9 +244,9 @@ class RowNest(Nest):
         memory = "i8" if type == "i1" else type
         pointer = code.at(code.at(self.buffers, self.kept[key]), at, memory)
         if x is None:
-            x = code.load(pointer, memory, self.lanes)
+            x = code.load(pointer, memory, body.lanes)
             return code.compare("ne", x, 0) if type == "i1" else x
-        x = body.spread(x, self.lanes)
+        x = body.spread(x, body.lanes)
         code.store(code.convert("zext", x, "i8") if type == "i1" else x, pointer)
         return x
 

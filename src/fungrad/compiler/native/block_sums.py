@@ -121,6 +121,7 @@ def by_pairs(module: Module, reduction: Reduction) -> str:
         return name
     type = reduction.type
     code = Function(module, name, type, [("ptr", "parts"), ("i64", "count")], attributes="internal")
+    code.rare()
     parts, count = code.parameters
     left = code.variable("i64")
     code.set(left, count)

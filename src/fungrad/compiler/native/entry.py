@@ -159,6 +159,8 @@ class _Entry:
         self.kernel = kernel
         given = [("ptr", "self"), ("ptr", "args"), ("i64", "nargs")]
         self.code = Function(kernel.module, "fg_entry", "ptr", given)
+        if kernel.cost_ns >= RELEASED:
+            self.code.rare()
         self.called, self.args, self.count = self.code.parameters
 
     def write(self) -> None:

@@ -194,6 +194,10 @@ class Function:
 
         self._head, self._lines = renamed(self._head), [*map(renamed, self._lines)]
 
+    def rare(self) -> None:
+        """Has this function compiled in less time, to slower code: it runs once a call, or less."""
+        self._head = self._head.replace(") {", ") optnone noinline {")
+
     # Lines, names and basic blocks.
 
     def raw(self, line: str) -> None:
@@ -513,17 +517,27 @@ class Function:
         return self.new(f"call {result} @{symbol}({given})", result, 1)
 
     def call_lanes(self, symbol: str, operands: Sequence[Value]) -> Value:
-        """Calls a function of scalars, lane by lane."""
-        first = operands[0]
-        if first.lanes == 1:
-            return self.call(symbol, first.type, operands)
-        result = Value("poison", first.type, first.lanes)
-        for place in range(first.lanes):
-            one = self.call(symbol, first.type, [self.lane(x, place) for x in operands])
-            result = self.new(
-                f"insertelement {result}, {one}, i32 {place}", first.type, first.lanes
-            )
-        return result
+        """Calls a function of scalars lane by lane, in a loop of a function that is called rarely."""
+        type, lanes, full = operands[0].type, operands[0].lanes, operands[0].full
+        if lanes == 1:
+            return self.call(symbol, type, operands)
+        name = f"{symbol}_{lanes}"
+        if name not in self.module.functions:
+            given = [(x.full, f"x{n}") for n, x in enumerate(operands)]
+            inner = Function(self.module, name, full, given, lanes=1, attributes="internal")
+            inner.rare()
+            memory = [inner.variable(type, lanes) for _ in operands]
+            for at, x in zip(memory, inner.parameters, strict=True):
+                inner.set(at, x)
+
+            def one(i: Value) -> None:
+                at = [inner.at(pointer, i, type) for pointer in memory]
+                xs = [inner.load(pointer, type) for pointer in at]
+                inner.store(inner.call(symbol, type, xs), at[0])
+
+            inner.for_range(0, lanes, one)
+            inner.ret(inner.get(memory[0]))
+        return Value(self.call(name, full, operands).text, type, lanes)
 
 
 class _Pointer(str):

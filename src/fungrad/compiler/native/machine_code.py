@@ -48,7 +48,7 @@ class Target:
         self.machine = llvm.Target.from_default_triple().create_target_machine(
             processor,
             features,
-            opt=0 if quick else 2,
+            opt=0 if quick else 1,
             reloc="pic",
             codemodel="jitdefault",
             jit=True,
@@ -123,7 +123,7 @@ def _optimised(ir: str, target: Target) -> Any:
     for name in target.passes:
         getattr(manager, f"add_{name}_pass")()
     for function in parsed.functions:
-        if not function.is_declaration:
+        if not function.is_declaration and b"optnone" not in b" ".join(function.attributes):
             manager.run(function, builder)
     return parsed
 

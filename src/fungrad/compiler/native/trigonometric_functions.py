@@ -117,6 +117,7 @@ def _write_far(
     text = "".join([f"\\{byte:02x}" for byte in words])
     outer.module.declare(f'@two_over_pi = internal constant [{len(words)} x i8] c"{text}"')
     code = Function(outer.module, name, "double", [("double", "x")], attributes="internal")
+    code.rare()
     (x,) = code.parameters
     bits = code.as_integer(code.fabs(x))
     exponent = code.sub(code.binary("lshr", bits, 52), 1075)

@@ -16,6 +16,7 @@ from native_loops import element_loop
 
 from fungrad.compiler.native.element_operations import apply
 from fungrad.compiler.native.elementary_functions import FUNCTIONS, heavy
+from fungrad.compiler.native.llvm_ir import Function, Module
 
 mp = pytest.importorskip("mpmath")
 
@@ -296,3 +297,13 @@ def test_powers_by_known_integers(n: int, dtype: Any) -> None:
 
 def test_costs_are_known() -> None:
     assert all(heavy(name) > 0 for name in FUNCTIONS)
+
+
+@pytest.mark.parametrize("name", ["erf", "erfc", "normal_cdf", "gammaln", "digamma"])
+def test_special_functions_of_single_precision_are_shorter(name: str) -> None:
+    lengths = []
+    for type in ("float", "double"):
+        code = Function(Module(), "f", type, [(type, "x")])
+        code.ret(FUNCTIONS[name](code, *code.parameters))
+        lengths.append(len(code))
+    assert lengths[0] < 0.8 * lengths[1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from fungrad.compiler.native import special_functions
 from fungrad.compiler.native.exponentials import (
@@ -316,24 +317,7 @@ def _tail(code: Function, a: Value) -> Value:
     return code.mul(p, exp(code, code.neg(code.mul(a, a))))
 
 
-def erf(code: Function, x: Value) -> Value:
-    a = code.fabs(x)
-    near = code.fma(a, code.polynomial(ERF, code.mul(a, a)), a)
-    y = code.select(code.compare("olt", a, 1.0), near, code.sub(1.0, _tail(code, a)))
-    return code.copysign(code.select(code.compare("uno", x, x), x, y), x)
-
-
-def erfc(code: Function, x: Value) -> Value:
-    a = code.fabs(x)
-    near = code.sub(1.0, code.fma(x, code.polynomial(ERF, code.mul(x, x)), x))
-    far = _tail(code, a)
-    far = code.select(code.compare("olt", x, 0.0), code.sub(2.0, far), far)
-    y = code.select(code.compare("olt", a, 1.0), near, far)
-    return code.select(code.compare("uno", x, x), x, y)
-
-
-def normal_cdf(code: Function, x: Value) -> Value:
-    return code.mul(erfc(code, code.mul(x, -math.sqrt(0.5))), 0.5)
+_ERFC = partial(special_functions.erfc, table=ERF, tail=_tail, least=1.0)
 
 
 def _gammaln(code: Function, a: Value) -> Value:
@@ -386,5 +370,9 @@ SINGLE: Mapping[str, Callable[..., Value]] = {
     "log_expit": log_sigmoid, "sin": sin, "cos": cos, "tan": tan, "arcsin": arcsin,
     "arccos": arccos, "arctan": arctan, "arctan2": arctan2, "hypot": hypot,
     "exp_difference": exp_difference, "exp2_difference": exp2_difference,
+    "erf": partial(special_functions.erf, table=ERF, tail=_tail), "erfc": _ERFC,
+    "normal_cdf": partial(special_functions.normal_cdf, erfc=_ERFC),
+    "gammaln": partial(special_functions.gammaln, positive=_gammaln),
+    "digamma": partial(special_functions.digamma, positive=_digamma),
 }  # fmt: skip
 """Rules by the names of primitives, for floats converted to doubles."""

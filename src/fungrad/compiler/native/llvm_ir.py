@@ -517,7 +517,7 @@ class Function:
         return self.new(f"call {result} @{symbol}({given})", result, 1)
 
     def call_lanes(self, symbol: str, operands: Sequence[Value]) -> Value:
-        """Calls a function of scalars lane by lane, in a loop of a function that is called rarely."""
+        """Calls a function of scalars lane by lane, by a loop in a rare function."""
         type, lanes, full = operands[0].type, operands[0].lanes, operands[0].full
         if lanes == 1:
             return self.call(symbol, type, operands)

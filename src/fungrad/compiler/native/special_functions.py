@@ -93,26 +93,31 @@ def _tail(code: Function, a: Value) -> Value:
     return code.mul(code.mul(value, s1), s2)
 
 
-def erf(code: Function, x: Value) -> Value:
+Rule = Callable[[Function, Value], Value]
+
+
+def erf(code: Function, x: Value, table: Sequence[float] = ERF, tail: Rule = _tail) -> Value:
+    """The error function, by a polynomial below 1 and erfc above."""
     a = code.fabs(x)
-    z = code.mul(a, a)
-    near = code.fma(a, code.polynomial(ERF, z), a)
-    far = code.sub(1.0, _tail(code, a))
-    y = code.select(code.compare("olt", a, 1.0), near, far)
+    near = code.fma(a, code.polynomial(table, code.mul(a, a)), a)
+    y = code.select(code.compare("olt", a, 1.0), near, code.sub(1.0, tail(code, a)))
     return code.copysign(code.select(code.compare("uno", x, x), x, y), x)
 
 
-def erfc(code: Function, x: Value) -> Value:
+def erfc(
+    code: Function, x: Value, table: Sequence[float] = ERF, tail: Rule = _tail, least: float = 0.7
+) -> Value:
+    """1 - erf(x), by a polynomial below `least` and a rule for the tail above."""
     a = code.fabs(x)
     h, low = two_sum(code, code.constant(1.0, x.type, x.lanes), code.neg(x))
-    near = code.sub(h, code.fma(x, code.polynomial(ERF, code.mul(x, x)), code.neg(low)))
-    far = _tail(code, a)
+    near = code.sub(h, code.fma(x, code.polynomial(table, code.mul(x, x)), code.neg(low)))
+    far = tail(code, a)
     far = code.select(code.compare("olt", x, 0.0), code.sub(2.0, far), far)
-    y = code.select(code.compare("olt", a, 0.7), near, far)
+    y = code.select(code.compare("olt", a, least), near, far)
     return code.select(code.compare("uno", x, x), x, y)
 
 
-def normal_cdf(code: Function, x: Value) -> Value:
+def normal_cdf(code: Function, x: Value, erfc: Rule = erfc) -> Value:
     """The cumulative distribution function of the standard normal distribution."""
     return code.mul(erfc(code, code.mul(x, -math.sqrt(0.5))), 0.5)
 
@@ -171,10 +176,7 @@ def _gammaln(code: Function, a: Value) -> Value:
     return code.select(code.compare("uno", a, a), a, y)
 
 
-Positive = Callable[[Function, Value], Value]
-
-
-def gammaln(code: Function, x: Value, positive: Positive = _gammaln) -> Value:
+def gammaln(code: Function, x: Value, positive: Rule = _gammaln) -> Value:
     """log |gamma(x)|, by a rule for positive numbers."""
     a = code.fabs(x)
     y = positive(code, a)
@@ -246,7 +248,7 @@ def _digamma(code: Function, x: Value) -> Value:
     return code.select(far, distant, code.select(code.compare("uno", x, x), x, y))
 
 
-def digamma(code: Function, x: Value, positive: Positive = _digamma) -> Value:
+def digamma(code: Function, x: Value, positive: Rule = _digamma) -> Value:
     """The derivative of log gamma, by a rule for positive numbers."""
     left = code.compare("olt", x, 0.0)
     y = positive(code, code.select(left, code.sub(1.0, x), x))

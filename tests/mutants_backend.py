@@ -17,8 +17,9 @@ MUTANTS = (
         ("arrays that are needed at one time share memory", "if times[i] & times[j] and", "if times[i] & (times[j] >> 1) and"),
         ("the last page is cut off", "return -(-math.prod(shape) * dtype.itemsize // PAGE) * PAGE",
          "return (math.prod(shape) * dtype.itemsize // PAGE) * PAGE"),
-        ("an arena that is too small", "return arena if arena.size >= size else Arena(size)", "return arena"),
-        ("more is held than may be", "if arena.size + held() <= LIMIT:", "if True:"),
+        ("an arena that is too small", "if arena.size >= size]", "]"),
+        ("what lives has no memory of its own", "    def __del__(self) -> None:\n        give(self.arena)\n", "        give(self.arena)\n"),
+        ("more is held than may be", "while _free and arena.size + held() > LIMIT:", "while False:"),
     ),
     *of(
         "runtime/tiles.py", BACKEND,

@@ -109,3 +109,47 @@ def test_copies_of_inputs_into_columns_end_with_their_last_reader():
     before = x.copy()
     np.testing.assert_allclose(fg.jit(f)(x), f(x), rtol=1e-12)
     np.testing.assert_array_equal(x, before)
+
+
+def test_an_array_returns_to_the_pool_when_its_views_are_dead():
+    buffer_pool.clear()
+    x = buffer_pool.empty((300, 200), np.dtype(float))
+    part = x[100:].T
+    assert type(x) is np.ndarray and x.flags.c_contiguous and x.flags.writeable
+    del x
+    assert buffer_pool.held() == 0
+    address = part.ctypes.data
+    del part
+    assert buffer_pool.held() == 300 * 200 * 8
+    again = buffer_pool.empty((300, 200), np.dtype(float))
+    assert again[100:].ctypes.data == address and buffer_pool.held() == 0
+    small, huge = [buffer_pool.empty((n,), np.dtype(np.uint8)) for n in (9, buffer_pool.LIMIT + 1)]
+    assert small.flags.owndata and huge.flags.owndata
+
+
+def test_old_memory_leaves_a_full_pool():
+    buffer_pool.clear()
+    arenas = [buffer_pool.take(buffer_pool.LIMIT // 4) for _ in range(5)]
+    for arena in arenas:
+        buffer_pool.give(arena)
+    assert buffer_pool.held() == buffer_pool.LIMIT
+    assert all(buffer_pool.take(1) is not arenas[0] for _ in range(4))
+    buffer_pool.give(buffer_pool.Arena(buffer_pool.LIMIT + 1))
+    assert buffer_pool.held() == 0
+
+
+def test_results_do_not_stay_in_the_pool():
+    def f(x, w):
+        y = np.exp(x - np.max(x))
+        z = y / np.sum(y)
+        return z, np.sort(z * 2.0)[::-1], z.T @ w, z[3:]
+
+    x, w = np.linspace(0.0, 1.0, 200_000).reshape(1000, 200), np.ones(1000)
+    run = fg.jit(f)
+    found = run(x, w)
+    kept = [y.copy() for y in found]
+    run(x + 3.0 * x * x, w)
+    for y, before, expected in zip(found, kept, f(x, w), strict=True):
+        np.testing.assert_array_equal(y, before)
+        np.testing.assert_allclose(y, expected, rtol=1e-12)
+    assert found[0].base is None

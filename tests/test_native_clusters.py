@@ -18,6 +18,7 @@ from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.ir.graph import Graph
+from fungrad.runtime import buffer_pool
 from fungrad.tracing.graph_trace import evaluate
 
 rng = np.random.default_rng(11)
@@ -284,3 +285,19 @@ def test_a_refused_cluster_is_not_tried_again_as_it_is() -> None:
     graph = graph_of(lambda x: np.sin(x) * np.exp(x) + x, rng.normal(size=5000))
     assert with_clusters(graph, refuse) is None
     assert len(tried) == 1
+
+
+def test_large_values_between_clusters_are_in_the_pool(native: None) -> None:
+    def f(x: Any) -> Any:
+        y = np.exp(x - np.max(x))
+        return y / np.sum(y)
+
+    x = rng.normal(size=200_000)
+    run = fg.jit(f)
+    buffer_pool.clear()
+    found = run(x)
+    np.testing.assert_allclose(found, f(x), rtol=1e-14)
+    assert buffer_pool.held() >= x.nbytes and found.base is None
+    kept = found.copy()
+    run(-x)
+    np.testing.assert_array_equal(found, kept)

@@ -1,13 +1,16 @@
-"""Memory for the intermediates of clusters, reused from call to call.
+"""Memory for the intermediates of programs, reused from call to call.
 
 A task takes an arena, and gives it back when it ends, also by an error; another thread or an inner
-call takes another arena meanwhile. The pool keeps at most `LIMIT` bytes. No array in an arena is
-returned to the user.
+call takes another arena meanwhile. An array of `empty` gives its memory back when it is dead, with
+all views of it. The system would zero the pages of new memory, one after the other, when they are
+first written: the gradient of log(sum(exp(x))) of 1.28e6 numbers takes a third of the time without.
+The pool keeps at most `LIMIT` bytes.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 import threading
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -16,6 +19,8 @@ import numpy as np
 
 LIMIT = 1 << 26
 """The most bytes that the pool keeps."""
+LARGE = 1 << 17
+"""The fewest bytes of an array in the pool: smaller ones are reused by malloc."""
 PAGE = 4096
 """Bytes of a page: buffers take whole pages, half a page off those of NumPy's large arrays.
 Processors compare the lowest 12 bits of addresses of stores and later loads, and stall if they are
@@ -32,12 +37,12 @@ Layout = Sequence[tuple[int, Array]]
 class Arena:
     """A block of memory, and the arrays in it by layout."""
 
-    __slots__ = ("_cut", "_memory", "size")
+    __slots__ = ("_cut", "memory", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
         memory = np.empty(size + PAGE, np.uint8)
-        self._memory = memory[(PAGE // 2 - memory.ctypes.data) % PAGE :][:size]
+        self.memory = memory[(PAGE // 2 - memory.ctypes.data) % PAGE :][:size]
         self._cut: dict[Hashable, tuple[Any, ...]] = {}
 
     def arrays(self, key: Hashable, layout: Layout) -> tuple[Any, ...]:
@@ -53,7 +58,7 @@ class Arena:
         result = []
         for start, (shape, dtype, order) in layout:
             size = math.prod(shape) * dtype.itemsize
-            part = self._memory[start : start + size].view(dtype)
+            part = self.memory[start : start + size].view(dtype)
             part = part.reshape([shape[axis] for axis in order])
             result.append(part.transpose([order.index(axis) for axis in range(len(shape))]))
         return result
@@ -91,24 +96,49 @@ def size_of(layout: Layout) -> int:
     return max((start + _pages(array) for start, array in layout), default=0)
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # dead arrays may be collected inside
 _free: list[Arena] = []
 
 
 def take(size: int) -> Arena:
     """An arena of at least so many bytes, for the caller alone until it is given back."""
-    try:
-        arena = _free.pop()
-    except IndexError:
-        return Arena(size)
-    return arena if arena.size >= size else Arena(size)  # drops the small one
+    with _lock:
+        large = [arena for arena in _free if arena.size >= size]
+        if not large:
+            return Arena(size)
+        found = min(large, key=operator.attrgetter("size"))
+        _free.remove(found)
+        return found
 
 
 def give(arena: Arena) -> None:
-    """Returns an arena to the pool."""
+    """Returns an arena to the pool, in place of those that have been there longest."""
     with _lock:
-        if arena.size + held() <= LIMIT:
+        while _free and arena.size + held() > LIMIT:
+            del _free[0]
+        if arena.size <= LIMIT:
             _free.append(arena)
+
+
+class _Owner:
+    """The owner of an array's memory, which it gives back to the pool."""
+
+    def __init__(self, arena: Arena, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.arena = arena
+        data = arena.memory.ctypes.data, False
+        self.__array_interface__ = {"shape": shape, "typestr": dtype.str, "data": data,
+                                    "version": 3}  # fmt: skip
+
+    def __del__(self) -> None:
+        give(self.arena)
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """An array without values; if it is large, in memory of the pool."""
+    size = math.prod(shape) * dtype.itemsize
+    if not LARGE <= size <= LIMIT or dtype.kind not in "biufc":
+        return np.empty(shape, dtype)
+    return np.asarray(_Owner(take(size), shape, dtype))
 
 
 def held() -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from fungrad.compiler.lowering.backend import Later, NumpyBackend, build
 from fungrad.compiler.native import entry, machine_code, symbols
 from fungrad.compiler.native.array_loops import loop_kernel, small_kernel
-from fungrad.compiler.native.clusters import with_clusters
+from fungrad.compiler.native.clusters import in_pool, with_clusters
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel, Refused
 from fungrad.compiler.native.tiles import with_tiles
@@ -23,6 +23,7 @@ from fungrad.control_flow.call import Backend, Runner
 from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive
+from fungrad.runtime import buffer_pool
 
 Generator = Callable[[Graph], Kernel]
 GENERATORS: list[Generator] = [small_kernel, loop_kernel, fused_kernel]
@@ -100,12 +101,15 @@ class Native(Backend):
             loop = len(cluster.equations) == 1 and cluster.equations[0].primitive.multiple
             generators = GENERATORS[:-1] if loop else GENERATORS[-1:]
             fallback = Later(functools.partial(build, cluster))
-            found = self._native(cluster, fallback, generators, times, into)
+            reused = [] if into else in_pool(cluster, graph)
+            found = self._native(cluster, fallback, generators, times, into or len(reused))
             if found is None:
                 refused = [*graph.derived.get("refused", ()), *cluster.derived["refused"]]
                 graph.derived["refused"] = list(dict.fromkeys(refused))
             else:
                 programs.append(found)
+                if reused:
+                    return functools.partial(_in_reused_memory, found, reused)
             return found
 
         in_tiles = with_tiles(graph, make)
@@ -114,6 +118,12 @@ class Native(Backend):
             return None
         graph.derived["native clusters"] = programs
         return build(mixed)
+
+
+def _in_reused_memory(run: Runner, types: Sequence[Type], *args: Any) -> Sequence[Any]:
+    """Calls a program that writes its first outputs into arrays; those are in the buffer pool."""
+    made = [buffer_pool.empty(type.shape, type.dtype) for type in types]
+    return [*made, *run(*args, *made)]
 
 
 @functools.cache

@@ -20,8 +20,10 @@ from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.while_loop import while_loop
 from fungrad.ir.graph import Equation, Graph, Literal, Variable, effectful
+from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, primitives
 from fungrad.retracing.inlining import copied, placed
+from fungrad.runtime.buffer_pool import LARGE
 
 LEAST, LEAST_OFTEN = 4_096, 512
 """The fewest elements, over all equations, of a cluster that is compiled; and of one that runs
@@ -234,9 +236,20 @@ def cluster_graph(graph: Graph, members: Sequence[Equation]) -> Graph:
     outside = {id(a) for e in graph.equations if id(e) not in mine for a in e.inputs}
     outside |= {id(a) for a in graph.outputs}
     outputs = [v for e in members for v in e.outputs if id(v) in outside]
+    kept = {id(a) for a in graph.outputs}
+    outputs.sort(key=lambda v: id(v) in kept or v.type.nbytes < LARGE)  # see `in_pool`
     used = {id(a): constants[id(a)] for a in read if id(a) in constants}
     return Graph(tuple(inputs.values()), tuple(used.values()), tuple(members), tuple(outputs),
                  graph.name, graph.reassociate)  # fmt: skip
+
+
+def in_pool(cluster: Graph, graph: Graph) -> list[Type]:
+    """The types of the first outputs of a cluster's Graph that are large, and that only equations
+    of the whole Graph read: they can be in the buffer pool.
+    """
+    kept = {id(a) for a in graph.outputs}
+    inner = [id(a) not in kept and a.type.nbytes >= LARGE for a in cluster.outputs]
+    return cluster.output_types[: (*inner, False).index(False)]
 
 
 def in_order(equations: Sequence[Equation], graph: Graph) -> list[Equation]:

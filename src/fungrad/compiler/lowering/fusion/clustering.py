@@ -13,7 +13,7 @@ of the memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from fungrad.compiler.cost_model import costs
@@ -63,6 +63,7 @@ class FusionCluster(Record):
     `body` is the Graph of the equations. `axes` maps each value to its row axis: None if each tile
     reads the whole value, REDUCED if it is complete after the last tile. `inputs` are the outer
     variables of the body's inputs. `made` has for each output the parts that it is the sum of.
+    `inner` are the outputs that only equations read.
     """
 
     length: int
@@ -71,6 +72,7 @@ class FusionCluster(Record):
     inputs: list[Variable]
     outputs: list[Variable]
     made: list[list[Part]]
+    inner: Collection[Variable]
 
     @property
     def equations(self) -> Sequence[Equation]:
@@ -228,7 +230,9 @@ def _region(
     outputs, made = _made(members, read_by, absorbed)
     values = tuple([part.value for parts in made for part in parts])
     body = Graph(tuple(inner.values()), (), tuple(equations), values)
-    return FusionCluster(length, body, axes, [v for v, _ in inner], outputs, made)
+    inputs = [v for v, _ in inner]
+    within = {v for v in outputs if None not in read_by[id(v)]}
+    return FusionCluster(length, body, axes, inputs, outputs, made, within)
 
 
 def _made(

@@ -50,7 +50,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, res
 from fungrad.primitives.reduction.cumulative import attains
 from fungrad.primitives.reduction.reduce import reduce_max, reduce_min
 from fungrad.retracing.inlining import placed as placed_like
-from fungrad.runtime import tiles
+from fungrad.runtime import buffer_pool, tiles
 from fungrad.runtime.kernels import elementwise, reductions
 from fungrad.runtime.thread_pool import num_threads
 
@@ -206,7 +206,12 @@ class TileLowering(LoopMemory):
             return parts[0].value
         array = Value("s_")
         alone = len(parts) == 1 and parts[0].place is None
-        make = self.constant("empty", np.empty) if alone else self.constant("zeros", np.zeros)
+        make = self.constant("zeros", np.zeros)
+        if alone:
+            reused = whole in self.whole.inner
+            make = self.constant(
+                *(("reused", buffer_pool.empty) if reused else ("empty", np.empty))
+            )
         dtype = self.constant(whole.type.dtype.name, whole.type.dtype)
         self.outputs.append(Alloc(f"{make}({whole.type.shape}, {dtype})", (), [array]))
         for part in parts:

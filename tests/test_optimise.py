@@ -60,17 +60,9 @@ EXAMPLES = {
     "a slice of a slice is one": (
         lambda x: x[1:, :-1][..., 1:-1], (np.arange(18.0).reshape(3, 6),), ["getitem"],
     ),
-    "a uniform array, reshaped": (
-        lambda x: x + fg.grad(lambda z: np.sum(np.reshape(z, (6,)) * 2.0))(x), (MATRIX,), ["add"],
-    ),
     "- -x is x": (lambda x: np.negative(-x) + 3.0, (SPECIAL,), ["add"]),
-    "-(x * 2) is x * -2": (lambda x: -(x * 2.0), (SPECIAL,), ["mul"]),
-    "x * -1 is -x": (lambda x: x * -1.0, (SPECIAL,), ["neg"]),
     "-x * y is -(x * y)": (lambda x, y: -((-x) * y), (SPECIAL, OTHER), ["mul"]),
     "x + -y is x - y": (lambda x, y: y + (-x), (SPECIAL, OTHER), ["sub"]),
-    "reshape(-x) is -reshape(x)": (
-        lambda x, y: y - np.reshape(-x, (2, 5)), (SPECIAL, OTHER.reshape(2, 5)), ["reshape", "add"],
-    ),
     "a condition or its negation always holds": (
         lambda x, y: (np.where(np.logical_or(~(x > 0.0), x > 0.0), x, y),
                       np.where(np.logical_or(x > 0.0, np.logical_not(x > 0.0)), y, 0.0)),
@@ -91,7 +83,6 @@ EXAMPLES = {
         lambda x, y: np.where(x > 0.0, y, 0.0) + np.where(~(x > 0.0), x, 0.0), (SPECIAL, OTHER),
         ["gt", "select", "add"],
     ),
-    "x + x is x * 2": (lambda x: x + x, (SPECIAL,), ["mul"]),
     "x / 8 is x * 0.125": (lambda x: x / 8.0, (SPECIAL,), ["mul"]),
     "the zeros of a scatter are not added": (
         lambda x, y: fg.grad(lambda z: np.sum(z[1:] ** 2 * y[1:]) + np.sum(np.sin(z)))(x),
@@ -114,9 +105,6 @@ EXAMPLES = {
 OF_KERNELS = {
     "x ** 3 is x * x * x, within 2 ulp": (
         lambda x: (x**3, x**4.0), (SPECIAL,), ["power", "mul", "mul"],
-    ),
-    "(x @ y).T is y.T @ x.T": (
-        lambda x, y: (x @ y).T + 1.0, (MATRIX, MATRIX.T), ["dot_general", "add"],
     ),
 }  # fmt: skip
 
@@ -143,11 +131,6 @@ FORBIDDEN = {
         (lambda x: x[1:], MATRIX), (lambda x: np.pad(x, 1), MATRIX),
     ],
     "a slice of a slice is one": [(lambda x: x[::-1][1:], MATRIX)],
-    "a uniform array, reshaped": [
-        (lambda x: np.reshape(np.broadcast_to(x[0], (6,)), (2, 3)), OTHER),
-    ],
-    "-(x * 2) is x * -2": [(lambda x: -(x * 2.0), COMPLEX), (lambda x, y: -(x * y), OTHER, OTHER)],
-    "x * -1 is -x": [(lambda x: x * -1.0, COMPLEX), (lambda x: x * -1, np.arange(3))],
     "-x * y is -(x * y)": [
         (lambda x: (-x) * x, COMPLEX), (lambda x: (-x) * 2.0, np.arange(3, dtype=np.uint8)),
     ],
@@ -155,7 +138,6 @@ FORBIDDEN = {
         (lambda x: x - (-x), np.arange(3, dtype=np.uint8) * 1),
         (lambda x: -np.real(x) + x * complex(0.0, -1.0), np.array([0j, complex(-0.0, 0.0)])),
     ],
-    "reshape(-x) is -reshape(x)": [(lambda x: (lambda y: (y, y.T))(-x), MATRIX)],
     "a condition or its negation always holds": [
         (lambda x: np.where(np.logical_or(~(x > 0.0), x > 0.0), 1.0, x), OTHER),
         (lambda x: np.where(np.logical_or(~(x > 0.0), x > 1.0), x, 1.0), OTHER),
@@ -174,7 +156,6 @@ FORBIDDEN = {
         (lambda x: np.where(x > 0.0, x, 0.0) + np.where(x <= 0.0, x, 0.0), OTHER),
         (lambda x: np.where(x > 0.0, x, 0.0) + np.where(~(x > 1.0), x, 0.0), OTHER),
     ],
-    "x + x is x * 2": [(lambda x: x + x, COMPLEX), (lambda x: x + x, np.arange(3))],
     "x / 8 is x * 0.125": [
         (lambda x: x / 3.0, OTHER), (lambda x: x / 8.0, COMPLEX), (lambda x: x / 2.0**100, OTHER),
         (lambda x: x / 2.0**16, HALF), (lambda x: x / 2.0**15, HALF),
@@ -201,10 +182,6 @@ FORBIDDEN = {
         (lambda x: x**5, OTHER), (lambda x: x**-3, OTHER), (lambda x: x**3, COMPLEX),
         (lambda x: x**3, np.arange(3)), (lambda x: x ** (3 + 0j), OTHER),
         (lambda x: x**1.5j, COMPLEX),
-    ],
-    "(x @ y).T is y.T @ x.T": [
-        (lambda x, y: (lambda p: (p, p.T))(x @ y), MATRIX, MATRIX.T),
-        (lambda x, y: (x @ y).T, np.ones((2, 2), int), np.ones((2, 2), int)),
     ],
     "sum(x * r) is sum(x) * r, and sum(x * y + z) is x . y + sum(z)": [
         (lambda x: np.sum(x * x[0], 1), TALL), (lambda x: np.sum(x * 0.5, 1), TALL),
@@ -435,29 +412,24 @@ def test_integer_powers_as_products(exponent):
         fg.config.kernels = "quick"
 
 
-def test_products_that_are_turned_are_one():
+def test_transposed_products():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(5, 5)), rng.normal(size=(5, 5))
     stacks = np.stack([x, y]), np.stack([y, x, x - y, y])
     examples = [
-        (lambda x, y: (x @ y).T + 1.0, (x, y), ["dot_general", "add"]),
-        (lambda x, y: np.einsum("aij,bjk->kabi", x, y), stacks, None),
-        (
-            lambda x, y: np.swapaxes(x @ y, 1, 2) * 2.0,
-            (stacks[0], stacks[0]),
-            ["dot_general", "mul"],
-        ),
-        (lambda x, y: (x @ y).T + (y @ x).T, (x, y), ["dot_general", "dot_general", "add"]),
-        (lambda x, y: (lambda p: p.T + p)(x @ y), (x, y), ["dot_general", "transpose", "add"]),
+        (lambda x, y: (x @ y).T + 1.0, (x, y)),
+        (lambda x, y: np.einsum("aij,bjk->kabi", x, y), stacks),
+        (lambda x, y: np.swapaxes(x @ y, 1, 2) * 2.0, (stacks[0], stacks[0])),
+        (lambda x, y: (x @ y).T + (y @ x).T, (x, y)),
+        (lambda x, y: (lambda p: p.T + p)(x @ y), (x, y)),
     ]
-    for f, args, expected in examples:
+    for f, args in examples:
         graph = fg.make_jaxpr(f)(*args)
         found = optimised(graph)
         fg.check_graph(found)
-        assert expected is None or sorted(names(found)) == sorted(expected)
         for got, want in zip(fg.evaluate(found, *args), fg.evaluate(graph, *args), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
-        if expected is not None and args[0].ndim == 2:
+        if args[0].ndim == 2:
             fg.testing.check_grads(fg.jit(f), args, order=2)
             batch = [np.stack([a, a + 1.0]) for a in args]
             for got, want in zip(

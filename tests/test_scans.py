@@ -521,8 +521,8 @@ def test_a_gradient_s_way_back_is_short():
     inside = names(optimised(there.params["body"]))
     assert [inside.count(name) for name in ("exp", "div", "tanh")] == [2, 2, 2]
     inside = names(optimised(back.params["body"]))
-    assert not {"exp", "scatter", "index_add", "div", "sub"} & set(inside)
-    assert inside.count("concatenate") == 1 and inside.count("mul") <= 10
+    assert not {"exp", "scatter", "index_add", "neg", "sub"} & set(inside)
+    assert inside.count("concatenate") == 1 and inside.count("mul") <= 10 and len(inside) <= 18
     assert back.params["counts"][1] == 2  # the sums for w and u are made behind it
 
 

@@ -1,7 +1,8 @@
 """Rules for products, quotients, powers and signs that are exact for every float.
 
-Without those for signs the gradient of von Mises densities costs 1.50 times as much (calls and
-elements of `ablation`).
+Without those for signs the gradient of von Mises densities costs 1.50 times as much, without
+`times_one` the 5th derivative of tanh 1.33 times (calls and elements of `ablation`); without
+`over_power_of_two` a step of a network of 32x784x64 takes 1.3 times the time.
 
 They are exact with rounding, NaN, infinities and the signs of zeros: x * 1 is x, -a * b is
 -(a * b), x / 8 is x * 0.125; but x * 0 is not 0.
@@ -14,12 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.passes.patterns import Number, Value, made, once, rule
+from fungrad.compiler.passes.patterns import Number, Value, made, rule
 from fungrad.compiler.passes.rewriter import Writer, exchanged
 from fungrad.compiler.passes.value_facts import floats, gives_floats, gives_real
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.primitives.elementwise.family import add, div, mul, neg, sub
-from fungrad.primitives.movement.reshape_broadcast_cast import reshape, transpose
 
 X, Y, C = Value("x"), Value("y"), Number("c")
 
@@ -29,16 +29,6 @@ X, Y, C = Value("x"), Value("y"), Number("c")
 @rule(made(mul, X, Number("one", 1)), "x * 1 is x", guard=gives_real)
 def times_one(writer: Writer, equation: Equation, x: Atom, one: Literal) -> Atom | None:
     return x
-
-
-@rule(made(mul, X, Number("c", -1)), "x * -1 is -x")
-def times_minus_one(writer: Writer, equation: Equation, x: Atom, c: Literal) -> Atom | None:
-    return writer.add(equation, neg, x) if floats(x) else None
-
-
-@rule(made(add, X, X), "x + x is x * 2", guard=gives_floats)
-def double(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
-    return writer.add(equation, mul, x, Literal(2.0))
 
 
 @rule(made(div, X, C), "x / 8 is x * 0.125")
@@ -73,17 +63,6 @@ def _opposite(atom: Atom) -> Literal | None:
 @rule(made(neg, made(neg, X)), "- -x is x")
 def twice_negated(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
     return x
-
-
-@rule(made(neg, once((mul, div), name="scaled")), "-(x * 2) is x * -2", guard=gives_floats)
-def scaled_negatively(writer: Writer, equation: Equation, scaled: Equation) -> Atom | None:
-    """-(x * c) is x * -c, and -(c / x) is -c / x, for a number c."""
-    first, second = scaled.inputs
-    number = _opposite(second)
-    if number is not None:
-        return writer.add(equation, scaled.primitive, first, number)
-    number = _opposite(first)
-    return None if number is None else writer.add(equation, scaled.primitive, number, second)
 
 
 def _opposite_of(writer: Writer, atom: Atom) -> Atom | None:
@@ -123,16 +102,4 @@ def minus(writer: Writer, equation: Equation) -> Atom | None:
     return None if positive is None else writer.add(equation, sub, y, positive)
 
 
-@rule(made((reshape, transpose)), "reshape(-x) is -reshape(x)", of=(neg,))
-def moved_negated(writer: Writer, equation: Equation) -> Atom | None:
-    positive = _opposite_of(writer, equation.inputs[0])
-    if positive is None:
-        return None
-    inner = writer.add(equation, equation.primitive, positive, **equation.params)
-    return writer.add(equation, neg, inner)
-
-
-RULES = (
-    times_one, twice_negated, scaled_negatively, times_minus_one, factor_negated, minus,
-    moved_negated, double, over_power_of_two,
-)  # fmt: skip
+RULES = (times_one, twice_negated, factor_negated, minus, over_power_of_two)

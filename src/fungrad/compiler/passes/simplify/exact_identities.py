@@ -113,15 +113,6 @@ def _folded(writer: Writer, equation: Equation, values: list[Literal]) -> Atom |
     return writer.add(equation, broadcast_to, Literal(value), shape=type_.shape)
 
 
-@rule(made((reshape, transpose, broadcast_to)), "a uniform array, reshaped", of=_UNIFORM)
-def _moved_uniform(writer: Writer, equation: Equation) -> Atom | None:
-    found = _uniform(writer, equation.inputs[0])
-    if found is None or isinstance(equation.inputs[0], Literal):
-        return None
-    shape = equation.outputs[0].type.shape
-    return writer.add(equation, broadcast_to, found, shape=shape) if shape else found
-
-
 @rule(made(()), "NumPy broadcasts by itself", of=(broadcast_to,))
 def _without_broadcasts(writer: Writer, equation: Equation) -> Atom | None:
     """Drops a broadcast that NumPy does implicitly, if the output shape stays."""
@@ -219,7 +210,7 @@ def _in_place(writer: Writer, atom: Atom) -> Equation | None:
 
 RULES = (
     nothing_done, axes_in_order, reshaped_twice, transposed_twice, reads_all, writes_all,
-    *slices.RULES, _moved_uniform, *arithmetic.RULES, *choices.RULES, _added_in_place,
+    *slices.RULES, *arithmetic.RULES, *choices.RULES, _added_in_place,
     filled,
 )  # fmt: skip
 ELEMENTWISE = (_of_uniform, _without_broadcasts)

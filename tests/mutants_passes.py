@@ -32,7 +32,7 @@ MUTANTS = (
          "if np.any(np.signbit(part(value)) != np.signbit(part(first))):", "if False:"),
         ("an infinity is folded", "    if not np.isfinite(value):\n        return None\n", ""),
         ("reversed elements are in order",
-         "all(step is None or step > 0 for step in steps)", "True"),
+         "(list(part.box), part.read()) != whole:", "[*map(len, part.box)] != [*map(len, whole[0])]:"),
         ("a sum with zeros keeps -0.0",
          "if not (loose(equation) or unsigned(writer, x) or unsigned(writer, values)):",
          "if False:"),

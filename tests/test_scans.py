@@ -647,10 +647,11 @@ def test_slices_that_fill_an_array_stand_side_by_side():
     graph = optimised(fg.make_jaxpr(fg.grad(g))(x))
     assert "concatenate" in names(graph) and "index_add" not in names(graph)
     np.testing.assert_allclose(fg.jit(fg.grad(g))(x), fg.grad(g)(x), rtol=1e-14)
-    for turned in (lambda x: np.sum(np.exp(x[::-1]) * x**2), lambda x: np.sum(np.exp(x[:1]))):
-        np.testing.assert_allclose(fg.jit(fg.grad(turned))(x), fg.grad(turned)(x), rtol=1e-14)
-        first = x[:1] * 2.0
-        np.testing.assert_allclose(fg.jit(fg.grad(turned))(first), fg.grad(turned)(first))
+
+    def turned(x):
+        return np.sum(np.exp(x[:1, ::-1])) + np.sum(np.sin(x[1:, ::-1]))
+
+    np.testing.assert_allclose(fg.jit(fg.grad(turned))(x), fg.grad(turned)(x), rtol=1e-14)
     args = (x, x[:, :2], x[:, 3:])
     for got, want in zip(
         fg.jit(fg.grad(f, (0, 1, 2)))(*args), fg.grad(f, (0, 1, 2))(*args), strict=True

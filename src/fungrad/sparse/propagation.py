@@ -39,7 +39,7 @@ from fungrad.sparse.patterns import (
     take,
     union,
 )
-from fungrad.sparse.rules import READERS, Given, spread
+from fungrad.sparse.rules import Given, moves_all, spread
 from fungrad.tracing.graph_trace import evaluate
 
 STEPS = 256
@@ -298,12 +298,13 @@ def reads(derivative: Derivative) -> Reads:
 
 def _moved(equation: Equation, found: dict[int, np.ndarray], known: dict[int, Any]) -> Any:
     """The numbers of an equation's results, if it only moves numbered elements."""
-    if equation.primitive not in READERS or id(equation.inputs[0]) not in found:
+    all_moved = moves_all(equation)
+    if all_moved is None or not equation.inputs or id(equation.inputs[0]) not in found:
         return None
     given = [found.get(id(a), known.get(id(a))) for a in equation.inputs]
     if any(x is None for x in given):
         return None
-    if READERS[equation.primitive] and any(id(a) not in found for a in equation.inputs):
+    if all_moved and any(id(a) not in found for a in equation.inputs):
         return None
     results = equation.primitive.eval(*given, **equation.params)
     return results if equation.primitive.multiple else (results,)

@@ -25,25 +25,17 @@ from fungrad.primitives.linalg.solve import solve
 from fungrad.primitives.movement.gather import getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
-    concatenate,
     conj,
     convert,
-    flip,
-    pad,
     reduce_sum,
-    reshape,
-    slice_axis,
-    transpose,
 )
 from fungrad.primitives.movement.scatter import index_add, index_multiply, index_set
 from fungrad.primitives.movement.sliding_window import (
-    diagonal,
     from_diagonal,
     overlap_add,
-    roll,
     windows,
 )
-from fungrad.primitives.movement.stack_iota import stack, unstack
+from fungrad.primitives.movement.stack_iota import unstack
 from fungrad.primitives.reduction.cumulative import cumsum, linear_recurrence
 from fungrad.primitives.reduction.reduce import exact_sum
 from fungrad.primitives.runtime_check import checked
@@ -94,14 +86,29 @@ def spread(equation: Equation, given: Sequence[Given], count: int) -> list[Any]:
     if all(g.pattern is None for g in given):
         return [None] * len(equation.outputs)
     primitive: Any = equation.primitive
-    rule = RULES.get(primitive) or RULES.get((primitive.module, primitive.name))
-    if rule is None and primitive.partials is not None:
-        rule = _elementwise
+    rule = rule_of(primitive)
     found = None if rule is None else rule(equation, given, count)
     if found is not None:
         return found
     every = union([repeated(g.pattern, 1) for g in given if g.pattern is not None])
     return [repeated(every, v.type.size) if v.type.inexact else None for v in equation.outputs]
+
+
+def rule_of(primitive: Any) -> Rule | None:
+    """The rule of a primitive."""
+    rule = RULES.get(primitive) or RULES.get((primitive.module, primitive.name))
+    if rule is None and primitive.partials is not None:
+        return _elementwise
+    return _put_together if rule is None and primitive.sections is not None else rule
+
+
+def moves_all(equation: Equation) -> bool | None:
+    """Whether an equation moves all of its arguments, or the first alone, such that each element is
+    at one position at most; None if it does something else.
+    """
+    rule = rule_of(equation.primitive)
+    known = rule in (_moved, _apart, _put_together) and equation.primitive is not broadcast_to
+    return rule is _put_together if known else None
 
 
 def _shape(equation: Equation) -> tuple[int, ...]:
@@ -356,8 +363,8 @@ RULES: dict[Any, Rule] = {
     solve: _solved,
     getitem: _moved,
     permuted: _permuted,
-    concatenate: _put_together,
-    stack: _put_together,
+    windows: _moved,
+    from_diagonal: _put_together,
     unstack: _apart,
     reduce_sum: _summed,
     exact_sum: _summed,
@@ -379,15 +386,4 @@ RULES: dict[Any, Rule] = {
     ("fungrad.scipy.linalg.equations", "solve_banded"): _solved,
 }
 """Rules by primitive (by module and name if its import needs SciPy); other elementwise primitives
-have `_elementwise`."""
-for _mover in (reshape, transpose, broadcast_to, slice_axis, flip, windows, diagonal, roll):
-    RULES[_mover] = _moved
-for _mover in (pad, from_diagonal):
-    RULES[_mover] = _put_together
-
-READERS: dict[Any, bool] = {
-    primitive: rule is _put_together
-    for primitive, rule in RULES.items()
-    if rule in (_moved, _apart, _put_together) and primitive is not broadcast_to
-}
-"""Primitives that move each element to at most one position; True if all arguments are moved."""
+have `_elementwise`, others that move elements `_put_together`."""

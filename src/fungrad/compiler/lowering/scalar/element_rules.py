@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +20,7 @@ from fungrad.compiler.lowering.scalar.scalarise import Scalariser, elementwise
 from fungrad.ir.graph import Equation, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.ufuncs import power
+from fungrad.primitives.facts import sections_of
 from fungrad.primitives.movement.gather import ARRAY, getitem, indexed, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
@@ -29,6 +31,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
     transpose,
 )
 from fungrad.primitives.movement.scatter import index_add, index_set
+from fungrad.primitives.movement.sliding_window import diagonal, roll
 from fungrad.primitives.movement.stack_iota import iota, stack, unstack
 from fungrad.primitives.primitive import full
 from fungrad.primitives.reduction.cumulative import cumprod, cumsum
@@ -62,10 +65,6 @@ def _moved(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list
     return [boxed(part) for part in (found if primitive.multiple else [found])]
 
 
-def _stack(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    return [np.stack(inputs)]
-
-
 def _getitem(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     x, *arrays = inputs
     index = equation.params["index"]
@@ -82,27 +81,6 @@ def _getitem(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> li
     return [result]
 
 
-def _value(x: Elements) -> Any:
-    """The value to assign to a part of an object array: NumPy would store a 0-d array itself."""
-    return x if x.ndim else x[()]
-
-
-def _scatter(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    if len(inputs) > 1:
-        raise Unsupported("a scatter by index arrays")
-    result = walk.zeros(equation.outputs[0].type)
-    result[equation.params["index"].entries] = _value(inputs[0])
-    return [result]
-
-
-def _index_set(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    if len(inputs) > 2:
-        raise Unsupported("writing by index arrays")
-    result = inputs[0].copy()
-    result[equation.params["index"].entries] = _value(inputs[1])
-    return [result]
-
-
 def _index_add(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     if len(inputs) > 2:
         raise Unsupported("writing by index arrays")
@@ -112,6 +90,19 @@ def _index_add(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> 
     for place, value in zip(np.ravel(places), inputs[1].reshape(-1), strict=True):
         flat[place] = walk.total([flat[place], value], "add", dtype)
     return walk.checked(result, dtype)
+
+
+def _placed(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+    """Elements at the places where `eval` puts their numbers, and zeros beside them."""
+    primitive: Any = equation.primitive
+    if sections_of(equation) is None:
+        raise Unsupported(f"{primitive.name} by index arrays")
+    starts = itertools.accumulate([x.size for x in inputs], initial=1)
+    numbers = [np.arange(start, start + x.size).reshape(x.shape)
+               for x, start in zip(inputs, starts, strict=False)]  # fmt: skip
+    zero = walk.zeros(equation.outputs[0].type.with_shape((1,)))
+    whole = np.concatenate([zero, *[x.reshape(-1) for x in inputs]])
+    return [boxed(whole[primitive.eval(*numbers, **equation.params)])]
 
 
 def _known(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
@@ -200,16 +191,12 @@ def _operations_of_dot(equation: Equation) -> int:
 
 RULES: Mapping[Any, Rule] = {
     power: Rule(_power),
-    reshape: Rule(_moved, moves=True),
-    transpose: Rule(_moved, moves=True),
-    broadcast_to: Rule(_moved, moves=True),
-    flip: Rule(_moved, moves=True),
-    concatenate: Rule(_moved, moves=True),
+    **dict.fromkeys(
+        (reshape, transpose, broadcast_to, flip, concatenate, diagonal), Rule(_moved, moves=True)
+    ),
     getitem: Rule(_getitem, moves=True),
-    stack: Rule(_stack),
     unstack: Rule(_moved),
-    scatter: Rule(_scatter),
-    index_set: Rule(_index_set),
+    **dict.fromkeys((scatter, index_set, stack, roll), Rule(_placed)),
     index_add: Rule(_index_add),
     full: Rule(_known),
     iota: Rule(_known),

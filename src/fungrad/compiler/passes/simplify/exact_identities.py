@@ -11,7 +11,6 @@ rules of reassociation.py if the Graph allows them.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -27,7 +26,8 @@ from fungrad.compiler.passes.simplify.slices import filled
 from fungrad.compiler.passes.value_facts import loose, unsigned, with_zeros_added
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.primitives.elementwise.family import add, broadcast_shapes, neg, sub
-from fungrad.primitives.movement.gather import Index, getitem, scatter
+from fungrad.primitives.facts import sections_of
+from fungrad.primitives.movement.gather import getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
     convert,
@@ -38,7 +38,6 @@ from fungrad.primitives.movement.scatter import index_add
 from fungrad.primitives.primitive import full
 
 X = Value("x")
-IN_ORDER = "all elements in order: a reshape"
 _UNIFORM = (CONSTANT, broadcast_to, full)
 """Primitives that can make an array of one value."""
 
@@ -151,24 +150,11 @@ def transposed_twice(writer: Writer, equation: Equation, inner: Equation, x: Ato
     return writer.add(equation, transpose, x, axes=axes)
 
 
-def _all_in_order(index: Index, size: int, read: int) -> bool:
-    """Whether an index without arrays selects all elements of an array, in order."""
-    steps = [e.step for e in index.entries if type(e) is slice]
-    return size == read and all(step is None or step > 0 for step in steps)
-
-
-@rule(made(getitem, X), IN_ORDER)
-def reads_all(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
-    shape = equation.outputs[0].type.shape
-    if not _all_in_order(equation.params["index"], x.type.size, math.prod(shape)):
-        return None
-    return writer.add(equation, reshape, x, shape=shape)
-
-
-@rule(made(scatter, X), IN_ORDER)
-def writes_all(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
-    shape = equation.params["shape"]
-    if not _all_in_order(equation.params["index"], math.prod(shape), x.type.size):
+@rule(made((getitem, scatter), X), "all elements in order: a reshape")
+def all_in_order(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
+    (part,), shape = sections_of(equation) or (None,), equation.outputs[0].type.shape
+    whole = [*map(range, shape)], [*map(range, x.type.shape)]
+    if part is None or (list(part.box), part.read()) != whole:
         return None
     return writer.add(equation, reshape, x, shape=shape)
 
@@ -209,7 +195,7 @@ def _in_place(writer: Writer, atom: Atom) -> Equation | None:
 
 
 RULES = (
-    nothing_done, axes_in_order, reshaped_twice, transposed_twice, reads_all, writes_all,
+    nothing_done, axes_in_order, reshaped_twice, transposed_twice, all_in_order,
     *slices.RULES, *arithmetic.RULES, *choices.RULES, _added_in_place,
     filled,
 )  # fmt: skip

@@ -94,8 +94,6 @@ def filled(writer: Writer, equation: Equation) -> Atom | None:
         boxes.append(sections[-1].box)
     shape = output.type.shape
     cut = [i for i, n in enumerate(shape) if any(part[i] != range(n) for part in boxes)]
-    if not cut and len(chain) == 1:
-        return _reshaped(writer, equation, equation.inputs[0], shape)
     if len(cut) != 1:
         return None
     (axis,) = cut

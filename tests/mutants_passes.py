@@ -114,8 +114,8 @@ MUTANTS = (
     ),
     *of(
         "retracing/inlining.py", (EFFECTS, "test_optimise.py"),
-        ("0, 0.0 and -0.0 are one literal", "(id(type(atom.value)), repr(atom.value)) if",
-         "complex(atom.value) if"),
+        ("0, 0.0 and -0.0 are one literal", "return (id(type(value)), repr(value))",
+         "return complex(value)"),
         ("differences commute", "equation.primitive.commutative and", "len(atoms) == 2 and"),
         ("0.0 and -0.0 are one parameter",
          "        return (type(value), repr(value))\n", "        return (type(value), value)\n"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 
 import numpy as np
 import pytest
@@ -20,9 +21,9 @@ RNG = np.random.default_rng(0)
 ARRAY = ((3, 5), np.dtype(float), (1, 0)), ((7,), np.dtype(np.float32), (0,))
 
 
-def pages(array):
+def lines(array):
     shape, dtype, _ = array
-    return -(-int(np.prod(shape)) * dtype.itemsize // buffer_pool.PAGE) * buffer_pool.PAGE
+    return -(-int(np.prod(shape)) * dtype.itemsize // buffer_pool.LINE) * buffer_pool.LINE
 
 
 @st.composite
@@ -39,27 +40,26 @@ def test_arrays_share_memory_only_where_they_are_not_needed_at_one_time(given):
     arrays, times = given
     layout = buffer_pool.packed(arrays, times)
     assert [array for _, array in layout] == arrays
-    places = [(start, start + pages(array)) for start, array in layout]
+    places = [(start, start + lines(array)) for start, array in layout]
     for (p, time), (q, other) in itertools.combinations(zip(places, times, strict=True), 2):
         assert not time & other or p[1] <= q[0] or q[1] <= p[0]
-    assert all(start % buffer_pool.PAGE == 0 for start, _ in layout)
+    assert all(start % buffer_pool.LINE == 0 for start, _ in layout)
     alive = [
-        sum(pages(a) for a, time in zip(arrays, times, strict=True) if time >> t & 1)
+        sum(lines(a) for a, time in zip(arrays, times, strict=True) if time >> t & 1)
         for t in range(12)
     ]
-    assert max(alive) <= buffer_pool.size_of(layout) <= sum(map(pages, arrays))
+    assert max(alive) <= buffer_pool.size_of(layout) <= sum(map(lines, arrays))
 
 
-def test_arrays_begin_at_pages_in_their_order():
+def test_arrays_begin_at_cache_lines_in_their_order():
     layout = buffer_pool.packed(ARRAY * 3, [1, 1, 1, 2, 2, 2])
-    assert buffer_pool.size_of(layout) == 3 * buffer_pool.PAGE
+    assert buffer_pool.size_of(layout) == 5 * buffer_pool.LINE
     arena = buffer_pool.Arena(buffer_pool.size_of(layout))
     arrays = arena.arrays("key", layout)
-    places = {(a.ctypes.data - arrays[0].ctypes.data) % buffer_pool.PAGE for a in arrays}
-    assert places == {0}
+    assert not any(a.ctypes.data % buffer_pool.LINE for a in arrays)
     assert [a.shape for a in arrays[:2]] == [(3, 5), (7,)]
     assert arrays[0].strides == (8, 24) and arrays[1].dtype == np.float32
-    assert len({a.ctypes.data for a in arrays}) == 3
+    assert len({a.ctypes.data for a in arrays}) == 4
     assert arena.arrays("key", layout) is arrays
     assert buffer_pool.size_of([]) == 0 and buffer_pool.packed([], []) == []
 
@@ -153,3 +153,21 @@ def test_results_do_not_stay_in_the_pool():
         np.testing.assert_array_equal(y, before)
         np.testing.assert_allclose(y, expected, rtol=1e-12)
     assert found[0].base is None
+
+
+def test_a_thread_takes_the_memory_that_it_used_last():
+    buffer_pool.clear()
+    own, taken = buffer_pool.take(1000), list[buffer_pool.Arena]()
+
+    def other():
+        taken.append(buffer_pool.take(500))
+        buffer_pool.give(taken[-1])
+
+    for _ in range(2):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        buffer_pool.give(own)
+        assert buffer_pool.take(1000) is own and own not in taken
+    assert buffer_pool.take(500) in taken  # none of its own is left
+    assert buffer_pool.held() == 0

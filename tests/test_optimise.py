@@ -873,6 +873,20 @@ def twofold(depth, second):
     return g
 
 
+@pytest.mark.parametrize(("dtype", "count"), [(np.float64, 2), (np.complex128, 4), (np.float32, 4)])
+def test_equal_numbers_beside_doubles_are_one(dtype, count):
+    tenth = np.float64(0.1)
+
+    def f(x):
+        return x * 0.1, x * tenth, x == 0.1, x == tenth
+
+    x = np.array([0.1, 0.3]).astype(dtype)
+    assert len(optimised(fg.make_jaxpr(f)(x)).equations) == count
+    for got, want in zip(fg.jit(f)(x), f(x), strict=True):
+        np.testing.assert_array_equal(got, want)
+        assert got.dtype == want.dtype
+
+
 def test_a_call_of_the_same_arguments_is_expanded_once():
     graph = fg.make_jaxpr(twofold(40, lambda x: x))(0.5)
     assert len(inline(graph).equations) == 41

@@ -86,7 +86,7 @@ def key_of(equation: Equation) -> Hashable:
     Without parameters it contains numbers and text only, which the garbage collector skips.
     """
     atoms: list[Hashable] = [
-        (id(type(atom.value)), repr(atom.value)) if isinstance(atom, Literal) else id(atom)
+        _number(atom.value, equation) if isinstance(atom, Literal) else id(atom)
         for atom in equation.inputs
     ]
     if equation.primitive.commutative and hash(atoms[0]) > hash(atoms[1]):
@@ -100,6 +100,15 @@ def key_of(equation: Equation) -> Hashable:
     except TypeError:
         return None
     return (id(equation.primitive), *atoms, params)
+
+
+def _number(value: Any, equation: Equation) -> Hashable:
+    """The key of a literal: a double beside an array of doubles is like Python's number."""
+    if type(value) is np.float64:
+        others = [a.type for a in equation.inputs if isinstance(a, Variable)]
+        if any(t.dtype == np.float64 and not t.weak for t in others):
+            value = value.item()
+    return (id(type(value)), repr(value))
 
 
 def _part(value: Any) -> Hashable:

@@ -372,8 +372,20 @@ mul = elementwise("mul", operator.mul, ufunc=np.multiply, cost=arithmetic(1, 6),
                   degree="multilinear",
                   partials=[operator.itemgetter(1), operator.itemgetter(0)],
                   scalar=ScalarForm("mul", "fi"))  # fmt: skip
+
+
+def _by_divisor(cotangent: Any, output: Any, args: Any) -> Any:
+    """The cotangent times x / y / y. The compiler knows cotangent / y from the gradient by x; a
+    number x has none, and x / y / y may be known before a loop.
+    """
+    x, y = args
+    if type(x) in PYTHON_SCALARS:
+        return cotangent * np.divide(output, y)
+    return cotangent / y * output
+
+
 div = elementwise("div", python_operator(np.divide), ufunc=np.divide,
-                  partials=[Over(lambda z, x, y: y), Minus(lambda c, z, args: c / args[1] * z)],
+                  partials=[Over(lambda z, x, y: y), Minus(_by_divisor)],
                   reads=(1,), cost=arithmetic(1, 11),
                   scalar="div")  # fmt: skip
 

@@ -11,8 +11,8 @@ import fungrad as fg
 import fungrad.scipy.special as sp
 from fungrad import extend, lax
 from fungrad.compiler.passes.pipeline import optimised
-from fungrad.compiler.passes.rewriter import is_pure
 from fungrad.errors import ArgumentError
+from fungrad.retracing.inlining import is_pure
 
 XS = np.linspace(0.1, 2.0, 50 * 200).reshape(50, 200)
 cube = extend.elementwise("cube", lambda x: x**3, partials=[lambda y, x: 3 * x**2])

@@ -293,16 +293,6 @@ def test_trees_out():
     assert fg.jit(lambda p: Point(p.y, [p.x]))(Point(1.0, 2.0)) == Point(2.0, [1.0])
 
 
-def test_equal_constants_are_one():
-    def f(x):
-        one, two = (np.sin(np.concatenate([x, np.ones(3)])) for _ in range(2))
-        return one + two + np.concatenate([x, np.array([1.0, 1.0, -0.0])])
-
-    optimised = fg.jit(f).lower(np.ones(3)).optimised
-    assert len(optimised.constants) == 2
-    assert str(optimised).count("= sin") == 1
-
-
 def test_a_callable_object_may_have_attributes_of_any_name():
     class Scaled:
         def __init__(self, scale):

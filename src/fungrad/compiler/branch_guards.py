@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from fungrad.compiler.guard_trace import GuardTrace, Question, impure
 from fungrad.control_flow.call import Runner, call, compiled, compiled_key
 from fungrad.errors import ArgumentError, BranchError
-from fungrad.ir.graph import Atom, Graph, Variable
-from fungrad.retracing.graph_transforms import drop_dead, effectful
+from fungrad.ir.graph import Atom, Graph, Variable, effectful
+from fungrad.retracing.graph_transforms import drop_dead
 from fungrad.retracing.staging import Staged
 from fungrad.support import pytree
 from fungrad.tracing.concrete_answers import key, words

@@ -19,8 +19,6 @@ class CostModel:
     """
     folded_constant: int = 1 << 16
     """The most elements of a value that is computed at compile time: staging."""
-    compared_constant: int = 1 << 16
-    """The most bytes of a constant that is compared with others: staging."""
     expanded_equations: int = 1 << 17
     """The most equations of a Graph after inlining of its calls: staging."""
     attempted_equations: int = 1 << 13

@@ -305,25 +305,3 @@ def closed(graph: Graph) -> tuple[Graph, list[Any]]:
     rest = tuple([(v, value) for v, value in graph.constants if type(value) is not Tracer])
     inputs = (*(v for v, _ in captured), *graph.inputs)
     return graph.replace(inputs=inputs, constants=rest), [x for _, x in captured]
-
-
-__all__ = [
-    "Batched",
-    "Differentiated",
-    "Pushed",
-    "batch",
-    "broadcast_batch",
-    "closed",
-    "differentiate",
-    "drop_dead",
-    "effectful",
-    "fixed_point_over_carry",
-    "joint",
-    "jvp_graph",
-    "memoised",
-    "reaches",
-    "split",
-    "split_at",
-    "stage_variant",
-    "strong_type",
-]  # fmt: skip

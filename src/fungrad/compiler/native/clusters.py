@@ -2,8 +2,7 @@
 
 A cluster becomes one equation, which calls its native program; the Graph of these calls and the
 remaining equations is compiled for NumPy. A loop is a cluster by itself; if it is refused, its body
-becomes a mixed Graph. Every other equation has a level, odd for clusters and even for NumPy, such
-that no level depends on a later one. Connected equations of an odd level are a cluster.
+becomes a mixed Graph. Connected equations of an odd level (`Levels`) are a cluster.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from fungrad.compiler.lowering.fusion.clustering import Levels
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.fused import known_equation
 from fungrad.compiler.native.index_maps import SHORT
@@ -102,23 +102,20 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
         other axes than the main ones; 2 begins clusters at those, too.
     """
     level: dict[int, int] = {}
+    available = Levels()
     ended: set[int] = set()
     axes = _main_axes(equations)
     for equation in equations:
         reduced = _reduced(equation)
         other = bool(reduced) and reduced != axes
         if known_equation(equation) is None:
-            found = 1
-            for atom in equation.inputs:
-                at = level.get(id(atom), 0)
-                begins = id(atom) in ended or (cut >= 2 and other)
-                found = max(found, at + (1 if at % 2 == 0 else 2 * begins))
+            found = available.odd(equation.inputs, later=cut >= 2 and other)
             if (cut >= 1 and other) or _reduces_all(equation):
                 ended.add(id(equation.outputs[0]))
         else:
-            levels = [level.get(id(atom), 0) for atom in equation.inputs]
-            found = max([0, *(x + x % 2 for x in levels)])
+            found = available.even(equation.inputs)
         level.update((id(v), found) for v in equation.outputs)
+        available.update((id(v), found + (id(v) in ended)) for v in equation.outputs)
     _sink(graph, equations, level, ended)
     members: dict[int, list[Equation]] = {}
     for equation in equations:

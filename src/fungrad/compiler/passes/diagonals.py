@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.passes.rewriter import Renaming, Writer
+from fungrad.compiler.passes.rewriter import Writer
 from fungrad.ir.graph import Atom, Graph, Literal
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import add
@@ -22,6 +22,7 @@ from fungrad.primitives.movement.gather import Index, getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, convert, reshape
 from fungrad.primitives.movement.scatter import index_add
 from fungrad.primitives.primitive import full
+from fungrad.retracing.inlining import Renaming
 from fungrad.support.lazy import Record
 
 ROWS, COLUMNS = 0, 1

@@ -26,7 +26,7 @@ from fungrad.compiler.passes.diagonals import (
     Steps,
     steps_of,
 )
-from fungrad.compiler.passes.rewriter import computed_now, copied, renamed
+from fungrad.compiler.passes.rewriter import computed_now
 from fungrad.ir.graph import Atom, Graph, Literal
 from fungrad.ir.types import Type
 from fungrad.primitives.contraction.dot_general import dot_general
@@ -39,6 +39,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
     transpose,
 )
 from fungrad.primitives.movement.stack_iota import basis
+from fungrad.retracing.inlining import copied, renamed
 
 Ranges = Sequence[Any]
 

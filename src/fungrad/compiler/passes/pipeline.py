@@ -14,16 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.passes.rewriter import (
-    Renaming,
-    computed_now,
-    copied,
-    is_pure,
-    placed,
-    renamed,
-    rewired,
-    rewritten,
-)
+from fungrad.compiler.passes.rewriter import computed_now, rewritten
 from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
 from fungrad.compiler.passes.simplify.exact_identities import simplify
 from fungrad.compiler.passes.store_forwarding import forward_stores
@@ -31,7 +22,16 @@ from fungrad.control_flow.call import is_call
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
 from fungrad.primitives.stop_gradient import stop, stop_order
 from fungrad.retracing.graph_transforms import drop_dead, memoised
-from fungrad.retracing.inlining import Expansion, TooMany
+from fungrad.retracing.inlining import (
+    Expansion,
+    Renaming,
+    TooMany,
+    copied,
+    is_pure,
+    placed,
+    renamed,
+    rewired,
+)
 from fungrad.tracing.graph_trace import stage
 
 

@@ -12,16 +12,12 @@ import numpy as np
 
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.patterns import CONSTANT, Rule
-from fungrad.ir.graph import Atom, Equation, Graph, Literal, PrimitiveLike, Variable
-from fungrad.retracing.graph_transforms import effectful
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, PrimitiveLike, Variable, effectful
 from fungrad.retracing.inlining import (
     Renaming,
-    copied,
-    is_pure,
     key_of,
     placed,
     renamed,
-    renewed,
     rewired,
 )
 
@@ -215,49 +211,15 @@ class Writer:
         return found
 
 
-def _equal_constants(graph: Graph) -> Renaming:
-    """Renames small constants that are equal bit for bit to the first of them."""
-    names: Renaming = {}
-    first: dict[Hashable, Variable] = {}
-    for variable, value in graph.constants:
-        if type(value) is not np.ndarray or value.dtype.hasobject:
-            continue
-        if value.nbytes <= costs.compared_constant:
-            known = first.setdefault((variable.type, value.tobytes()), variable)
-            if known is not variable:
-                names[id(variable)] = known
-    return names
-
-
 def apply_rules(graph: Graph, rules: Callable[[Any], Sequence[Rule]]) -> Graph:
     """The Graph with rules applied to its equations, and common subexpressions computed once.
     Equations that nothing reads any more stay.
     """
     writer = Writer(graph, rules)
-    names = _equal_constants(graph)
+    names: Renaming = {}
     for equation in graph.equations:
         outputs = writer.write(rewired(equation, names))
         if outputs is not equation.outputs:
             names.update({id(v): a for v, a in zip(equation.outputs, outputs, strict=True)})
     outputs = renamed(graph.outputs, names)
     return graph.replace(equations=tuple(writer.equations), outputs=outputs)
-
-
-__all__ = [
-    "Renaming",
-    "Replace",
-    "Writer",
-    "applied",
-    "apply_rules",
-    "computed_now",
-    "copied",
-    "doubles",
-    "exchanged",
-    "is_pure",
-    "key_of",
-    "placed",
-    "renamed",
-    "renewed",
-    "rewired",
-    "rewritten",
-]  # fmt: skip

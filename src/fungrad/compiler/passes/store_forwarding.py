@@ -18,15 +18,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.passes.rewriter import (
-    Renaming,
-    applied,
-    copied,
-    key_of,
-    placed,
-    renamed,
-    rewired,
-)
+from fungrad.compiler.passes.rewriter import applied
 from fungrad.compiler.passes.value_facts import positive_zero
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.types import of_value
@@ -37,6 +29,7 @@ from fungrad.primitives.movement.scatter import index_add, index_set
 from fungrad.primitives.movement.stack_iota import stack, unstack
 from fungrad.primitives.movement.static_index import of_int, selected
 from fungrad.primitives.primitive import full
+from fungrad.retracing.inlining import Renaming, copied, key_of, placed, renamed, rewired
 from fungrad.support.lazy import Record
 
 WHOLE = slice(None)

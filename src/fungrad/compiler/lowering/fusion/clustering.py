@@ -1,8 +1,6 @@
 """Fusion clustering: which equations over large arrays run together, tile by tile.
 
-Equations get ASAP levels: odd for fusable equations, even for others, each as low as its inputs
-allow. Equations of one odd level with the same number of rows form a cluster; the levels make the
-graph of clusters acyclic.
+Equations of one odd level (`Levels`) with the same number of rows form a cluster.
 
 The gradient of slicing is an output assembled from slices: `scatter` puts a value into an array of
 zeros, and each following `index_add` adds another. The cluster stores its values directly into that
@@ -29,12 +27,11 @@ from fungrad.compiler.lowering.fusion.row_access import (
     product,
     taken_apart,
 )
-from fungrad.ir.graph import Atom, Equation, Graph, Variable
+from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
 from fungrad.primitives.facts import sections_of
 from fungrad.primitives.movement.gather import scatter
 from fungrad.primitives.movement.scatter import index_add
 from fungrad.primitives.movement.static_index import slice_of
-from fungrad.retracing.graph_transforms import effectful
 from fungrad.retracing.inlining import copied
 from fungrad.support.lazy import Record
 
@@ -83,11 +80,28 @@ class FusionCluster(Record):
         return f"cluster of {len(self.equations)} equations on {self.length} rows:\n{self.body!r}"
 
 
+class Levels(dict[int, int]):
+    """ASAP levels: odd for equations of clusters, even for others, each as low as its operands
+    allow, so that the graph of clusters is acyclic. They are kept for values, by identity: the
+    result of a whole reduction has the level after that of its cluster.
+    """
+
+    def odd(self, atoms: Sequence[Atom], later: bool = False) -> int:
+        """The level of a fusable equation; with `later` it is in no cluster of its operands."""
+        found = [self.get(id(atom), 0) for atom in atoms]
+        return max([1, *(x + (2 * later if x % 2 else 1) for x in found)])
+
+    def even(self, atoms: Sequence[Atom]) -> int:
+        """The level of another equation."""
+        found = [self.get(id(atom), 0) for atom in atoms]
+        return max([0, *(x + x % 2 for x in found)])
+
+
 class _Finder:
     """Assigns levels to values, and row axes to the values of clusters."""
 
     def __init__(self) -> None:
-        self.level: dict[int, int] = {}
+        self.level = Levels()
         self.rows: dict[int, tuple[Key, int]] = {}
         self.regions: dict[Key, list[tuple[Equation, RowAccess]]] = {}
         self.others: dict[int, list[Equation]] = {}
@@ -95,7 +109,7 @@ class _Finder:
 
     def place(self, equation: Equation) -> None:
         """Adds an equation to a cluster if it can run row by row, else to the other equations."""
-        level = max([1, *(self._odd(atom) for atom in equation.inputs)])
+        level = self.level.odd(equation.inputs)
         inside = {self.rows[id(a)][0] for a in equation.inputs if self._rows_at(a, level)}
         found = None
         if len(inside) == 1:
@@ -119,14 +133,8 @@ class _Finder:
     def _rows_at(self, atom: Atom, level: int) -> bool:
         return id(atom) in self.rows and self.rows[id(atom)][0][0] == level
 
-    def _odd(self, atom: Atom) -> int:
-        """The first odd level at which an atom is available."""
-        level = self.level.get(id(atom), 0)
-        return level + (level % 2 == 0)
-
     def _place_other(self, equation: Equation) -> None:
-        levels = [self.level.get(id(atom), 0) for atom in equation.inputs]
-        level = max([0, *(x + x % 2 for x in levels)])
+        level = self.level.even(equation.inputs)
         if effectful(equation):  # effects keep their order
             level = self.acted = max(level, self.acted)
         self.others.setdefault(level, []).append(equation)

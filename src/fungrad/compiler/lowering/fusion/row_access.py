@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.passes.rewriter import placed
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.facts import Along, Section, sections_of
@@ -28,6 +27,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
     transpose,
 )
 from fungrad.primitives.movement.stack_iota import stack, unstack
+from fungrad.retracing.inlining import placed
 from fungrad.runtime.blas_threads import single_blas, single_in_regions
 from fungrad.runtime.kernels.reductions import one_thread
 from fungrad.runtime.thread_pool import num_threads

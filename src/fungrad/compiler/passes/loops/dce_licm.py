@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.passes.rewriter import Renaming, copied, placed, renamed, renewed
 from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.switch import switch
 from fungrad.control_flow.while_loop import while_loop
-from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
 from fungrad.primitives.facts import is_view
-from fungrad.retracing.graph_transforms import drop_dead, effectful, memoised
+from fungrad.retracing.graph_transforms import drop_dead, memoised
+from fungrad.retracing.inlining import Renaming, copied, placed, renamed, renewed
 from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.trace import EVAL
 

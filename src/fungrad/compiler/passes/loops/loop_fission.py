@@ -17,13 +17,13 @@ from typing import Any
 
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.loops.open_scan import Loop, movable, on_numbers, small
-from fungrad.compiler.passes.rewriter import Renaming, renamed, rewired
 from fungrad.compiler.passes.simplify.reassociation import known_first
 from fungrad.control_flow.scan import scan
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
+from fungrad.retracing.inlining import Renaming, renamed, rewired
 
 
 def split_loops(graph: Graph) -> Graph:

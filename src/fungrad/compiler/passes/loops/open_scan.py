@@ -8,22 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.passes.rewriter import (
-    Renaming,
-    applied,
-    copied,
-    is_pure,
-    placed,
-    renamed,
-    renewed,
-    rewired,
-)
-from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
+from fungrad.compiler.passes.rewriter import applied
+from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful, inner_graphs
 from fungrad.ir.types import Type
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add
 from fungrad.primitives.movement.reshape_broadcast_cast import convert
-from fungrad.retracing.graph_transforms import batch, drop_dead, effectful
+from fungrad.retracing.graph_transforms import batch, drop_dead
+from fungrad.retracing.inlining import Renaming, copied, is_pure, placed, renamed, renewed, rewired
 
 
 class Loop:

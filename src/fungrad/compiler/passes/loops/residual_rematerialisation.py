@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fungrad.compiler.passes.loops.open_scan import Loop, computed, movable, on_numbers
-from fungrad.compiler.passes.rewriter import Renaming, renewed, rewired
 from fungrad.control_flow.scan import scan
-from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
 from fungrad.primitives.facts import is_arithmetic
-from fungrad.retracing.graph_transforms import effectful
+from fungrad.retracing.inlining import Renaming, renewed, rewired
 
 
 def rematerialise_residuals(graph: Graph) -> Graph:

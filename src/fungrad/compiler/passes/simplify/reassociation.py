@@ -17,12 +17,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.compiler.passes.patterns import Value, made, rule
-from fungrad.compiler.passes.rewriter import Writer, applied, doubles, placed
+from fungrad.compiler.passes.rewriter import Writer, applied, doubles
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add, div, mul, neg, sub
 from fungrad.primitives.elementwise.ufuncs import power, square
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum, reshape
+from fungrad.retracing.inlining import placed
 
 PRODUCT, SUM = (mul, div), (add, sub)
 """Each group's operation, and its inverse."""

@@ -141,14 +141,18 @@ class DataParallel:
                     f"along axis 0{user_line()}: {_short(first.chunks[0])} and "
                     f"{_short(array.chunks[0])}. Rechunk one: y.rechunk({{0: X.chunks[0]}})."
                 )
-            lazy = array.to_delayed(optimize_graph=_held(array) is None)
+            lazy = array.to_delayed(optimize_graph=_futures(array) is None)
             chunks.append(lazy.ravel().tolist())
         return chunks, first
 
     def _grouped(self, array: Any) -> list[tuple[list[int], str | None]]:
         """The chunks of each task, and its preferred worker."""
-        places = None if self.by == "chunk" else _places(array)
-        if places is None:
+        futures = None if self.by == "chunk" else _futures(array)
+        places = [] if futures is None else _places(futures)
+        # Groups are kept, so that sums have the same order at each call, also while chunks of a
+        # worker that died are computed anew.
+        groups = None if futures is None else self._groups.get(array.name)
+        if groups is None and not (places and all(places)):
             if self.by == "worker":
                 raise ArgumentError(
                     'by="worker" needs data that the workers of a distributed client hold'
@@ -156,12 +160,12 @@ class DataParallel:
                     'by="chunk" for data that are made or read when they are needed.'
                 )
             return [([i], None) for i in range(len(array.chunks[0]))]
-        if array.name not in self._groups:  # kept, so that sums have the same order at each call
-            groups: dict[str, list[int]] = {}
+        if groups is None:
+            by_place: dict[str | None, list[int]] = {}
             for i, place in enumerate(places):
-                groups.setdefault(place, []).append(i)
-            self._groups[array.name] = list(groups.values())
-        return [(group, places[group[0]]) for group in self._groups[array.name]]
+                by_place.setdefault(place, []).append(i)
+            groups = self._groups[array.name] = list(by_place.values())
+        return [(group, places[group[0]]) for group in groups]
 
 
 def value_and_grad(
@@ -331,8 +335,8 @@ def _client() -> Any:
         return None
 
 
-def _held(array: Any) -> list[Any] | None:
-    """The futures of an array's chunks; None if workers do not hold all of them."""
+def _futures(array: Any) -> list[Any] | None:
+    """The futures of an array's chunks; None if it is not persisted."""
     if _client() is None:
         return None
     import distributed
@@ -340,19 +344,13 @@ def _held(array: Any) -> list[Any] | None:
     futures_of: Any = distributed.futures_of
     keys = [(array.name, i, *[0] * (array.ndim - 1)) for i in range(len(array.chunks[0]))]
     held = {future.key: future for future in futures_of(array)}
-    if any(key not in held or held[key].status != "finished" for key in keys):
-        return None
-    return [held[key] for key in keys]
+    return [held[key] for key in keys] if held.keys() >= set(keys) else None
 
 
-def _places(array: Any) -> list[str] | None:
-    """The worker that holds each chunk; None if a chunk is not in any worker's memory."""
-    futures = _held(array)
-    if futures is None:
-        return None
+def _places(futures: Sequence[Any]) -> list[str | None]:
+    """The worker that holds each chunk; None for a chunk that is in no worker's memory."""
     where = _client().who_has(futures)
-    found = [sorted(where.get(future.key) or ()) for future in futures]
-    return [workers[0] for workers in found] if all(found) else None
+    return [min(where.get(future.key) or (), default=None) for future in futures]
 
 
 def _on(worker: str | None) -> Any:

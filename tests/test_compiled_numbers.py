@@ -150,6 +150,15 @@ def test_compiled_numbers_are_numpys(name, point, dtype):
         same(fg.jit(lambda *args: fg.jit(f)(*args))(*args), want)
 
 
+@pytest.mark.parametrize("x", [0.0, -0.0, 1.0])
+def test_the_derivative_of_a_quotient_by_a_small_divisor_is_that_of_its_equations(x):
+    args = (np.array([1e10]), np.array([x]), np.array([1e-300]))
+    slope = fg.grad(lambda w, x, y: np.sum(w * (x / y)), argnums=2)
+    with np.errstate(all="ignore"):
+        same(fg.jit(slope)(*args), slope(*args))
+        same(slope(*args), -args[0] * (args[1] / args[2]) / args[2])
+
+
 def test_a_sum_of_complex_numbers_with_itself_keeps_its_infinities():
     x = np.array([np.inf + 2j, 1 - np.inf * 1j, -0.0 + 0j, 3 + 4j])
     with np.errstate(invalid="ignore"):

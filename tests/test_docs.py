@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fungrad as fg
+
 DOCS = Path(__file__).parents[1] / "docs"
 MADE = ("api", "notebooks", "extensions")
 ELSEWHERE = ("errors.md", "how-it-works.md", "mistakes.md")
@@ -104,3 +106,19 @@ def test_the_index_lists_every_page():
         for entries in re.findall(r"^```{toctree}\n(.*?)^```", PAGES[index], re.M | re.S):
             listed |= {f"{folder}{name}.md" for name in re.findall(r"<(.*)>$", entries, re.M)}
     assert set(PAGES) - {"index.md"} <= listed
+
+
+ABSENT = (
+    "custom_gradient", "closure_convert", "disable_jit", "ShapeDtypeStruct", "custom_vmap",
+    "sequential_vmap", "size=", "fill_value=", "fft.dct", "cluster.vq",
+)  # fmt: skip
+"""JAX's names for what fungrad writes in another way."""
+
+
+@pytest.mark.parametrize("name", ABSENT)
+def test_names_of_jax_that_are_left_out_stand_beside_what_to_write(name):
+    table = PAGES["coming-from.md"].partition("## JAX")[2].partition("\n## ")[0]
+    rows = [row.strip("|").split("|") for row in table.splitlines() if row.startswith("| ")]
+    (cells,) = [cells for cells in rows if name in cells[0]]
+    assert len(cells) == 3 and all(cell.strip() for cell in cells)
+    assert not hasattr(fg, name) and not hasattr(fg.scipy, name.partition(".")[0])

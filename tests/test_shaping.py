@@ -417,6 +417,7 @@ def test_ends_of_ramps_have_derivatives():
 
 
 def test_a_number_repeated_along_its_axis():
+    each_way(lambda x: np.repeat(x, 3), 2.0)
     each_way(lambda x: np.repeat(x, 3, axis=0), np.float64(2.0))
     each_way(lambda x: np.repeat(x, [2], axis=-1), np.float64(2.0))
     each_way(lambda x: np.squeeze(x, 0), np.array(2.0))

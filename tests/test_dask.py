@@ -171,6 +171,7 @@ def test_large_closures_are_warned_of() -> None:
         fg.dask.value_and_grad(lambda w, x: np.sum(x @ w) + np.sum(large))
 
 
+@pytest.mark.slow
 def test_the_order_of_sums_is_kept_while_chunks_are_computed_anew(monkeypatch: Any) -> None:
     distributed = pytest.importorskip("distributed")
     with distributed.Client(

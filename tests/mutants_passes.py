@@ -110,7 +110,7 @@ MUTANTS = (
         ("slices that do not meet fill an array",
          "if [*[r.start for r in pieces], shape[axis]] != ends or any", "if any"),
         ("what is added to zeros keeps -0.0",
-         "if all(unsigned(writer, value) for value in values):", "if True:"),
+         "with_zeros_added(writer, equation, e.inputs[1])", "e.inputs[1]"),
     ),
     *of(
         "retracing/inlining.py", (EFFECTS, "test_optimise.py"),

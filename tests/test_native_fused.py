@@ -17,6 +17,7 @@ from fungrad.compiler.native.kernel import Kernel, Refused
 from fungrad.compiler.native.llvm_ir import Function
 from fungrad.compiler.native.row_buffers import BufferedNest
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.extend import Along, Section, linear
 from fungrad.ir.graph import Graph
 from fungrad.tracing.graph_trace import evaluate
 
@@ -227,10 +228,27 @@ def test_special_numbers_along_short_axes() -> None:
     check(lambda x, y: (np.sum(y > 0, 1) + x[:, 0], np.max(y, 1) * 2), np.nan_to_num(x), small)
 
 
+mirror = linear(
+    "mirror", eval=lambda x: x[..., ::-1], type=lambda x: x, transpose=lambda ct, x: mirror(ct),
+    sections=lambda e: [mirrored(e.inputs[0].type.shape)],
+)  # fmt: skip
+"""Moves elements, and is none of fungrad's own."""
+
+
+def mirrored(shape: tuple[int, ...]) -> Section:
+    last = len(shape) - 1
+    place = (*map(Along, range(last)), Along(last, shape[last] - 1, -1))
+    return Section(tuple(map(range, shape)), 0, place)
+
+
 @pytest.mark.parametrize("shape", [(7,), (50,), (4097,), (9, 40)])
 def test_moved_elements(shape: tuple[int, ...]) -> None:
     x, y = rng.normal(size=shape), rng.normal(size=shape)
     check(lambda x, y: np.roll(x, 2, -1) * y + np.roll(y, -1, 0), x, y)
+    if x.ndim == 2:
+        check(lambda x, y: np.roll(x, (1, -2), (0, -1)) * y - x * 2.0, x, y)
+        check(lambda x, y: np.diagonal(x, 1) * 2.0 + np.diagonal(y[:, 1:]), x, y)
+    check(lambda x, y: mirror(x) * y - x * 2.0, x, y)
     check(lambda x, y: np.flip(x, -1) * y - x[::-1], x, y)
     check(lambda x, y: np.concatenate([x[..., 3:], y, x * 2.0], -1) + 1.0, x, y)
     check(lambda x, y: np.flip(np.concatenate([x, y * 2.0], -1), -1) * 3.0, x, y)

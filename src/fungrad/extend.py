@@ -16,7 +16,7 @@ from fungrad.errors import ArgumentError
 from fungrad.ir.types import Type
 from fungrad.primitives.contraction.dot_general import multilinear
 from fungrad.primitives.elementwise.family import Masked, Over, elementwise
-from fungrad.primitives.facts import ScalarForm
+from fungrad.primitives.facts import Along, ScalarForm, Section
 from fungrad.primitives.primitive import Primitive, general, linear
 from fungrad.support.lazy import Module
 from fungrad.tracing.source_location import user_line
@@ -81,7 +81,7 @@ def kernel(
 
 
 __all__ = [
-    "Masked", "Over", "Primitive", "ScalarForm", "Trace", "Tracer", "Type", "current_trace",
-    "elementwise", "general", "jax_rule", "kernel", "linear", "multilinear", "structural",
-    "typeof",
+    "Along", "Masked", "Over", "Primitive", "ScalarForm", "Section", "Trace", "Tracer", "Type",
+    "current_trace", "elementwise", "general", "jax_rule", "kernel", "linear", "multilinear",
+    "structural", "typeof",
 ]  # fmt: skip

@@ -24,7 +24,6 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
     concatenate,
     convert,
     reshape,
-    slice_axis,
     to_discrete,
     transpose,
 )
@@ -107,11 +106,6 @@ def _getitem(equation: Equation, arguments: Sequence[str], constant: Constant) -
     return f"{arguments[0]}[{arguments[1]}]" if entries == (ARRAY,) else None
 
 
-def _stretch(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
-    axis, start, stop = (equation.params[name] for name in ("axis", "start", "stop"))
-    return f"{arguments[0]}[{constant('k', (*[slice(None)] * axis, slice(start, stop)))}]"
-
-
 def _transpose(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
     axes = equation.params["axes"]
     if axes == tuple(reversed(range(len(axes)))):
@@ -170,7 +164,6 @@ def _joined(name: str, function: Any) -> Callable[..., str | None]:
 
 _HERE: dict[Any, Callable[[Equation, Sequence[str], Constant], str | None]] = {
     reshape: lambda equation, args, constant: f"{args[0]}.reshape({equation.params['shape']})",
-    slice_axis: _stretch,
     transpose: _transpose,
     select: _select,
     getitem: _getitem,

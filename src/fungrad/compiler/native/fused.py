@@ -82,8 +82,6 @@ def known_equation(equation: Equation) -> str | None:
     name = equation.primitive.name
     if len(equation.outputs) != 1 and equation.primitive is not unstack:
         return f"{name}, of several outputs"
-    if not equation.primitive.module.startswith("fungrad."):  # names alone do not identify others
-        return f"{name} of {equation.primitive.module}"
     if any(a.type.dtype not in TYPES for a in (*equation.inputs, *equation.outputs)):
         return f"{name} of other dtypes"
     if of_python(equation):
@@ -92,6 +90,8 @@ def known_equation(equation: Equation) -> str | None:
         return f"{name} of an empty array"
     if movable(equation):
         return None
+    if not equation.primitive.module.startswith("fungrad."):  # names alone do not identify others
+        return f"{name} of {equation.primitive.module}"
     if elementwise(equation):
         return None if known(name) else name
     return None if reduction(equation) is not None else name

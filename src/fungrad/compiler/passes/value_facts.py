@@ -17,9 +17,8 @@ from fungrad.primitives.elementwise.family import add, mul, select, sub
 from fungrad.primitives.elementwise.ufuncs import abs as absolute
 from fungrad.primitives.elementwise.ufuncs import exp, power, square
 from fungrad.primitives.movement.gather import scatter
-from fungrad.primitives.movement.reshape_broadcast_cast import concatenate, convert, reduce_sum
+from fungrad.primitives.movement.reshape_broadcast_cast import convert, reduce_sum
 from fungrad.primitives.movement.scatter import index_add
-from fungrad.primitives.movement.stack_iota import stack
 from fungrad.primitives.primitive import full
 
 _HALF = 2.0**-24
@@ -27,7 +26,7 @@ _HALF = 2.0**-24
 
 
 _AS_ITS_FIRST = (sub, index_add, scatter, reduce_sum)
-"""Primitives whose output has no -0.0 if their first input has none, as with views."""
+"""Primitives whose output has no -0.0 if their first input has none."""
 
 
 def real(*atoms: Atom) -> bool:
@@ -79,15 +78,15 @@ def _made_unsigned(writer: Writer, atom: Atom, made: Equation, deep: int) -> boo
     primitive, inputs = made.primitive, made.inputs
     if primitive is add:  # a sum is -0.0 only if both terms are
         return any(unsigned(writer, a, deep - 1) for a in inputs)
-    if primitive.view or primitive in _AS_ITS_FIRST:
+    if primitive in _AS_ITS_FIRST:
         return unsigned(writer, inputs[0], deep - 1)
+    if primitive.view or primitive.sections is not None:
+        return all(unsigned(writer, a, deep - 1) for a in inputs)
     if primitive is convert:  # underflow in fewer bits keeps the sign
         safe = np.can_cast(inputs[0].type.dtype, atom.type.dtype)
         return safe and unsigned(writer, inputs[0], deep - 1)
     if primitive is select:
         return all(unsigned(writer, a, deep - 1) for a in inputs[1:])
-    if primitive is concatenate or primitive is stack:
-        return all(unsigned(writer, a, deep - 1) for a in inputs)
     if primitive is full:
         return _unsigned(made.params["value"])
     squared = primitive is square or (primitive is mul and inputs[0] is inputs[1])

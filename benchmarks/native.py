@@ -9,6 +9,7 @@ pinned core, but for the threads, where it is wall time. JAX gets its own arrays
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import statistics
 import time
@@ -24,6 +25,7 @@ from benchmarks import cases, everyday, libraries, native_loops
 from benchmarks.gradbench import descent, gmm, ode, particle, saddle, workloads
 from benchmarks.libraries import HAND
 from benchmarks.native_loops import chosen, least
+from fungrad.compiler.native import products
 from fungrad.control_flow.call import compiled
 
 NATIVE, NUMPY, JAX = "native", "numpy", "JAX"
@@ -373,13 +375,41 @@ def threads(words: list[str]) -> None:
     print(f"| geometric mean | | | {statistics.geometric_mean(ratios):.2f} |", flush=True)
 
 
+def products_in_loops(words: list[str]) -> None:
+    """CPU time of a recurrent network's gradient: products as loop nests, and by the BLAS."""
+    print("\n| 100 steps, us | terms | loop nests | BLAS | ratio |\n|---|---|---|---|---|")
+    chosen(NATIVE)
+    rng, most = np.random.default_rng(0), products.MOST
+    for rows, n in ((1, 128), (4, 64), (1, 256), (4, 128), (16, 64), (32, 64), (4, 256), (1, 512)):
+        name = f"{rows}x{n}"
+        if words and not any(word in name for word in words):
+            continue
+        w, h = rng.normal(size=(n, n)) / n**0.5, rng.normal(size=(rows, n))
+        xs, calls = rng.normal(size=(100, rows, n)), {}
+        for way, terms in (("nest", 1 << 30), ("BLAS", 0)):
+            products.MOST = terms
+            step = lambda h, x, w: (np.tanh(h @ w + x), None)  # noqa: E731
+            last = lambda w, h=h, xs=xs, f=step: fg.lax.scan(partial(f, w=w), h, xs)[0]  # noqa: E731
+            calls[way] = partial(fg.jit(fg.grad(lambda w, f=last: np.sum(f(w)))), w)
+            calls[way]()
+        us = dict.fromkeys(calls, np.inf)
+        for _, (way, call) in itertools.product(range(20), calls.items()):
+            start = time.process_time()
+            call()
+            us[way] = min(us[way], 1e6 * (time.process_time() - start))
+        cells = f"{us['nest']:,.0f} | {us['BLAS']:,.0f} | {us['nest'] / us['BLAS']:.2f}"
+        print(f"| {name} | {rows * n * n:,} | {cells} |", flush=True)
+    products.MOST = most
+
+
 def main() -> None:
     """Prints the chosen sections."""
+    others = {"builds": builds, "products": products_in_loops}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", help="parts of names of cases; all without any")
-    parser.add_argument("--only", action="append", choices=[*SECTIONS, "builds", "threads"])
+    parser.add_argument("--only", action="append", choices=[*SECTIONS, *others, "threads"])
     given = parser.parse_args()
-    wanted = given.only or [*SECTIONS, "builds", "threads"]
+    wanted = given.only or [*SECTIONS, *others, "threads"]
     if "threads" in wanted:
         threads(given.cases)
         wanted.remove("threads")
@@ -387,8 +417,8 @@ def main() -> None:
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     fg.config.num_threads = 1
     for title in wanted:
-        if title == "builds":
-            builds(given.cases)
+        if title in others:
+            others[title](given.cases)
         else:
             table(title, SECTIONS[title](), given.cases)
 

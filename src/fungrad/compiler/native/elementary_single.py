@@ -15,6 +15,7 @@ from fungrad.compiler.native import special_functions
 from fungrad.compiler.native.exponentials import (
     INFINITY,
     LOG2E,
+    at_most,
     choose,
     clamped,
     nearest,
@@ -120,7 +121,7 @@ def cosh(code: Function, x: Value) -> Value:
 
 
 def tanh(code: Function, x: Value) -> Value:
-    a = clamped(code, code.fabs(x), 0.0, 20.0)
+    a = at_most(code, code.fabs(x), 20.0)
     t = expm1(code, code.add(a, a))
     return code.copysign(code.div(t, code.add(t, 2.0)), x)
 
@@ -269,7 +270,7 @@ def _arctangent(code: Function, over: Value, under: Value) -> Value:
 
 
 def arctan(code: Function, x: Value) -> Value:
-    a = clamped(code, code.fabs(x), 0.0, 1e300)
+    a = at_most(code, code.fabs(x), 1e300)
     steep = code.compare("ogt", a, 1.0)
     one = code.constant(1.0, x.type, x.lanes)
     y = _arctangent(code, code.select(steep, one, a), code.select(steep, a, one))
@@ -277,7 +278,7 @@ def arctan(code: Function, x: Value) -> Value:
 
 
 def arctan2(code: Function, y: Value, x: Value) -> Value:
-    b, a = (clamped(code, code.fabs(v), 0.0, 1e300) for v in (y, x))
+    b, a = (at_most(code, code.fabs(v), 1e300) for v in (y, x))
     steep = code.compare("ogt", b, a)
     under = code.select(steep, b, a)
     under = code.select(code.compare("oeq", under, 0.0), 1.0, under)

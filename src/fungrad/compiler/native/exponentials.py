@@ -97,10 +97,14 @@ def power_of_two(code: Function, k: Value) -> Value:
     return code.as_float(code.binary("shl", code.add(k, 1023), 52))
 
 
+def at_most(code: Function, x: Value, high: float) -> Value:
+    """The lesser of x and a number; NaN stays."""
+    return code.select(code.compare("ogt", x, high), high, x)
+
+
 def clamped(code: Function, x: Value, low: float, high: float) -> Value:
     """x limited to [low, high]; NaN stays."""
-    x = code.select(code.compare("olt", x, low), low, x)
-    return code.select(code.compare("ogt", x, high), high, x)
+    return at_most(code, code.select(code.compare("olt", x, low), low, x), high)
 
 
 def reduced(code: Function, x: Value) -> tuple[Value, Value, Value]:
@@ -193,18 +197,18 @@ def hyperbolic(code: Function, x: Value) -> tuple[Pair, Pair, Value]:
 
 
 def sinh(code: Function, x: Value) -> Value:
-    (y, _), _, factor = hyperbolic(code, clamped(code, code.fabs(x), 0.0, 710.6))
+    (y, _), _, factor = hyperbolic(code, at_most(code, code.fabs(x), 710.6))
     return code.copysign(code.mul(y, factor), x)
 
 
 def cosh(code: Function, x: Value) -> Value:
-    _, (y, _), factor = hyperbolic(code, clamped(code, code.fabs(x), 0.0, 710.6))
+    _, (y, _), factor = hyperbolic(code, at_most(code, code.fabs(x), 710.6))
     return code.mul(y, factor)
 
 
 def tanh(code: Function, x: Value) -> Value:
     """t / (t + 2), or 1 - 2 / (t + 2), of t = expm1(2 |x|)."""
-    a = clamped(code, code.fabs(x), 0.0, 22.0)
+    a = at_most(code, code.fabs(x), 22.0)
     k, r, low = reduced(code, code.add(a, a))
     s = power_of_two(code, k)
     tail = code.fma(code.mul(r, r), code.polynomial(EXP, r), low)

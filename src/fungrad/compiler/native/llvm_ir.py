@@ -26,6 +26,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 FLOATS = ("double", "float")
+CHAIN = 6
+"""The most coefficients of a polynomial in one chain of operations."""
 COPIES = 2
 """The most inlined copies of a scalar elementary function in a function; others are calls."""
 _SHORT = {"double": "f64", "float": "f32", "ptr": "p0"}
@@ -496,7 +498,12 @@ class Function:
         return self.convert("bitcast", x, "double" if x.type == "i64" else "float")
 
     def polynomial(self, coefficients: Sequence[float], x: Value) -> Value:
-        """c0 + c1 x + c2 x**2 + ... by Horner's scheme, fused."""
+        """c0 + c1 x + c2 x**2 + ..., fused: by Horner's scheme, or in two shorter chains of
+        operations that run at once, of the even and the odd terms."""
+        if len(coefficients) > CHAIN:
+            square = self.mul(x, x)
+            even, odd = (self.polynomial(coefficients[i::2], square) for i in (0, 1))
+            return self.fma(odd, x, even)
         *rest, last = coefficients
         y = self.constant(last, x.type, x.lanes)
         for coefficient in reversed(rest):

@@ -21,7 +21,7 @@ from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.tracing.memory_order import dense
 
 MOST = 1 << 16
-"""The most terms of a product; beyond it NumPy is faster."""
+"""The most terms of a product; the BLAS is as fast beyond (`benchmarks.native --only products`)."""
 TILE = 8
 """The most registers for the results of a tile."""
 At = Sequence[Value]

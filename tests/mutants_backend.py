@@ -129,7 +129,7 @@ MUTANTS = (
         ("blocks of products are as small as others",
          "step = max(step, min(costs.product_rows, 4 * costs.tile_elements // wide, region.length))", "pass"),
         ("threads share what is too small", "return sum(map(_cost, region.equations)) >= costs.shared_work", "return True"),
-        ("blocks of threads are as small as those of one", "costs.tile_elements if threads == 1 else costs.shared_tile * costs.tile_elements", "costs.tile_elements"),
+        ("blocks of threads are as small as those of one", "costs.tile_elements if threads == 1 else larger * costs.tile_elements", "costs.tile_elements"),
     ),
     *of(
         "compiler/lowering/fusion/tile_lowering.py", BACKEND,

@@ -63,9 +63,9 @@ class CostModel:
     """Elements of an array in a tile; a few such arrays of doubles stay in cache:
     benchmarks/fusion.py.
     """
-    shared_tile: int = 2
+    shared_tile: int = 4
     """How many times larger tiles are if threads share them, as the threads wait for each other at
-    each NumPy call: mixture 5000x10x5.
+    each NumPy call, about 6 microseconds: sines 1e+06.
     """
     shared_work: int = 2_000_000
     """Threads share a cluster of at least so many additions or multiplications (0.4 ms): waking a

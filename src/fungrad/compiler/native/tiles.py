@@ -58,7 +58,7 @@ def _rows(region: FusionCluster) -> int:
     """The number of rows of a tile, which does not depend on the number of threads; the same for
     all tiles if possible.
     """
-    most = costs.shared_tile * costs.tile_elements // tiling.widest(region)
+    most = 2 * costs.tile_elements // tiling.widest(region)
     count = -(-region.length // max(costs.product_rows, min(most, region.length // 2)))
     even = [n for n in range(count, 2 * count) if region.length % n == 0]
     return -(-region.length // (even or [count])[0])

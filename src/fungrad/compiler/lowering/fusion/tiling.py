@@ -23,9 +23,14 @@ from fungrad.runtime.thread_pool import num_threads
 
 
 def length(region: FusionCluster, threads: int) -> int:
-    """The number of rows of a tile; all threads get the same number of tiles."""
+    """The number of rows of a tile; all threads get the same number of tiles.
+
+    Tiles are shorter where neighbours add to the same rows: some of those run after all others.
+    """
     wide = widest(region)
-    block = costs.tile_elements if threads == 1 else costs.shared_tile * costs.tile_elements
+    overlap = any(len({part.offset for part in parts}) > 1 for parts in region.made)
+    larger = costs.shared_tile // 2 if overlap else costs.shared_tile
+    block = costs.tile_elements if threads == 1 else larger * costs.tile_elements
     if threads > 1 and wide > 1:
         block = max(costs.tile_elements, int(block * wide / _mean(region)))
     step = _step(region.length, wide, threads, block)

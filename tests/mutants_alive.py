@@ -11,7 +11,7 @@ ALIVE: dict[str, str] = {
     "lowering/output_placement: a product is written over its factor": (
         "equivalent in numbers: ndarray.dot copies where its output overlaps a factor"
     ),
-    "loops/residual_rematerialisation: dear equations are computed again": _COST,
+    "loops/residual_rematerialisation: expensive equations are recomputed": _COST,
     "loops/dce_licm: larger arrays are hoisted": _COST,
     "fusion/tiling: blocks of threads are as small as those of one": _COST,
     "lowering/loop_codegen: what a buffer holds dies before it is read": (

@@ -227,7 +227,7 @@ MUTANTS = (
     *of(
         "compiler/passes/loops/residual_rematerialisation.py", SCANS,
         ("stacks that others read are dropped", "0 < count[o] == reads[o]", "0 < count[o]"),
-        ("dear equations are computed again",
+        ("expensive equations are recomputed",
          "return equation.primitive.view or is_arithmetic(equation)", "return True"),
         ("all values are of one size", "value.type.nbytes", "1"),
         ("a path takes no flow back", "                free[b][a] += flow\n", ""),

@@ -297,7 +297,7 @@ def test_an_output_that_others_read_is_made_before_more_is_added():
 @pytest.mark.parametrize("width", [1, 2, 3, 8, 9, 40])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.complex128, np.int32])
 def test_reductions_along_the_last_axes_agree(dtype, width, single, monkeypatch):
-    monkeypatch.setattr(reductions, "single_in_regions", lambda: single)
+    monkeypatch.setattr(reductions, "single_in_clusters", lambda: single)
     x = (9.0 * np.random.default_rng(0).normal(size=(3000, 2, width))).astype(dtype)
 
     def f(x):

@@ -18,7 +18,7 @@ from fungrad.compiler.lowering.backend import source
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError, MissingExtraError
 from fungrad.runtime import blas_threads, thread_pool
-from fungrad.runtime.kernels import reductions as of_blocks
+from fungrad.runtime.kernels import reductions
 
 RNG = np.random.default_rng(0)
 
@@ -30,17 +30,17 @@ def loss(w, x):
 @pytest.fixture
 def fake(monkeypatch):
     library = FakeBlas()
-    scope = blas_threads.Alone(library)
-    monkeypatch.setattr(blas_threads, "alone", lambda: scope)
+    scope = blas_threads.OneThread(library)
+    monkeypatch.setattr(blas_threads, "one_blas_thread", lambda: scope)
     monkeypatch.setattr(blas_threads._State, "single", False)
     return library
 
 
 @pytest.fixture
 def real():
-    if blas_threads.alone() is None:
+    if blas_threads.one_blas_thread() is None:
         pytest.skip("NumPy's BLAS is no OpenBLAS with threads of its own")
-    library = blas_threads.alone().library
+    library = blas_threads.one_blas_thread().library
     before = library.get()
     library.set(3)
     yield library
@@ -49,7 +49,7 @@ def real():
 
 def test_one_inside_and_what_it_was_outside():
     library = FakeBlas(4)
-    scope = blas_threads.Alone(library)
+    scope = blas_threads.OneThread(library)
     with scope:
         assert library.count == 1
         with scope:
@@ -60,21 +60,21 @@ def test_one_inside_and_what_it_was_outside():
 
 def test_set_back_after_an_error():
     library = FakeBlas(4)
-    with pytest.raises(ZeroDivisionError), blas_threads.Alone(library):
+    with pytest.raises(ZeroDivisionError), blas_threads.OneThread(library):
         _ = 1 / 0
     assert library.count == 4
 
 
 def test_one_thread_is_left_as_it_is():
     library = FakeBlas(1)
-    with blas_threads.Alone(library):
+    with blas_threads.OneThread(library):
         pass
     assert library.told == []
 
 
 def test_what_others_set_meanwhile_stays():
     library = FakeBlas(4)
-    scope = blas_threads.Alone(library)
+    scope = blas_threads.OneThread(library)
     with scope:
         library.set(2)
     assert library.count == 2
@@ -85,7 +85,7 @@ def test_what_others_set_meanwhile_stays():
 
 def test_the_last_of_several_threads_sets_it_back():
     library = FakeBlas(4)
-    scope = blas_threads.Alone(library)
+    scope = blas_threads.OneThread(library)
     inside, first_left = threading.Barrier(2), threading.Event()
 
     def stay():
@@ -107,7 +107,7 @@ def test_the_last_of_several_threads_sets_it_back():
 
 def test_many_threads_in_and_out():
     library = FakeBlas(4)
-    scope = blas_threads.Alone(library)
+    scope = blas_threads.OneThread(library)
     wrong = []
 
     def work():
@@ -125,7 +125,7 @@ def test_many_threads_in_and_out():
 
 def test_left_for_a_while_it_is_as_users_set_it():
     library = FakeBlas(4)
-    scope = blas_threads.Alone(library)
+    scope = blas_threads.OneThread(library)
     with scope:
         scope.leave()
         assert library.count == 4
@@ -155,7 +155,7 @@ def test_regions_multiply_with_one_thread_and_nothing_else_does(count, fake, mon
     fake.told.clear()
     with np.errstate(all="raise"), pytest.raises(FloatingPointError):
         f(np.full_like(w, 1e200), np.full_like(x, 1e200))
-    assert fake.count == 4 and fake.told and blas_threads.alone().inside == 0
+    assert fake.count == 4 and fake.told and blas_threads.one_blas_thread().inside == 0
     fake.told.clear()
     fg.jit(lambda x: np.sum(np.exp(x)))(x)  # no product
     fg.jit(lambda x, y: x @ y)(RNG.normal(size=(300, 3000)), RNG.normal(size=(3000, 300)))
@@ -170,7 +170,7 @@ def test_rows_or_columns_of_a_product_are_shared(count, dtype, fake, monkeypatch
         x, y = (RNG.normal(size=s).astype(dtype) for s in ((m, k), (k, n)))
         for a in (x, x.T.copy().T, np.repeat(x, 2, 0)[::2]):
             for b in (y, y.T.copy().T, np.repeat(y, 2, 1)[:, ::2]):
-                got = of_blocks.by_threads(a, b)
+                got = reductions.by_threads(a, b)
                 assert got.dtype == dtype and got.flags.c_contiguous
                 np.testing.assert_allclose(got, x @ y, rtol=0, atol=1e-5)
     assert fake.count == 4 and set(fake.told) <= {1, 4}
@@ -205,7 +205,7 @@ def test_heavy_products_are_ours_where_threads_of_ours_share_a_region(fake, monk
 def test_numbers_are_those_of_a_blas_that_has_one_thread(fake, monkeypatch):
     w, x = RNG.normal(size=(8, 8)), RNG.normal(size=(4000, 8))
     told = fg.jit(fg.value_and_grad(loss))(w, x)
-    monkeypatch.setattr(blas_threads, "alone", lambda: None)
+    monkeypatch.setattr(blas_threads, "one_blas_thread", lambda: None)
     monkeypatch.setattr(blas_threads._State, "single", True)
     single = fg.jit(fg.value_and_grad(lambda w, x: loss(w, x)))(w, x)
     for a, b in zip(told, single, strict=True):
@@ -219,7 +219,7 @@ def test_the_library_that_numpy_calls(real):
         if found["internal_api"] == "openblas" and "scipy.libs" not in found["filepath"]
     ]  # fmt: skip
     assert numpys["num_threads"] == real.get() == 3
-    with blas_threads.alone():
+    with blas_threads.one_blas_thread():
         assert real.get() == 1
         other = []
         thread = threading.Thread(target=lambda: other.append(real.get()))
@@ -253,7 +253,7 @@ def test_real_products_from_two_threads_at_once(real, monkeypatch):
 
 def test_settings_see_what_users_set(real):
     pytest.importorskip("threadpoolctl")
-    with blas_threads.alone():  # as another thread would be, in a region
+    with blas_threads.one_blas_thread():  # as another thread would be, in a region
         assert fg.config.blas_threads == 3
         fg.config.blas_threads = 2
         assert real.get() == 1
@@ -261,7 +261,7 @@ def test_settings_see_what_users_set(real):
 
 
 def _in_a_child(to):
-    scope = blas_threads.alone()
+    scope = blas_threads.one_blas_thread()
     counts = [scope.library.get()]
     with scope:
         counts.append(scope.library.get())
@@ -272,7 +272,7 @@ def _in_a_child(to):
 def test_a_child_that_is_forked_meanwhile_has_the_users_number(real):
     context = multiprocessing.get_context("fork")
     results = context.SimpleQueue()
-    with blas_threads.alone():
+    with blas_threads.one_blas_thread():
         child = context.Process(target=_in_a_child, args=(results,))
         child.start()
         assert results.get() == [3, 1, 3]
@@ -287,10 +287,10 @@ def test_without_a_library_that_can_be_told(monkeypatch):
     assert blas_threads._openblas() is None
     monkeypatch.setitem(sys.modules, "ctypes", None)
     assert blas_threads._openblas() is None
-    monkeypatch.setattr(blas_threads, "alone", lambda: None)
+    monkeypatch.setattr(blas_threads, "one_blas_thread", lambda: None)
     monkeypatch.setattr(blas_threads._State, "single", False)
-    assert not blas_threads.single_in_regions()
-    assert not of_blocks.one_thread(np.dtype(np.float64))
+    assert not blas_threads.single_in_clusters()
+    assert not reductions.one_thread(np.dtype(np.float64))
 
 
 def test_the_library_beside_numpy_is_looked_at_on_windows(monkeypatch, tmp_path):

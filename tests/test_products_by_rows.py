@@ -15,7 +15,7 @@ from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_a
 from fungrad.compiler.lowering.printer import written_out
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.runtime import blas_threads, thread_pool
-from fungrad.runtime.kernels import reductions as of_blocks
+from fungrad.runtime.kernels import reductions
 from fungrad.testing import programs
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -100,8 +100,8 @@ CASES = {
 def one_blas_thread(request, monkeypatch):
     """Products in clusters take one thread: all do, or the BLAS is set to one meanwhile."""
     count, how = request.param
-    told = blas_threads.Alone(FakeBlas()) if how == "told" else None
-    monkeypatch.setattr(blas_threads, "alone", lambda: told)
+    told = blas_threads.OneThread(FakeBlas()) if how == "told" else None
+    monkeypatch.setattr(blas_threads, "one_blas_thread", lambda: told)
     monkeypatch.setattr(blas_threads._State, "single", how == "single")
     monkeypatch.setattr(thread_pool._state, "count", count)
 
@@ -109,7 +109,7 @@ def one_blas_thread(request, monkeypatch):
 def heavy_join():
     """Whether heavy products join regions."""
     return blas_threads.single_blas() or (
-        blas_threads.single_in_regions() and thread_pool.num_threads() > 1
+        blas_threads.single_in_clusters() and thread_pool.num_threads() > 1
     )
 
 
@@ -176,7 +176,7 @@ def test_large_matrices_and_large_sums_stay_whole():
         assert not any(map(products, found(optimised(fg.make_jaxpr(fg.grad(f, (0, 1)))(*args)))))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blas_threads._State, "single", False)
-        patch.setattr(blas_threads, "alone", lambda: None)
+        patch.setattr(blas_threads, "one_blas_thread", lambda: None)
         for f, args in CASES.values():
             assert not any(map(products, found(optimised(fg.make_jaxpr(f)(*args)))))
 
@@ -230,10 +230,10 @@ def test_random_programs_in_tiny_blocks(program):
         same(f, program.args)
 
 
-@pytest.mark.parametrize("terms", [0, of_blocks.SMALL])
+@pytest.mark.parametrize("terms", [0, reductions.SMALL])
 def test_large_second_factors_stand_as_they_are(terms, monkeypatch):
     """Those that no BLAS reads as they stand are copied."""
-    monkeypatch.setattr(of_blocks, "SMALL", terms)
+    monkeypatch.setattr(reductions, "SMALL", terms)
     w, x = normal(64, 20), normal(600, 20)
 
     def f(x, w):
@@ -251,7 +251,7 @@ def test_large_second_factors_stand_as_they_are(terms, monkeypatch):
     stands = terms == 0
     assert ("_for_blas(x_1)" in text) is stands
     assert ("ascontiguousarray(x_1)" in text) is not stands
-    assert np.shares_memory(of_blocks.second(1)(w.T), w) is stands
+    assert np.shares_memory(reductions.second(1)(w.T), w) is stands
 
 
 def test_products_without_terms():

@@ -44,7 +44,7 @@ class Chosen(Backend):
     def _made(self) -> Backend:
         if self.name == "numpy":
             return of_numpy.NumpyBackend()
-        return of_llvm.Native(weighing=self.setting == "auto")
+        return of_llvm.Native(only_profitable=self.setting == "auto")
 
     def compile(self, graph: Graph) -> Runner:
         return self._made.compile(graph)

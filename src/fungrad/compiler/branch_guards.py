@@ -80,11 +80,11 @@ class UnguardedTrace(GraphTrace):
 class Program:
     """A Graph, its compiled forms, and the numbers of the values that it returns."""
 
-    __slots__ = ("_runners", "gives", "graph")
+    __slots__ = ("_runners", "graph", "returns")
 
-    def __init__(self, graph: Graph, gives: tuple[int, ...] = ()) -> None:
+    def __init__(self, graph: Graph, returns: tuple[int, ...] = ()) -> None:
         self.graph = graph
-        self.gives = gives
+        self.returns = returns
         self._runners: dict[Any, Runner] = {}
 
     def run(self, args: Sequence[Any]) -> Sequence[Any]:
@@ -108,14 +108,14 @@ class Part:
         self.whole = whole
         """The Graph of the path that it was recorded on."""
         self.equations = tuple([trace.equations[p] for p in positions])
-        self.makes = {
+        self.defines = {
             n: trace.variables[n] for e in self.equations for n in trace.numbers(e.outputs)
         }
         reads = {n for e in self.equations for n in trace.numbers(e.inputs)}
-        self.takes = tuple(sorted(reads - self.makes.keys()))
-        self.needs = {*self.takes, *wanted} - self.makes.keys()
+        self.reads = tuple(sorted(reads - self.defines.keys()))
+        self.needs = {*self.reads, *wanted} - self.defines.keys()
         """The values that earlier nodes compute for it."""
-        self._inputs = tuple([trace.variables[n] for n in self.takes])
+        self._inputs = tuple([trace.variables[n] for n in self.reads])
 
     def graph(self, outputs: tuple[Atom, ...], inputs: tuple[Variable, ...] = ()) -> Graph:
         """Its equations as a Graph with these outputs; `inputs` precede its own inputs."""
@@ -134,19 +134,19 @@ class Node(Part):
         super().__init__(trace, positions, [question.number], whole)
         self.question = question
         self.paths: dict[Any, Node | Leaf] = {}
-        self.said: dict[Any, str] = {}
+        self.descriptions: dict[Any, str] = {}
         """The answers in words."""
         self.program: Program | None = None
         """None if it computes nothing."""
         acting = [n for e in self.equations if effectful(e) for n in trace.numbers(e.outputs)]
-        self.give({question.number, *acting} & self.makes.keys())
+        self.return_also({question.number, *acting} & self.defines.keys())
 
-    def give(self, numbers: Iterable[int]) -> None:
+    def return_also(self, numbers: Iterable[int]) -> None:
         """Makes its program return these values, too."""
-        given = () if self.program is None else self.program.gives
-        gives = tuple(sorted({*given, *numbers}))
-        if self.equations and (self.program is None or gives != given):
-            self.program = Program(self.graph(tuple([self.makes[n] for n in gives])), gives)
+        given = () if self.program is None else self.program.returns
+        returns = tuple(sorted({*given, *numbers}))
+        if self.equations and (self.program is None or returns != given):
+            self.program = Program(self.graph(tuple([self.defines[n] for n in returns])), returns)
 
 
 class Leaf(Part):
@@ -155,15 +155,15 @@ class Leaf(Part):
     def __init__(self, trace: GuardTrace, positions: Sequence[int], staged: Staged) -> None:
         whole = staged.graph
         super().__init__(trace, positions, trace.numbers(whole.outputs), whole)
-        self.takes = tuple(sorted(self.needs))
-        self._inputs = tuple([trace.variables[n] for n in self.takes])
+        self.reads = tuple(sorted(self.needs))
+        self._inputs = tuple([trace.variables[n] for n in self.reads])
         self.staged = staged
         self.captured = staged.captured
         self.program = Program(self.graph(whole.outputs, whole.inputs[: len(staged.captured)]))
         self.out = staged.out
 
 
-class Way(NamedTuple):
+class TakenPath(NamedTuple):
     """The path of a call: the leaf, the nodes above it, the answers, and all values by number."""
 
     leaf: Leaf
@@ -199,7 +199,7 @@ class Paths:
         """The result, as a program of one output returns it."""
         return (self.finish(self.follow(leaves)),)
 
-    def follow(self, leaves: Sequence[Any]) -> Way:
+    def follow(self, leaves: Sequence[Any]) -> TakenPath:
         """Goes from question to question, and traces a path if an answer is new."""
         values = dict(enumerate(leaves))
         nodes: list[Node] = []
@@ -210,14 +210,14 @@ class Paths:
             program = place.program
             if program is not None:
                 try:
-                    args = [values[n] for n in place.takes]
+                    args = [values[n] for n in place.reads]
                 except KeyError:  # another thread's path needs more values since this call began
                     return self.trace(values, answers, nodes)
                 given = program.run(args) if plain else self._recorded(program, args)
                 if len(given) == 1:
-                    values[program.gives[0]] = given[0]
+                    values[program.returns[0]] = given[0]
                 else:
-                    values.update(zip(program.gives, given, strict=True))
+                    values.update(zip(program.returns, given, strict=True))
             nodes.append(place)
             q = place.question
             try:
@@ -228,15 +228,15 @@ class Paths:
             end = place.paths.get(key(answer))
             if end is None:
                 if not isinstance(answer, Exception):
-                    self._spare(place, answer)
+                    self._check_limit(place, answer)
                 return self.trace(values, answers, nodes)
             answers.append(answer)
             place = end
         if place is None or not values.keys() >= place.needs:
             return self.trace(values, answers, nodes)
-        return Way(place, nodes, answers, values)
+        return TakenPath(place, nodes, answers, values)
 
-    def trace(self, values: dict[int, Any], answers: list[Any], nodes: list[Node]) -> Way:
+    def trace(self, values: dict[int, Any], answers: list[Any], nodes: list[Node]) -> TakenPath:
         """Traces the path that the values take; the first answers are known."""
         made: list[GuardTrace] = []
         marks = [node.question.mark for node in nodes]
@@ -254,17 +254,17 @@ class Paths:
         for q in trace.questions:
             positions = trace.needed([q.number], trace.effects(start, q.position), have)
             parts.append(Node(q, trace, positions, staged.graph))
-            have.update(parts[-1].makes)
+            have.update(parts[-1].defines)
             start = q.position
         wanted = trace.numbers(staged.graph.outputs)
         rest = trace.needed(wanted, trace.effects(start, len(trace.equations)), have)
         leaf = Leaf(trace, rest, staged)
-        trace.settle(leaf.takes)
+        trace.compute(leaf.reads)
         values, trace.known = trace.known, {}
         replies = [q.answer for q in trace.questions]
         if not staged.captured:  # captured values of another trace end with it
             parts = self._keep(parts, replies, leaf)
-        return Way(leaf, parts, replies, values)
+        return TakenPath(leaf, parts, replies, values)
 
     def _keep(self, parts: list[Node], answers: list[Any], leaf: Leaf) -> list[Node]:
         """Adds a path to the tree; returns the nodes of the tree along it."""
@@ -282,21 +282,21 @@ class Paths:
                 raise impure(self._name, place.question.line)
             later = set(leaf.needs)
             for node, part in zip(nodes[::-1], parts[::-1], strict=True):
-                node.give(later & node.makes.keys())
+                node.return_also(later & node.defines.keys())
                 later |= part.needs
             if place is None:  # else another thread was first
                 self.count += 1
             ends: list[Any] = [*nodes, place or leaf][1:]
             for node, answer, end in list(zip(nodes, answers, ends, strict=True))[::-1]:
-                node.said[key(answer)] = words(answer)
+                node.descriptions[key(answer)] = words(answer)
                 node.paths[key(answer)] = end
             self.root = self.root or (nodes[0] if nodes else leaf)
         return nodes
 
-    def finish(self, way: Way) -> Any:
+    def finish(self, way: TakenPath) -> Any:
         """Runs the leaf's program; returns the call's result."""
         leaf = way.leaf
-        args = [*leaf.captured, *[way.values[n] for n in leaf.takes]]
+        args = [*leaf.captured, *[way.values[n] for n in leaf.reads]]
         if current() is EVAL:
             out = owned(leaf.program.run(args), args)
         else:
@@ -308,13 +308,13 @@ class Paths:
             return evaluate(program.graph, args)
         return list(call(*args, graph=program.graph))
 
-    def _spare(self, place: Node, answer: Any) -> None:
+    def _check_limit(self, place: Node, answer: Any) -> None:
         """Raises BranchError if one more path would exceed the limit."""
         if self.count < self._limit:
             return
         forks: dict[str, list[str]] = {}
         for node in self.nodes():
-            said = [*node.said.values(), *([words(answer)] if node is place else [])]
+            said = [*node.descriptions.values(), *([words(answer)] if node is place else [])]
             if len(said) > 1:
                 line = f"{node.question.asked}{node.question.line}"
                 forks.setdefault(line, []).extend(said)
@@ -348,7 +348,7 @@ class Paths:
             if isinstance(place, Node):
                 q = place.question
                 for answer, end in list(place.paths.items())[::-1]:
-                    todo.append((end, (*text, f"{q.asked}{q.line}: {place.said[answer]}")))
+                    todo.append((end, (*text, f"{q.asked}{q.line}: {place.descriptions[answer]}")))
             else:
                 found.append(", ".join(text))
         return found

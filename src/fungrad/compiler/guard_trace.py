@@ -96,7 +96,7 @@ class GuardTrace(GraphTrace):
             if isinstance(answer, Exception):
                 raise answer
             return answer  # type: ignore[no-any-return]
-        self.settle([number], effects=True)
+        self.compute([number], effects=True)
         try:
             answer = put(self.known[number], error, asked, read)
         except Exception as refused:  # such as int(nan), which is an answer, too
@@ -150,7 +150,7 @@ class GuardTrace(GraphTrace):
         """The positions of the effects among the equations from one position to another."""
         return [position for position in self._effects if start <= position < end]
 
-    def settle(self, wanted: Sequence[int], effects: bool = False) -> None:
+    def compute(self, wanted: Sequence[int], effects: bool = False) -> None:
         """Computes values; with `effects`, runs the effects before them that have not run yet."""
         pending = self.effects(self._ran, self._counted) if effects else []
         positions = self.needed(wanted, pending, self.known)

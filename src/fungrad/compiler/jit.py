@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fungrad.compiler import backend_choice, branch_guards
-from fungrad.compiler.branch_guards import MAX_PATHS, Paths, UnguardedTrace, Way
+from fungrad.compiler.branch_guards import MAX_PATHS, Paths, TakenPath, UnguardedTrace
 from fungrad.compiler.lowered import CacheInfo, Lowered
 from fungrad.control_flow.call import call, compiled, run
 from fungrad.errors import (
@@ -214,9 +214,9 @@ class Jitted(OfFunction):
 
     def _entry(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[list[Any], Staged | Paths, Way | None]:
+    ) -> tuple[list[Any], Staged | Paths, TakenPath | None]:
         """The leaves of the arguments, the cache entry for their types, and, if this call traced a
-        path, its state (`Way`).
+        path, its state (`TakenPath`).
         """
         static, dynamic = self._parted(args, kwargs)
         leaves, treedef = flat_leaves(dynamic)
@@ -290,7 +290,7 @@ class Jitted(OfFunction):
         types: Sequence[Type],
         leaves: Sequence[Any],
         branches: str,
-    ) -> tuple[Staged | Paths, Way | None]:
+    ) -> tuple[Staged | Paths, TakenPath | None]:
         def apply(dynamic: Any) -> Any:
             args, kwargs = joined(static, *dynamic)
             return self._f(*args, **kwargs)

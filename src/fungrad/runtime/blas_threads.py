@@ -1,7 +1,7 @@
-"""The number of threads of NumPy's BLAS, and `alone()`, the scope in which it uses one.
+"""The number of threads of NumPy's BLAS, and `one_blas_thread()`, the scope in which it uses one.
 
 Threads of a cluster and threads of the BLAS would wait for each other, so clusters run in
-`alone()`. OpenBLAS with its own threads has one number for the whole process
+`one_blas_thread()`. OpenBLAS with its own threads has one number for the whole process
 (`openblas_set_num_threads_local` is local with OpenMP only). Products in other threads of the user
 use one thread meanwhile; running ones keep theirs. Other BLAS libraries are not changed.
 """
@@ -35,7 +35,7 @@ class Library(Record):
     set: Callable[[int], Any]
 
 
-class Alone:
+class OneThread:
     """A scope in which products use one thread each.
 
     Several threads may be in it at once, also nested: the first to enter sets the number, the last
@@ -93,12 +93,12 @@ class Alone:
 
 
 @functools.cache
-def alone() -> Alone | None:
+def one_blas_thread() -> OneThread | None:
     """The scope in which NumPy's BLAS uses one thread; None if the BLAS cannot be controlled."""
     library = _openblas()
     if library is None:
         return None
-    found = Alone(library)
+    found = OneThread(library)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(
             before=found.leave, after_in_parent=found.resume, after_in_child=found.after_fork
@@ -158,14 +158,14 @@ def single_blas() -> bool:
     return _State.single
 
 
-def single_in_regions() -> bool:
+def single_in_clusters() -> bool:
     """Whether a product uses one thread inside of a cluster."""
-    return single_blas() or alone() is not None
+    return single_blas() or one_blas_thread() is not None
 
 
 @contextlib.contextmanager
 def _outside() -> Iterator[Any]:
-    """threadpoolctl, with the scope `alone()` left."""
+    """threadpoolctl, with the scope `one_blas_thread()` left."""
     try:
         controls = importlib.import_module("threadpoolctl")
     except ImportError as error:
@@ -174,7 +174,7 @@ def _outside() -> Iterator[Any]:
             "pip install 'fungrad[blas]', or set OPENBLAS_NUM_THREADS or MKL_NUM_THREADS before "
             "NumPy is imported."
         ) from error
-    scope = alone()
+    scope = one_blas_thread()
     if scope is None:
         yield controls
         return

@@ -144,7 +144,7 @@ def in_tiles(loop: Callable[..., list[list[_Sum]]], plan: Plan, *arrays: Any) ->
         return run(first, last) if first < last else []
 
     threads = thread_pool.num_threads() if plan.shared else 1
-    with (blas_threads.alone() if plan.multiplies else None) or contextlib.nullcontext():
+    with (blas_threads.one_blas_thread() if plan.multiplies else None) or contextlib.nullcontext():
         parts = thread_pool.share(work, count, 1, threads)
         parts += [run(tile, tile + 1) for tile in sorted(left)]
     totals = []

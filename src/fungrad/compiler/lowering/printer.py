@@ -59,13 +59,13 @@ class _Printer:
                 lines += self.node(node)
             return lines
         for node, dead in zip(nodes, last_uses(nodes, kept), strict=True):
-            left = self.handed_on(node, dead)
+            left = self.reuse_names(node, dead)
             lines += self.node(node)
             if left and not isinstance(node, (Free, Return)):
                 lines.append(self.line("Free", f"del {', '.join(map(self.name, left))}"))
         return lines
 
-    def handed_on(self, node: Any, dead: Sequence[Value]) -> Sequence[Value]:
+    def reuse_names(self, node: Any, dead: Sequence[Value]) -> Sequence[Value]:
         """Reuses names of dead values for a node's outputs; returns the dead values left over."""
         names, free = self.names, self.free
         made = [v for v in node.outputs if v not in dead]

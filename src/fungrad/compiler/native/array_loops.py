@@ -65,7 +65,7 @@ def loop_kernel(graph: Graph) -> Kernel:
     """
     first = graph.equations[0].primitive if len(graph.equations) == 1 else None
     if first not in (scan, None) or not any(structural(e.primitive) for e in graph.equations):
-        raise Refused("no scan")
+        raise Refused("not a scan")
     mine = {id(v) for v in graph.equations[0].outputs}
     own = len(mine & {*map(id, graph.outputs)}) == len(graph.outputs)
     made = _scan(graph) if first is scan and own else _sequence(graph)
@@ -92,7 +92,7 @@ def _rows(graph: Graph) -> Kernel:
         raise Refused(equation.primitive.name)
     depth, length = max((a.type.ndim, a.type.shape[0]) for a in equation.inputs)
     if depth < 3:
-        raise Refused("one matrix")
+        raise Refused("a matrix that is not in a stack")
     rows = [a for a in equation.inputs if a.type.ndim == depth and a.type.shape[0] == length]
     others = [a for a in equation.inputs if a not in rows]
     inner = {a: Variable(Type(a.type.shape[a in rows :], a.type.dtype)) for a in (*others, *rows)}
@@ -223,7 +223,7 @@ def _sequence(graph: Graph) -> Kernel:
         if part is None:  # a reshaped array, or one without elements
             continue
         if part.units > 1 and part.cost_ns > SHARED:
-            raise Refused("a part that threads should share")
+            raise Refused("a part large enough for several threads")
         lines += len(part.module)
         if lines > LINES:
             raise Refused(f"more than {LINES} lines of IR")
@@ -276,7 +276,7 @@ def _scan(graph: Graph) -> Kernel:
     own = [atom for atom in carried if id(atom) not in rows]
     kernel = _sequence(body.replace(outputs=(*own, *[atom for atom, _ in stacked])))
     if kernel.cost_ns > STEP:
-        raise Refused("long steps")
+        raise Refused("steps too large for native loops")
     made = _Writer(graph, kernel.scratch)
     code, table = made.code, made.table(kernel)
     given = parts(list(map(made.pointer, equation.inputs)), (first, count))

@@ -36,13 +36,13 @@ class Native(Backend):
     """Compiles optimised Graphs to machine code, or like the NumPy backend.
 
     Args:
-      weighing: whether programs that are not worth their build run on NumPy.
+      only_profitable: whether programs that take longer to build than they save run on NumPy.
     """
 
     name = "native"
 
-    def __init__(self, weighing: bool = False) -> None:
-        self.weighing = weighing
+    def __init__(self, only_profitable: bool = False) -> None:
+        self.only_profitable = only_profitable
 
     def compile(self, graph: Graph) -> Runner:
         graph = optimised(graph)
@@ -82,7 +82,7 @@ class Native(Backend):
         for generator in GENERATORS if generators is None else generators:
             try:
                 kernel = generator(graph)
-                if self.weighing:
+                if self.only_profitable:
                     weigh(graph, kernel, times)
                 if into:
                     return entry.callable(kernel.into(into), kernel.written(fallback))

@@ -345,7 +345,7 @@ class Body:
         code, type, shape = self.code, type_of(atom.type.dtype), atom.type.shape
         array = self.source.arrays.get(id(atom))
         if array is None:
-            raise Refused("a value from outside")
+            raise Refused("an operand that is not an array of the kernel")
         stride = self.stride(shape, place)
         if lanes > 1 and abs(stride) != 1:
             return self._gathered(atom, place, lanes, stride)

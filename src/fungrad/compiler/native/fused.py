@@ -146,7 +146,7 @@ class _Program:
             if reason is not None:
                 raise Refused(reason)
         if not cheap and sum(map(_work, live)) <= ONE_CALL:
-            raise Refused("only moves, or a single NumPy call")
+            raise Refused("data movement only, or a single NumPy call")
         self.sums: list[Sum] = []
         for equation in live:
             found, out = reduction(equation), equation.outputs[0]
@@ -159,7 +159,7 @@ class _Program:
         maps = row_maps(self.source)
         self.nests = self._rows(maps) if maps else self._boxes()
         if not self.nests:
-            raise Refused("no array is read or made")
+            raise Refused("no array among operands and results")
 
     def _rows(self, choices: Sequence[IndexMaps]) -> list[Nest]:
         """A nest for each choice of axes; the largest values come first, so that others join the
@@ -168,7 +168,7 @@ class _Program:
         first = choices[0]
         alone = len(first.reduced) == sum(n > 1 for n in first.lengths)
         if alone and (math.prod(first.lengths) > ALONE or len(choices) > 1):
-            raise Refused("a large array that is reduced and read again")
+            raise Refused("a second pass over a large array")
         needed, depends = for_arrays(self.source), dict[int, set[tuple[int, ...]]]()
         for equation in self.graph.equations:
             axes = reduced_loops(first, equation) if id(equation.outputs[0]) in needed else ()

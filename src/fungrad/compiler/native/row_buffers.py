@@ -114,17 +114,17 @@ def _kept(source: Source, maps: IndexMaps, roots: Sequence[Root]) -> list[Atom]:
     if isinstance(maps, (FlatMaps, ShortMaps)) or len(maps.lengths) != 2 or maps.lengths[1] > BLOCK:
         return []
     pieces = [piece for root in roots for piece in root.pieces]
-    dear: dict[int, float] = {}
+    recompute: dict[int, float] = {}
     for atom, place, *_ in source.demanded(maps, pieces, None).values():
         made = source.made.get(id(atom))
-        if made is not None and id(atom) not in dear:
+        if made is not None and id(atom) not in recompute:
             before = source.reads(maps, atom, place, None)
             price = cost(made) if elementwise(made) else 0.0
-            dear[id(atom)] = price + sum(
-                {id(p.atom): dear.get(id(p.atom), 0.0) for p in before}.values()
+            recompute[id(atom)] = price + sum(
+                {id(p.atom): recompute.get(id(p.atom), 0.0) for p in before}.values()
             )
     values = [v for equation in source.graph.equations for v in equation.outputs]
-    shapes = {v.type.shape: None for v in values if id(v) in dear and dear[id(v)] >= KEPT}
+    shapes = {v.type.shape: None for v in values if id(v) in recompute and recompute[id(v)] >= KEPT}
     best: tuple[float, list[Atom]] = (0.0, [])
     for shape in [s for s in shapes if len(s) == 2 and 1 not in s]:
         saved, own, kept = 0.0, IndexMaps(shape), list[Atom]()
@@ -133,7 +133,7 @@ def _kept(source: Source, maps: IndexMaps, roots: Sequence[Root]) -> list[Atom]:
             used.setdefault(id(piece.atom), set()).add((False, piece.place))
         for atom in reversed(values):
             places = used.get(id(atom), set())
-            again = (len(places) - 1) * dear.get(id(atom), 0.0)
+            again = (len(places) - 1) * recompute.get(id(atom), 0.0)
             along = [[(a.loop, a.step) for a in place] for _, place in places]
             straight = all(a == [(0, 1), (1, 1)] for a in along)
             if again >= KEPT and atom.type.shape == shape and straight:

@@ -44,7 +44,7 @@ class RowNest(Nest):
     def __init__(self, source: Source, maps: IndexMaps, roots: Sequence[Root]) -> None:
         super().__init__(source, maps, roots)
         if any(True for _ in source.limits(maps, self.pieces)):
-            raise Refused("borders of boxes in reductions along axes")
+            raise Refused("padding in reductions along axes")
         lengths, self.inner = maps.lengths, list(maps.reduced)
         self.outer = [i for i in range(len(lengths)) if i not in self.inner]
         self.along = self.inner[-1] == len(lengths) - 1
@@ -91,17 +91,19 @@ class RowNest(Nest):
 
     def _buffers(self) -> None:
         """Chooses the values that are kept, and the phases in which each is computed or read."""
-        dear: dict[Key, float] = {}
+        recompute: dict[Key, float] = {}
         for key in self.demanded:
             equation = self.source.made.get(key[0])
             own = cost(equation) if equation is not None else 0.0
             if self.reduction(key) is not None or not self._inside(key):
-                dear[key] = 0.0
+                recompute[key] = 0.0
             else:
-                dear[key] = own + sum(dear[k] for k in self._operands(key))
+                recompute[key] = own + sum(recompute[k] for k in self._operands(key))
         self.needed: dict[Key, set[int]] = {key: set() for key in self.demanded}
         for root in self.roots:
-            keys = [(id(p.atom), p.place) for p in root.pieces if (id(p.atom), p.place) in dear]
+            keys = [
+                (id(p.atom), p.place) for p in root.pieces if (id(p.atom), p.place) in recompute
+            ]
             for key in keys:
                 self.needed[key].add(max(self.phase[k] for k in keys))
         self.kept: dict[Key, int] = {}
@@ -110,7 +112,7 @@ class RowNest(Nest):
             phases = self.needed[key]
             if self.reduction(key) is not None:
                 phases = {self.phase[key]}
-            elif self._inside(key) and len(phases) > 1 and dear[key] >= KEPT:
+            elif self._inside(key) and len(phases) > 1 and recompute[key] >= KEPT:
                 self.kept[key] = self.buffer
                 width = 1 if self.along else self.lanes
                 size = size_of(type_of(self.demanded[key].atom.type.dtype))
@@ -320,5 +322,5 @@ def embedded(
         if best is None or shared > best[0]:
             best = shared, pieces
     if best is None:
-        raise Refused("values that are neither rows nor parts of rows")
+        raise Refused("values that are neither rows nor slices of rows")
     return best[1]

@@ -140,7 +140,7 @@ class NativeEmitter:
     def check_length(self) -> None:
         """Refuses programs that take too long to compile."""
         if len(self.module) > self.longest:
-            raise Unsupported("too long")
+            raise Unsupported("too many operations")
 
     def sum_of_products(self, pairs: Sequence[tuple[Number, Number]], dtype: Any) -> Number:
         type = type_of(dtype)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.graph import Equation
-from fungrad.runtime.blas_threads import alone, single_in_regions
+from fungrad.runtime.blas_threads import one_blas_thread, single_in_clusters
 from fungrad.runtime.thread_pool import num_threads, share
 
 SMALL = 1_000_000
@@ -27,7 +27,7 @@ factor (dgemm_small_kernel_permit); larger products copy their factors anyway.""
 
 def one_thread(dtype: np.dtype[Any]) -> bool:
     """Whether the BLAS computes products of a dtype, and can do so in one thread each."""
-    return dtype.char in "fdFD" and single_in_regions()
+    return dtype.char in "fdFD" and single_in_clusters()
 
 
 def product(ndim: int, size: int) -> Any:
@@ -59,7 +59,7 @@ def by_threads(x: Any, y: Any) -> Any:
     def of_columns(start: int, stop: int) -> None:
         np.matmul(x, y[:, start:stop], out=out[:, start:stop])
 
-    with alone() or contextlib.nullcontext():
+    with one_blas_thread() or contextlib.nullcontext():
         share(of_rows if rows >= columns else of_columns, max(out.shape), step, threads)
     return out
 
@@ -114,7 +114,7 @@ def row_sums(ndim: int) -> Any:
     """The function f(x, ones, out=z) that adds up rows: the BLAS's matrix-vector product if that
     uses one thread.
     """
-    return np.matmul if ndim == 2 and single_in_regions() else np.vecdot
+    return np.matmul if ndim == 2 and single_in_clusters() else np.vecdot
 
 
 def spreads(equation: Equation) -> bool:

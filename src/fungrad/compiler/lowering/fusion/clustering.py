@@ -25,7 +25,7 @@ from fungrad.compiler.lowering.fusion.row_access import (
     matrix_first,
     multiplies,
     product,
-    taken_apart,
+    split_unstacks,
 )
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
 from fungrad.primitives.facts import sections_of
@@ -187,7 +187,7 @@ def cluster_and_schedule(graph: Graph) -> list[Equation | FusionCluster]:
     if all(type_.size < costs.fused_array for type_ in types.values()):
         return list(graph.equations)
     finder = _Finder()
-    equations = taken_apart(graph, costs.fused_array)
+    equations = split_unstacks(graph, costs.fused_array)
     for equation in equations:
         finder.place(equation)
     read_by = _readers(equations, graph.outputs)
@@ -259,7 +259,7 @@ def _made(
         for reader in read_by.get(id(variable), ()):
             if reader is None or id(reader) in mine or id(reader) in absorbed:
                 continue
-            equations, parts = _put_together(reader, axes, read_by)
+            equations, parts = _assembled_output(reader, axes, read_by)
             if equations:
                 absorbed.update(map(id, equations))
                 outputs.append(equations[-1].outputs[0])
@@ -273,7 +273,7 @@ def _made(
     return outputs, made
 
 
-def _put_together(
+def _assembled_output(
     equation: Equation, axes: Mapping[int, int], read_by: Readers
 ) -> tuple[list[Equation], list[Part]]:
     """The equations that assemble one output from values of a region, and the parts of it.

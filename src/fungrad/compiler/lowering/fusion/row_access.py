@@ -28,7 +28,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
 )
 from fungrad.primitives.movement.stack_iota import stack, unstack
 from fungrad.retracing.inlining import placed
-from fungrad.runtime.blas_threads import single_blas, single_in_regions
+from fungrad.runtime.blas_threads import single_blas, single_in_clusters
 from fungrad.runtime.kernels.reductions import one_thread
 from fungrad.runtime.thread_pool import num_threads
 from fungrad.support.lazy import Record
@@ -106,7 +106,7 @@ def taken(x: Any, at: Any, axis: int, order: Sequence[int], out: Any) -> None:
     x.transpose(order).take(at, order.index(axis), out.transpose(order))
 
 
-def taken_apart(graph: Graph, size: int) -> list[Equation]:
+def split_unstacks(graph: Graph, size: int) -> list[Equation]:
     """The equations, with one equation per part in place of each `unstack` of at least `size`
     elements.
     """
@@ -212,7 +212,7 @@ def _light(rows: int, read: int, made: int) -> bool:
     """
     shared = rows * read * made >= costs.shared_product_terms
     most = costs.shared_light_product if shared else costs.light_product
-    alone = single_blas() or (single_in_regions() and num_threads() > 1)
+    alone = single_blas() or (single_in_clusters() and num_threads() > 1)
     return alone or read * made <= most * (read + made)
 
 

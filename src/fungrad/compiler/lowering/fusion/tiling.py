@@ -17,7 +17,7 @@ from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.fusion.row_access import REDUCED, multiplies
 from fungrad.ir.graph import Equation
 from fungrad.primitives.facts import is_arithmetic, is_view
-from fungrad.runtime.blas_threads import single_in_regions
+from fungrad.runtime.blas_threads import single_in_clusters
 from fungrad.runtime.kernels.reductions import one_thread
 from fungrad.runtime.thread_pool import num_threads
 
@@ -46,7 +46,7 @@ def shared(region: FusionCluster) -> bool:
 
 def heavy(equation: Equation) -> bool:
     """Whether an equation is a product of two matrices that fungrad's threads may share."""
-    if not multiplies(equation) or num_threads() == 1 or not single_in_regions():
+    if not multiplies(equation) or num_threads() == 1 or not single_in_clusters():
         return False
     x, y = (atom.type for atom in equation.inputs)
     flat = x.ndim == y.ndim == 2 == equation.outputs[0].type.ndim and x.dtype == y.dtype

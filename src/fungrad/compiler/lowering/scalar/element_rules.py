@@ -71,9 +71,9 @@ def _getitem(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> li
     if not arrays:
         return [boxed(x[index.entries])]
     if len(arrays) != 1 or arrays[0].shape or index.entries[0] != ARRAY:
-        raise Unsupported("an index array")
+        raise Unsupported("a gather by an index array")
     if any(entry != slice(None) for entry in index.entries[1:]):
-        raise Unsupported("an index array among other indices")
+        raise Unsupported("a gather by an index array among other indices")
     result = np.empty(x.shape[1:], object)
     for place in np.ndindex(*result.shape):
         walk.pay(walk.costs.operation + walk.costs.pick * len(x))
@@ -83,7 +83,7 @@ def _getitem(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> li
 
 def _index_add(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     if len(inputs) > 2:
-        raise Unsupported("writing by index arrays")
+        raise Unsupported("a scatter by index arrays")
     result, dtype = inputs[0].copy(), equation.outputs[0].type.dtype
     flat = result.reshape(-1)
     places = np.arange(result.size).reshape(result.shape)[equation.params["index"].entries]
@@ -107,7 +107,7 @@ def _placed(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> lis
 
 def _known(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     if inputs:
-        raise Unsupported("positions that are not constant")
+        raise Unsupported("index arrays that are not constant")
     primitive: Any = equation.primitive
     return [walk.constants(primitive.eval(**equation.params), equation.outputs[0].type)]
 
@@ -163,7 +163,7 @@ def _dot(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[E
     x, y = inputs
     dtype = equation.outputs[0].type.dtype
     if dtype == BOOL:
-        raise Unsupported("a logical sum of products")
+        raise Unsupported("a Boolean matrix product")
     contract, batch = equation.params["contract"], equation.params["batch"]
     free_x = [i for i in range(x.ndim) if i not in (*contract[0], *batch[0])]
     free_y = [i for i in range(y.ndim) if i not in (*contract[1], *batch[1])]

@@ -74,7 +74,7 @@ def flattened(values: Sequence[Any]) -> list[Value]:
     """The elements of all values, one after the other."""
     for value in values:
         if isinstance(value, Stack):
-            raise Unsupported("a stack whose elements are all read at once")
+            raise Unsupported("a large array that is read as a whole")
     return [part for value in values for part in value.reshape(-1)]
 
 

@@ -161,7 +161,7 @@ class Planner:
             else:
                 raise Unsupported(primitive.name)
             if operations > emitter.longest:
-                raise Unsupported("too long")
+                raise Unsupported("too many operations")
         return Plan(graph, rules, operations, cost, arrays)
 
     def times(self, length: int | None) -> int:

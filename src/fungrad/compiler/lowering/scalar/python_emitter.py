@@ -102,7 +102,7 @@ class PythonEmitter:
 
     def _line(self, text: str) -> None:
         if len(self.lines) >= LINES:
-            raise Unsupported("too long")
+            raise Unsupported("too many operations")
         self.lines.append("    " * self._indent + text)
 
     def _fresh(self) -> str:
@@ -210,7 +210,7 @@ class PythonEmitter:
         width = sum(t.size for t in types)
         array = length * width > LISTED
         if length * width > HELD or (array and any(t.dtype != FLOAT for t in types if t.size)):
-            raise Unsupported("a long stack")
+            raise Unsupported("a stack that is too long, or not of doubles")
         name = self._fresh()
         if not array:
             return PythonRows(name, length, width, reverse)
@@ -311,7 +311,7 @@ class PythonEmitter:
         self._arguments.append((name, type_, found))
         return found
 
-    def taken_apart(self) -> list[tuple[Any, str]]:
+    def argument_conversions(self) -> list[tuple[Any, str]]:
         """The Type of each argument that is read, and the line that converts it to numbers."""
         found = []
         for name, type_, value in self._arguments:

@@ -61,12 +61,12 @@ def _written(graph: Graph, instead: Program) -> Program:
     plan = walk.plans.plan(graph)
     types = [atom.type for atom in graph.outputs]
     if plan.cost + _transfers(types) > plan.arrays:
-        raise Unsupported("arrays are faster")
+        raise Unsupported("ufuncs cost less")
     outputs = walk.graph(graph, given)
     results = [emitter.result(o, type_) for o, type_ in zip(outputs, types, strict=True)]
-    begin = emitter.taken_apart()
+    begin = emitter.argument_conversions()
     if walk.cost + _transfers([*types, *(type_ for type_, _ in begin)]) > plan.arrays:
-        raise Unsupported("arrays are faster")
+        raise Unsupported("ufuncs cost less")
     return emitter.function(graph.name, [line for _, line in begin], results, instead)
 
 

@@ -149,7 +149,7 @@ class Scalariser:
                 continue
             if isinstance(x, Stack):
                 if x.axis:
-                    raise Unsupported("a loop along another axis of a stack")
+                    raise Unsupported("a scan along another axis than the first")
                 source, start = x.rows, x.start
             else:  # a small array
                 source, start = self.emitter.table(x.reshape(length, row.size), row.size), 0

@@ -20,6 +20,7 @@ from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Module
 from fungrad.compiler.native.programs import scalar_kernel
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.runtime.thread_pool import num_threads
 
 rng = np.random.default_rng(5)
 X, XS, W = rng.normal(size=300), rng.normal(size=(7, 300)), rng.normal(size=(40, 30)) / 8
@@ -185,15 +186,44 @@ def test_what_is_refused() -> None:
 
     assert "not a scan" in refused(lambda x: np.sin(x) * x, X)
     large = np.zeros(1_000_000)
-    found = refused(lambda x: lax.scan(lambda c, _: (np.sin(c) + c, None), x, None, 3)[0], large)
-    assert "steps too large for native loops" in found
-    found = refused(
-        lambda x: np.exp(np.sin(x)) * lax.fori_loop(0, 3, lambda _, c: c / 2, x[0]), large
-    )
-    assert "several threads" in found
+    found = refused(lambda x: lax.scan(lambda c, _: (c * 0.5, None), x, None, 3)[0], large)
+    assert "16000000 bytes of new memory" in found
     matrix = np.zeros((300, 300))
     found = refused(lambda x: lax.scan(lambda c, _: (c @ c, None), x, None, 3)[0], matrix)
     assert "300" in found
+
+
+def test_threads_share_the_parts_of_long_steps() -> None:
+    def step(c: Any, n: Any) -> Any:
+        return np.sin(c) * n + c, (np.sum(c * c), np.max(c))
+
+    def f(x: Any, n: Any) -> Any:
+        return lax.scan(step, x, n)
+
+    x, n = rng.normal(size=60_000), np.linspace(0.0, 1.0, 40)
+    module = loop_kernel(optimised(fg.make_jaxpr(f)(x, n))).module
+    assert " @fg_share(" in module.text()
+    check(f, x, n, rest=1e-13)
+    before, found = num_threads(), []
+    try:
+        for fg.config.num_threads in (1, 2):
+            found.append(fg.tree_util.tree_leaves(fg.jit(f)(x, n)))
+    finally:
+        fg.config.num_threads = before
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_intermediates_share_memory() -> None:
+    def step(c: Any, a: Any) -> Any:
+        for _ in range(6):
+            c = np.tanh(a @ c)
+        return c, None
+
+    matrices = rng.normal(size=(5, 40, 40)) / 40.0
+    graph = optimised(fg.make_jaxpr(lambda x, a: lax.scan(step, x, a))(X[:40], matrices))
+    assert loop_kernel(graph).scratch <= 4 * 320
+    check(lambda x, a: lax.scan(step, x, a), X[:40], matrices, rest=1e-13)
 
 
 def test_ctrl_c_ends_a_loop_over_arrays() -> None:

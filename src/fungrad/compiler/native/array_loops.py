@@ -16,6 +16,7 @@ import numpy as np
 from fungrad.compiler.lowering.scalar.scalar_program import structural
 from fungrad.compiler.native import small_matrices
 from fungrad.compiler.native.clusters import cluster_graph, with_clusters
+from fungrad.compiler.native.entry import SHARED
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import LINES, Kernel, Refused, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value
@@ -28,13 +29,10 @@ from fungrad.ir.graph import Atom, Graph, Literal, Variable, effectful
 from fungrad.ir.types import Type
 from fungrad.primitives.movement.reshape_broadcast_cast import reshape
 from fungrad.retracing.inlining import copied, placed
+from fungrad.runtime.buffer_pool import LARGE, LINE, packed, size_of
 
 LONG = 1_000
 """For scalar programs of more lines of IR, loops over arrays are tried, too."""
-STEP = 50_000.0
-"""Python calls the parts of a step of more nanoseconds, so that threads share them."""
-SHARED = 1e6
-"""Threads share a part of more nanoseconds: the Graph around it runs part by part instead."""
 LOOK = 500_000.0
 """Nanoseconds between two checks for signals."""
 CALLED = 5.0
@@ -61,7 +59,7 @@ def loop_kernel(graph: Graph) -> Kernel:
     """The kernel of a Graph with loops.
 
     Raises:
-      Refused: if it has no scan, other equations, or parts that threads should share.
+      Refused: if it has no scan, other equations, or large intermediates for little work.
     """
     first = graph.equations[0].primitive if len(graph.equations) == 1 else None
     if first not in (scan, None) or not any(structural(e.primitive) for e in graph.equations):
@@ -71,6 +69,8 @@ def loop_kernel(graph: Graph) -> Kernel:
     made = _scan(graph) if first is scan and own else _sequence(graph)
     if len(made.module) > LINES:
         raise Refused(f"{len(made.module)} lines of IR")
+    if made.scratch > max(LARGE, made.cost_ns):  # the pool keeps values between programs
+        raise Refused(f"{made.scratch} bytes of new memory")
     return made
 
 
@@ -151,7 +151,7 @@ class _Writer:
     def room(self, size: int) -> Value:
         """The pointer to new scratch memory."""
         found = self.code.at(self.code.parameters[3], self.scratch)
-        self.scratch += -(-size // 64) * 64
+        self.scratch += -(-size // LINE) * LINE
         return found
 
     def copy(self, to: Value, source: Value, type_: Type) -> None:
@@ -178,7 +178,12 @@ class _Writer:
         code, names = self.code, self.module.absorb(kernel.module)
         given = [table, *[code.constant(n, "i64") for n in (0, kernel.units)], self.within]
         self.cost += kernel.cost_ns + CALLED
-        status = code.call(names["kernel"], "i32" if kernel.interruptible else "void", given)
+        if kernel.units > 1 and kernel.cost_ns >= SHARED:
+            table, _, units, within = given
+            share = [Value(f"@{names['kernel']}", "ptr"), table, units, within]
+            code.call("fg_share", "void", share)
+        else:
+            status = code.call(names["kernel"], "i32" if kernel.interruptible else "void", given)
         if kernel.interruptible:
             self.end(status)
         if kernel.finish:
@@ -204,7 +209,7 @@ def _sequence(graph: Graph) -> Kernel:
     """The kernel of a Graph, which calls those of its parts."""
     if any(map(effectful, graph.equations)):
         raise Refused("effects")
-    found = list[tuple[Kernel | None, Sequence[Atom], Sequence[Atom]]]()
+    found = list[_Step]()
     known, lines = dict[int, Any](), 0
     for equation in (with_clusters(graph, _cluster, 0) or graph).equations:
         primitive, params, (out, *more) = equation.primitive, equation.params, equation.outputs
@@ -222,8 +227,6 @@ def _sequence(graph: Graph) -> Kernel:
         found.append((part, inputs, outputs))
         if part is None:  # a reshaped array, or one without elements
             continue
-        if part.units > 1 and part.cost_ns > SHARED:
-            raise Refused("a part large enough for several threads")
         lines += len(part.module)
         if lines > LINES:
             raise Refused(f"more than {LINES} lines of IR")
@@ -233,14 +236,12 @@ def _sequence(graph: Graph) -> Kernel:
     for place, atom in enumerate(graph.outputs):
         if id(atom) in own and id(atom) not in made.pointers:
             made.pointers[id(atom)] = made.result(place)
+    _assign(made, found)
     for kernel, inputs, outputs in found:
         if kernel is None:
             made.pointers[id(outputs[0])] = made.pointer(inputs[0])
             continue
         table = made.table(kernel)
-        for variable in outputs:
-            if id(variable) not in made.pointers:
-                made.pointers[id(variable)] = made.room(variable.type.nbytes)
         for n, atom in enumerate((*inputs, *outputs)):
             made.put(table, n, made.pointer(atom))
         made.call(kernel, table)
@@ -251,6 +252,30 @@ def _sequence(graph: Graph) -> Kernel:
         else:
             made.copy(made.result(place), made.pointer(atom), atom.type)
     return made.kernel()
+
+
+_Step = tuple[Kernel | None, Sequence[Atom], Sequence[Atom]]
+"""The kernel of a part, its inputs and its outputs; None for an array that is reshaped."""
+
+
+def _assign(made: _Writer, steps: Sequence[_Step]) -> None:
+    """Gives the intermediates memory; those with disjoint lifetimes may share it."""
+    root, born, last = dict[int, int](), dict[int, int](), dict[int, int]()
+    inner = list[Atom]()
+    for now, (kernel, inputs, outputs) in enumerate(steps):
+        if kernel is None:
+            root[id(outputs[0])] = root.get(id(inputs[0]), id(inputs[0]))
+        else:
+            inner += [v for v in outputs if id(v) not in made.pointers]
+            born.update((id(v), now) for v in outputs)
+        last.update((root.get(id(atom), id(atom)), now) for atom in (*inputs, *outputs))
+    last.update((root.get(id(atom), id(atom)), len(steps)) for atom in made.graph.outputs)
+    times = [(2 << last[id(v)]) - (1 << born[id(v)]) for v in inner]
+    arrays = [(v.type.shape, v.type.dtype, tuple(range(v.type.ndim))) for v in inner]
+    layout = packed(arrays, times)
+    memory = made.room(size_of(layout))
+    for v, (start, _) in zip(inner, layout, strict=True):
+        made.pointers[id(v)] = made.code.at(memory, start)
 
 
 def _cluster(graph: Graph) -> Any:
@@ -275,8 +300,6 @@ def _scan(graph: Graph) -> Kernel:
     rows = [id(atom) if id(atom) in computed else 0 for atom, _ in stacked]
     own = [atom for atom in carried if id(atom) not in rows]
     kernel = _sequence(body.replace(outputs=(*own, *[atom for atom, _ in stacked])))
-    if kernel.cost_ns > STEP:
-        raise Refused("steps too large for native loops")
     made = _Writer(graph, kernel.scratch)
     code, table = made.code, made.table(kernel)
     given = parts(list(map(made.pointer, equation.inputs)), (first, count))

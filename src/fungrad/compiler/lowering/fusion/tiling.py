@@ -25,11 +25,12 @@ from fungrad.runtime.thread_pool import num_threads
 def length(region: FusionCluster, threads: int) -> int:
     """The number of rows of a tile; all threads get the same number of tiles.
 
-    Tiles are shorter where neighbours add to the same rows: some of those run after all others.
+    Threads share longer tiles of vectors, unless neighbours add to the same elements: some of those
+    tiles run after all others. Intermediates of wider rows would take more memory than arrays.
     """
     wide = widest(region)
     overlap = any(len({part.offset for part in parts}) > 1 for parts in region.made)
-    larger = costs.shared_tile // 2 if overlap else costs.shared_tile
+    larger = costs.shared_tile if wide == 1 and not overlap else costs.shared_tile // 2
     block = costs.tile_elements if threads == 1 else larger * costs.tile_elements
     if threads > 1 and wide > 1:
         block = max(costs.tile_elements, int(block * wide / _mean(region)))

@@ -518,6 +518,15 @@ def gradient(w, b, x, y):
 '''
 
 
+def test_a_keyword_behind_a_default_keeps_its_name():
+    def f(x, a=1.0, b=2.0):
+        return x + 10.0 * a + 100.0 * b
+
+    made = run(fg.to_source(f, 1.0, b=3.0))
+    assert made(1.0, 3.0) == f(1.0, b=3.0) == 311.0
+    assert run(fg.to_source(f, 1.0, b=3.0, static_argnames="b"))(1.0, 3.0) == 311.0
+
+
 def test_a_loop_reads_as_one():
     def decay(rate, xs):
         return fg.lax.scan(lambda s, x: (rate * s + x, None), 0.0, xs)[0]

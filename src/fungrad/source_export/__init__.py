@@ -82,7 +82,8 @@ def to_source(
         return f @ x
     """
     arrays: dict[str, Any] | None = None if path is None else {}
-    module = _module(f, _parameters(f, args, kwargs, static_argnames), name, arrays)
+    signature, parameters = _parameters(f, args, kwargs, static_argnames)
+    module = _module(f, signature, parameters, name, arrays)
     if path is None:
         return module.text(HEAD, "")
     target = Path(path)
@@ -96,12 +97,14 @@ def to_source(
 
 def _module(
     f: Callable[..., Any],
+    signature: inspect.Signature,
     parameters: Sequence[Parameter],
     name: str | None,
     arrays: dict[str, Any] | None,
 ) -> Module:
     """The module with the function f; its large arrays are stored in `arrays`."""
-    staged, names = _staged(f, parameters)
+    staged, names = _staged(f, signature, parameters)
+    given = inspect.Signature([inspect.Parameter(p.name, p.kind) for p in parameters])
     module = Module(arrays)
     module.values.taken.update(p.name for p in parameters)
     wished = name or str(getattr(f, "__name__", type(f).__name__))
@@ -110,7 +113,7 @@ def _module(
     module.function(
         staged.graph,
         wished,
-        parameters=_signature(parameters),
+        parameters=[text for text in str(given)[1:-1].split(", ") if text],
         inputs=inputs,
         doc=_doc(wished, names, staged, [p for p in parameters if not p.traced]),
         returned=lambda texts: _built(staged.out, iter(texts), module.values),
@@ -130,14 +133,14 @@ def _module(
 
 def _parameters(
     f: Callable[..., Any], args: Any, kwargs: Any, static: str | Iterable[str]
-) -> list[Parameter]:
+) -> tuple[inspect.Signature, list[Parameter]]:
+    """The signature of f, and the parameters that are given."""
     static = {static} if isinstance(static, str) else set(static)
     try:
         signature = inspect.signature(f)
     except (TypeError, ValueError):  # a ufunc
         kind = inspect.Parameter.POSITIONAL_ONLY
-        given = [inspect.Parameter(f"x{i}", kind) for i in range(len(args))]
-        signature = inspect.Signature(given)
+        signature = inspect.Signature([inspect.Parameter(f"x{i}", kind) for i in range(len(args))])
     bound = signature.bind(*args, **kwargs)
     unknown = static - set(bound.arguments)
     if unknown:
@@ -151,10 +154,12 @@ def _parameters(
         typed = not whole or has_type(value) or isinstance(value, Type) or hasattr(value, "dtype")
         found.append(Parameter(name, value, signature.parameters[name].kind,
                                typed and name not in static))  # fmt: skip
-    return found
+    return signature, found
 
 
-def _staged(f: Callable[..., Any], parameters: Sequence[Parameter]) -> tuple[Staged, list[str]]:
+def _staged(
+    f: Callable[..., Any], signature: inspect.Signature, parameters: Sequence[Parameter]
+) -> tuple[Staged, list[str]]:
     """The staged f, and for each leaf of the arguments the expression that reads it."""
     traced = [p for p in parameters if p.traced]
     leaves, treedef = pytree.flatten([p.value for p in traced])
@@ -165,19 +170,9 @@ def _staged(f: Callable[..., Any], parameters: Sequence[Parameter]) -> tuple[Sta
 
     def apply(values: Any) -> Any:
         given = iter(values)
-        positional: list[Any] = []
-        named: dict[str, Any] = {}
-        for p in parameters:
-            value = next(given) if p.traced else p.value
-            if p.kind is inspect.Parameter.VAR_POSITIONAL:
-                positional += value
-            elif p.kind is inspect.Parameter.VAR_KEYWORD:
-                named.update(value)
-            elif p.kind is inspect.Parameter.KEYWORD_ONLY:
-                named[p.name] = value
-            else:
-                positional.append(value)
-        return f(*positional, **named)
+        found = [(p.name, next(given) if p.traced else p.value) for p in parameters]
+        bound = inspect.BoundArguments(signature, collections.OrderedDict(found))
+        return f(*bound.args, **bound.kwargs)
 
     staged = stage_tree(f, apply, treedef, types, names, "a function written as source")
     if staged.captured:
@@ -202,13 +197,6 @@ def _check_access(f: Callable[..., Any], path: str, leaf: Any, root: Any) -> Non
             f"The arguments of {describe(f)} hold a container whose leaf {path[3:]} cannot be read "
             "by a key, an index or an attribute. Pass its leaves in a dict or a named tuple."
         )
-
-
-def _signature(parameters: Sequence[Parameter]) -> list[str]:
-    """The list of parameters, with `*` and `/` where f has them."""
-    signature = inspect.Signature([inspect.Parameter(p.name, p.kind) for p in parameters])
-    text = str(signature)[1:-1]
-    return text.split(", ") if text else []
 
 
 def _local(access: str) -> str:

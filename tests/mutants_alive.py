@@ -8,9 +8,6 @@ ALIVE: dict[str, str] = {
     "lowering/loop_memory: carries die in the step": (
         "equivalent: what is carried lies in a row or in memory of its own, which nobody reuses"
     ),
-    "lowering/output_placement: a product is written over its factor": (
-        "equivalent in numbers: ndarray.dot copies where its output overlaps a factor"
-    ),
     "loops/residual_rematerialisation: expensive equations are recomputed": _COST,
     "loops/dce_licm: larger arrays are hoisted": _COST,
     "fusion/tiling: blocks of threads are as small as those of one": _COST,

@@ -45,13 +45,13 @@ MUTANTS = (
     *of(
         "compiler/lowering/printer.py", ("test_loop_ir.py",),
         ("a value that is read later hands its name on", "last_uses(nodes, kept)", "last_uses(nodes, ())"),
-        ("carries move one after the other",
-         'lines.append(self.line("Move", " = ".join(sides)))',
-         'lines += [self.line("Move", f"{a} = {b}") for a, b in pairs]'),
     ),
     *of(
         "compiler/lowering/program.py", ("test_loop_ir.py",),
-        ("iterators that are read are dropped", "if it.value in read]", "if it.value not in read]"),
+        ("iterators that are read are dropped", "if not read.isdisjoint(it.values)]", "if read.isdisjoint(it.values)]"),
+        ("a carry is set before another moves to it", "others = [x for _, x in left if x is not source]", "others: list[Any] = []"),
+        ("a carry is set before its last reader", "*others, *between):", "*others):"),
+        ("a value that others read is renamed", "if made is None or touches[source] != 2:", "if made is None:"),
     ),
     *of(
         "compiler/lowering/loop_memory.py", SCANS,
@@ -63,7 +63,7 @@ MUTANTS = (
          "        if source.rows is None:\n            return self.hoisted"),
     ),
     *of(
-        "compiler/lowering/output_placement.py", SCANS,
+        "compiler/lowering/loop_codegen.py", SCANS,
         ("a scan backwards begins at the front", "{{0}}[{-self.backwards}]", "{{0}}[0]"),
     ),
     *of(
@@ -74,15 +74,9 @@ MUTANTS = (
          "row = isinstance(after, Variable) and self.targets.get(after) in self.stack_of", "row = False"),
         ("a view of a step's own memory is hoisted", "source.memory is FRESH or not", "not"),
         ("a reshaped copy is a view", "if equation.primitive is reshape and source.memory is not BUFFER:", "if False:"),
-        ("what a buffer holds dies before it is read", "        if call.may_alias_input:\n            self.release()\n",
+        ("what a buffer holds dies before it is read", "        if write is write_ufunc:\n            self.release()\n",
          "        self.release()\n"),
-        ("what is read later is dropped", "kept = [v for pair in moves for v in pair]", "kept: list[Any] = []"),
-    ),
-    *of(
-        "compiler/lowering/output_placement.py", SCANS,
-        ("a product is written over its factor",
-         '{suffixes[1]}, {{2}})"\n    return OutCall(lambda out: memory.write(text, operands, out))',
-         '{suffixes[1]}, {{2}})"\n    return OutCall(lambda out: memory.write(text, operands, out), True)'),
+        ("what is read later is dropped", "self.freed(touched([move]))", "self.freed(())"),
     ),
     *of(
         "compiler/lowering/array_lowering.py", ("test_in_place.py", *BACKEND),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,13 +12,18 @@ import fungrad as fg
 from fungrad import lax
 from fungrad.compiler.lowering.printer import printed
 from fungrad.compiler.lowering.program import (
+    Block,
     Call,
+    Expression,
     For,
     Iterator,
+    Move,
     Program,
     Return,
     Value,
+    coalesce,
     listed,
+    touched,
     value,
 )
 
@@ -65,18 +71,55 @@ def test_names_of_globals_are_not_handed_on():
 
 def test_carries_move_all_at_once():
     x, y = Value(), Value()
-    loop = For(3, [], [], [(x, y), (y, x)])
+    loop = For(3, [], [Move([(x, y), (y, x)])])
     program = Program("f", [x, y], [loop, Return(listed([value(x), value(y)]))], {})
     assert run(program)(1, 2) == [2, 1]
     assert "    for _ in range(3):\n        v0, v1 = v1, v0\n" in printed(program)
+
+
+def test_values_are_computed_in_the_variables_that_they_move_to():
+    x, y = Value(), Value()
+    total, add = define("{0} + {1}", x, y)
+    loop = For(3, [], [add, Move([(x, total)])])
+    nodes = [loop, Return(value(x))]
+    coalesce(nodes, Counter(touched(nodes)))
+    program = Program("f", [x, y], nodes, {})
+    assert "    for _ in range(3):\n        v0 = v0 + v1\n    return v0" in printed(program)
+    assert run(program)(1, 2) == 7
+
+
+@pytest.mark.parametrize("moves", ["read between", "read by a move", "read later", "read inside"])
+def test_variables_keep_their_values_for_later_readers(moves):
+    """Each loop is that of Python's tuples, whether its values may be renamed or not."""
+    x, y = Value(), Value()
+    total, add = define("{0} + {1}", x, y)
+    double, twice = define("{0} * 2", x)
+    body = [add, twice, Move([(x, total), (y, double)])]
+    expected = lambda x, y: (x + y, x * 2)  # noqa: E731
+    if moves == "read by a move":
+        body = [add, Move([(x, total), (y, x)])]
+        expected = lambda x, y: (x + y, x)  # noqa: E731
+    elif moves == "read later":
+        body = [add, Move([(x, total), (y, total)])]
+        expected = lambda x, y: (x + y, x + y)  # noqa: E731
+    elif moves == "read inside":
+        inner = [Call("{0} - {1}", [y, x], [y])]
+        body = [add, Block((Expression("if {}:", (y,)), inner)), Move([(x, total)])]
+        expected = lambda x, y: (x + y, y - x if y else y)  # noqa: E731
+    nodes = [For(3, [], body), Return(listed([value(x), value(y)]))]
+    coalesce(nodes, Counter(touched(nodes)))
+    a, b = 2, 3
+    for _ in range(3):
+        a, b = expected(a, b)
+    assert run(Program("f", [x, y], nodes, {}))(2, 3) == [a, b]
 
 
 def test_iterators_that_nothing_reads_are_dropped():
     x, xs, ys = Value(), Value("x_"), Value("x_")
     row, unread = Value(), Value()
     total, add = define("{0} + {1}", x, row)
-    iterators = [Iterator(row, value(xs).then("[::-1]")), Iterator(unread, value(ys))]
-    loop = For(2, iterators, [add], [(x, total)])
+    iterators = [Iterator((row,), value(xs).then("[::-1]")), Iterator((unread,), value(ys))]
+    loop = For(2, iterators, [add, Move([(x, total)])])
     program = Program("f", [x, xs, ys], [loop, Return(value(x))], {})
     assert "in x_0[::-1]:" in printed(program)
     assert run(program)(0, [1, 2], None) == 3
@@ -109,15 +152,40 @@ def test_the_program_shows_the_bodies_of_loops_and_branches():
     text = fg.jit(f).lower(np.eye(100), np.ones((30, 100))).program
     assert "# scan of run\n" in text and "Call    tanh(" in text and "Move    " in text
     assert "def branches0(v0):\n    Call    v0 = sin(v0)" in text
-    assert "# body of run\n" in text and "# cond of run\n" in text
+    assert "# body of run.while_loop\n" in text and "# cond of run.while_loop\n" in text
 
 
-def test_the_program_and_the_source_have_the_same_lines():
+@pytest.mark.numpy_backend
+def test_the_source_has_the_halves_of_a_gradient_through_loops_and_branches():
+    def f(w, x):
+        def body(x):
+            return lax.cond(x[0] > 0, lambda x: np.tanh(w @ x) - 0.5, np.cos, x)
+
+        return np.sum(lax.while_loop(lambda x: np.sum(x) > 1.0, body, x))
+
+    args = np.full((50, 50), 0.01), np.ones(50)
+    lowered = fg.jit(fg.grad(f)).lower(*args)
+    for line in (
+        "    while cond(v2)[0]:\n",
+        "    if v0:\n",
+        "        tape0.append((",
+        ", ) in reversed(tape1):\n",
+        "# backward of run.while_loop_pullback\n",
+        " = tanh(",
+    ):
+        assert line in lowered.source, line
+    assert "Push    tape0.append((" in lowered.program
+    np.testing.assert_array_equal(fg.jit(fg.grad(f))(*args), fg.grad(f)(*args))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_program_and_the_source_have_the_same_lines(reverse):
     def f(x, xs):
-        return lax.scan(lambda c, x: (np.sin(c) * x, c[::-1]), x, xs)
+        c, ys = lax.scan(lambda c, x: (np.sin(c) * x, c[::-1]), x, xs)
+        return np.sum(ys) + np.sum(lax.while_loop(lambda c: c[0] < 2.0, lambda c: c + x, c))
 
-    lowered = fg.jit(f).lower(np.ones(300), np.ones((9, 300)))
-    kinds = ("Alloc", "View", "Call", "Copy", "Move", "Free", "Return")
+    lowered = fg.jit(fg.grad(f) if reverse else f).lower(np.ones(300), np.ones((9, 300)))
+    kinds = ("Alloc", "View", "Call", "Copy", "Move", "Push", "Free", "Return")
     lines = []
     for line in lowered.program.splitlines():
         kind = line.split()[0] if line.strip() else ""

@@ -558,13 +558,12 @@ def slope(rate, xs):
         e = d + c
         b[step] = a
         a = e
-    g = np.zeros(())
-    h = np.float64(1.0)
+    f = np.zeros(())
+    g = np.float64(1.0)
     for step_2 in reversed(range(4)):
-        i = b[step_2]
-        j = h * i
-        k = h * rate
-        l = g + j
-        g, h = (l, k)
-    return g
+        h = b[step_2]
+        i = g * h
+        g = g * rate
+        f = f + i
+    return f
 '''

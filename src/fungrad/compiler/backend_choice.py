@@ -9,14 +9,12 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from fungrad.control_flow.call import Backend, Runner, use
 from fungrad.errors import ArgumentError, MissingExtraError
-from fungrad.ir.graph import Graph
-from fungrad.ir.types import Type
-from fungrad.primitives.primitive import Primitive
+from fungrad.ir.graph import Equation, Graph
 from fungrad.support.lazy import Module
 
 if TYPE_CHECKING:
@@ -49,10 +47,8 @@ class Chosen(Backend):
     def compile(self, graph: Graph) -> Runner:
         return self._made.compile(graph)
 
-    def loop(
-        self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any], steps: Runner
-    ) -> Runner | None:
-        return self._made.loop(primitive, types, params, steps)
+    def loop(self, equation: Equation, steps: Runner) -> Runner | None:
+        return self._made.loop(equation, steps)
 
 
 @functools.cache

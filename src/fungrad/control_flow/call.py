@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.control_flow.tape_type import type_of
-from fungrad.ir.graph import Atom, Equation, Graph
+from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, or_zero
 from fungrad.retracing.graph_transforms import batch, differentiate, jvp_graph, memoised
@@ -39,15 +39,11 @@ class Backend:
         """The reference backend: the evaluator."""
         return lambda *args: evaluate(graph, args)
 
-    def loop(
-        self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any], steps: Runner
-    ) -> Runner | None:
+    def loop(self, equation: Equation, steps: Runner) -> Runner | None:
         """A program of a whole loop, if this backend has one that is faster than single steps.
 
         Args:
-          primitive: the loop.
-          types: of its arguments.
-          params: its parameters.
+          equation: the loop; its inputs are variables.
           steps: runs it step by step, also when the program gives up.
         """
         return None
@@ -87,11 +83,13 @@ def in_one(primitive: Callable[[], Primitive], steps: Callable[..., Any]) -> Cal
             return steps(*args, **params)
         types = tuple([type_of(arg) for arg in args])
         loop = primitive()
-        runner = memoised(
-            body,
-            _loop_key(loop, types, params),
-            lambda: _backend.loop(loop, types, params, functools.partial(steps, **params)),
-        )
+
+        def make() -> Runner | None:
+            outputs = tuple([Variable(type_) for type_ in loop.infer(types, params)])
+            equation = Equation(loop, tuple(map(Variable, types)), outputs, params)
+            return _backend.loop(equation, functools.partial(steps, **params))
+
+        runner = memoised(body, _loop_key(loop, types, params), make)
         return steps(*args, **params) if runner is None else tuple(runner(*args))
 
     return eval

@@ -15,10 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from fungrad.control_flow.call import in_one
-from fungrad.control_flow.tape_type import TAPE, as_tape
+from fungrad.control_flow.tape_type import TAPE, as_tape, residuals_of
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, or_zero
 from fungrad.retracing.graph_transforms import strong_type
@@ -125,8 +123,7 @@ class Reverse:
 
     def pullback_eval(self, *values: Any, wanted: Any, taped: bool, **params: Any) -> Any:
         args, tape, cotangents = parted(values, wanted, taped)
-        residuals = tape[()] if type(tape) is np.ndarray else tape
-        return tuple(self.rules.replay(args, residuals, cotangents, wanted, **params))
+        return tuple(self.rules.replay(args, residuals_of(tape), cotangents, wanted, **params))
 
     def pullback_type(self, *types: Type, wanted: Any, taped: bool, **params: Any) -> Any:
         return tuple(strong_type(t) for t, w in zip(types, wanted, strict=False) if w)

@@ -19,6 +19,11 @@ def as_tape(residuals: Any) -> Any:
     return tape
 
 
+def residuals_of(tape: Any) -> Any:
+    """The residuals in a tape, which may be bare: see `type_of`."""
+    return tape[()] if type(tape) is np.ndarray else tape
+
+
 def type_of(value: Any) -> Type:
     """The Type of a run-time value, which may be a bare tape: indexing an object array of tapes
     returns the tape itself, which has no dtype.

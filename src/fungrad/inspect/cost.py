@@ -14,14 +14,13 @@ from typing import Any, NamedTuple
 
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
 from fungrad.compiler.lowering.fusion.tile_lowering import build
+from fungrad.compiler.lowering.scalar.scalar_program import structural
 from fungrad.compiler.passes.pipeline import PASSES, optimised
 from fungrad.control_flow.scan_reverse import plan
-from fungrad.control_flow.while_loop import halves_of
 from fungrad.inspect.tables import Table, drawn, number, plain
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
 from fungrad.ir.types import size_in_bytes
 from fungrad.primitives.facts import NOTHING, Work, is_view, work_of
-from fungrad.retracing.graph_transforms import differentiate
 from fungrad.runtime.thread_pool import num_threads
 from fungrad.runtime.tiles import Plan
 
@@ -54,21 +53,14 @@ def bodies_of(equation: Equation) -> Bodies | None:
     if not graphs:
         return None
     kind = primitive.name.removesuffix("_record").removesuffix("_pullback")
-    reverse = kind != primitive.name
     if primitive.module.startswith(("fungrad.control_flow.", "fungrad.implicit")):
-        if kind == "switch":
-            return _switch(equation, reverse)
+        if kind in ("switch", "while_loop"):
+            return _by_rule(equation, structural(primitive))
         if kind == "scan":
             return _scan(equation)
-        if kind == "while_loop":
-            return _while(equation, reverse)
         if kind == "fixed_point":
             return Bodies([Body(graphs[0], 1, size_in_bytes(graphs[0].output_types))], by_trip=True)
     return Bodies([Body(graph, 1) for graph in graphs])
-
-
-def _is_pullback(equation: Equation) -> bool:
-    return equation.primitive.name.endswith("_pullback")
 
 
 def _scan(equation: Equation) -> Bodies:
@@ -76,41 +68,23 @@ def _scan(equation: Equation) -> Bodies:
     params = equation.params
     body, length, counts = params["body"], params["length"], params["counts"]
     carried = size_in_bytes(body.output_types[: counts[1]])
-    if not _is_pullback(equation):
+    if not equation.primitive.name.endswith("_pullback"):
         return Bodies([Body(body, length, carried)])
     halves = plan(body, counts, params["wanted"]).halves
     return Bodies([Body(halves.forward, length, carried), Body(halves.backward, length, carried)])
 
 
-def _while(equation: Equation, reverse: bool) -> Bodies:
-    params = equation.params
-    cond, body = Body(params["cond"], 1), params["body"]
-    carried = size_in_bytes(body.output_types)
-    if not reverse:
-        return Bodies([cond, Body(body, 1, carried)], by_trip=True)
-    halves = halves_of(params["wanted"], body, params["counts"])
-    forward, backward = Body(halves.forward, 1, carried), Body(halves.backward, 1, carried)
-    if not _is_pullback(equation):
-        held = size_in_bytes(halves.forward.output_types[len(body.outputs) :])
-        return Bodies([cond, forward], by_trip=True, held=held)
-    if params["taped"]:
-        return Bodies([backward], by_trip=True)
-    return Bodies([cond, forward, backward], by_trip=True)
-
-
-def _switch(equation: Equation, reverse: bool) -> Bodies:
-    params = equation.params
-    branches = params["branches"]
-    if not reverse:
-        return Bodies([Body(branch, 1) for branch in branches], choice=True)
-    halves = [differentiate(branch, params["wanted"][1:]) for branch in branches]
-    if _is_pullback(equation):
-        return Bodies([Body(half.backward, 1) for half in halves], choice=True)
-    held = [
-        size_in_bytes(half.forward.output_types[len(branch.outputs) :])
-        for half, branch in zip(halves, branches, strict=True)
-    ]
-    return Bodies([Body(half.forward, 1) for half in halves], choice=True, held=max(held))
+def _by_rule(equation: Equation, rule: Any) -> Bodies:
+    """The Graphs that the rule of a branch, or of a loop of unknown length, writes."""
+    graphs = [graph for graph, _ in rule.bodies(equation)]
+    cond, body = equation.params.get("cond"), equation.params.get("body")
+    carried = 0 if body is None else size_in_bytes(body.output_types)
+    bodies = [Body(graph, 1, 0 if graph is cond else carried) for graph in graphs]
+    held = 0
+    if equation.primitive.name.endswith("_record"):
+        count = len(equation.outputs) - 1
+        held = max([size_in_bytes(graph.output_types[count:]) for graph in graphs])
+    return Bodies(bodies, choice=not rule.loop, by_trip=rule.loop, held=held)
 
 
 class Peak(NamedTuple):

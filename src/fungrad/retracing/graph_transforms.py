@@ -123,6 +123,11 @@ def split(
 
     `saved` returns the ids of the forward equations whose outputs may be residuals; the backward
     Graph recomputes other values that it needs. Without `saved` all may be residuals.
+
+    Between scans, which copy residuals into stacks, a minimum cut chooses them afterwards. The
+    tapes of other loops and of branches hold the arrays themselves: a cut there took 0.3 to 0.7 of
+    the memory, but 1.5 to 2 times as long on arrays of 1,000 elements, and 0.8 to 1.4 on 20,000
+    (van der Pol by Runge-Kutta, a damped iteration, a branch in a loop). `checkpoint=` saves more.
     """
     tainted = {id(v) for v in whole.inputs[inputs:]}
     first: list[Equation] = []

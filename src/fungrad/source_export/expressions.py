@@ -1,11 +1,10 @@
-"""Values and equations as expressions of a module that does not import fungrad.
+"""Values as expressions of a module that does not import fungrad.
 
 Objects of NumPy and Python are written by name, numbers and short arrays as text; large arrays are
 stored in a file, and functions are copied (inlined_functions.py). Other values raise `NotWritable`.
 
-Equations read as if written by hand: `x @ w`, `np.sum(x, axis=0)`. Their results have the numbers,
-dtypes and kinds of those of `eval`. A primitive without a phrase here has an expression
-(numpy_expressions.py), or is a call.
+Equations are those of numpy_expressions.py, in a style as if written by hand: `x @ w`,
+`np.sum(x, axis=0)`.
 """
 
 from __future__ import annotations
@@ -23,13 +22,9 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.graph import Equation, Literal
-from fungrad.ir.types import PYTHON_SCALARS
-from fungrad.primitives.contraction.dot_general import dot_general
-from fungrad.primitives.elementwise.family import select
-from fungrad.primitives.movement.gather import ARRAY, getitem
-from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, convert, to_discrete
-from fungrad.primitives.movement.stack_iota import iota
-from fungrad.primitives.primitive import Primitive, full
+from fungrad.ir.types import Type
+from fungrad.primitives.movement.gather import ARRAY
+from fungrad.primitives.primitive import Primitive
 
 LARGE = 200
 """Arrays of more elements are not written as text."""
@@ -238,6 +233,53 @@ class Values:
                 return text if made.shape == value.shape else f"{text}.reshape({value.shape})"
         return ""
 
+    # --- the style of expressions: see `Names` of numpy_expressions.py --------------------------
+
+    def constant(self, wished: str, value: Any) -> str:
+        return self.value(wished, value).replace("{", "{{").replace("}", "}}")
+
+    def number(self, dtype: np.dtype[Any]) -> str:
+        return self.dtype(dtype, "np.bool_")
+
+    def filled(self, function: str, type_: Type, *values: Any) -> str:
+        last = self.dtype_after(type_.dtype)
+        if values and not (type(values[0]) is float and not last):
+            last = f", {self.dtype(type_.dtype)}"
+        given = [shape_text(type_.shape), *[self.value("c", value) for value in values]]
+        return f"np.{function}({', '.join(given)}{last})"
+
+    def part(self, x: str, entries: Sequence[Any], arrays: Sequence[str]) -> str:
+        return f"{x}[{index_text(entries, arrays)}]"
+
+    def reduced(self, x: str, type_: Type, ufunc: np.ufunc, axes: tuple[int, ...]) -> str:
+        function = None if type_.weak else _REDUCTIONS.get(ufunc)
+        axis = axes[0] if len(axes) == 1 else axes
+        called = f"{self.constant(ufunc.__name__, ufunc)}.reduce"
+        if len(axes) == type_.ndim:
+            return f"{called}({x}, None)" if function is None else f"np.{function}({x})"
+        return f"{called}({x}, {axis})" if function is None else f"np.{function}({x}, axis={axis})"
+
+    def product(self, equation: Equation, arguments: Sequence[str]) -> str | None:
+        x, y = (atom.type for atom in equation.inputs)
+        contract, batch = equation.params["contract"], equation.params["batch"]
+        inexact = x.dtype.kind in "fc" and x.dtype == y.dtype
+        if inexact and not batch[0] and len(contract[0]) == 1 and {x.ndim, y.ndim} <= {1, 2}:
+            left = arguments[0] if contract[0][0] == x.ndim - 1 else f"{arguments[0]}.T"
+            right = arguments[1] if contract[1][0] == 0 else f"{arguments[1]}.T"
+            return f"{left} @ {right}"
+        if x.weak or y.weak or x.dtype.kind == "b" or y.dtype.kind == "b":
+            return None
+        letters = iter("abcdefghijklmnopqrstuvwxyz")
+        first = [next(letters) for _ in range(x.ndim)]
+        second = [next(letters) for _ in range(y.ndim)]
+        for i, j in (*zip(*batch, strict=True), *zip(*contract, strict=True)):
+            second[j] = first[i]
+        free = [first[i] for i in range(x.ndim) if i not in (*batch[0], *contract[0])]
+        free += [second[j] for j in range(y.ndim) if j not in (*batch[1], *contract[1])]
+        out = "".join([*(first[i] for i in batch[0]), *free])
+        spec = f"{''.join(first)},{''.join(second)}->{out}"
+        return f'np.einsum("{spec}", {", ".join(arguments)}, optimize=True)'
+
     # --- definitions of inlined_functions.py ------------------------------------------------------
 
     def function(self, wished: str, function: Any) -> str:
@@ -270,26 +312,11 @@ def shape_text(shape: tuple[int, ...]) -> str:
     return str(shape[0]) if len(shape) == 1 else str(shape)
 
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-
-_REDUCTIONS = {
+_REDUCTIONS: dict[Any, str] = {
     np.add: "sum", np.maximum: "max", np.minimum: "min", np.logical_or: "any",
     np.logical_and: "all",
 }  # fmt: skip
 """NumPy's name for a reduction by a ufunc."""
-
-
-def phrased(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
-    """The phrase for an equation's only output; None if it has none."""
-    primitive: Any = equation.primitive
-    function = _REDUCTIONS.get(primitive.reduces)
-    if function is not None and not equation.inputs[0].type.weak:
-        axes = equation.params["axes"]
-        if len(axes) == equation.inputs[0].type.ndim:
-            return f"np.{function}({arguments[0]})"
-        return f"np.{function}({arguments[0]}, axis={axes[0] if len(axes) == 1 else axes})"
-    write = _PHRASES.get(primitive)
-    return None if write is None else write(equation, arguments, values)
 
 
 def literal(atom: Literal, others: Sequence[Any], values: Values) -> str:
@@ -303,67 +330,10 @@ def literal(atom: Literal, others: Sequence[Any], values: Values) -> str:
     return f"({text})" if text.startswith("-") else text
 
 
-# --- shapes, casts --------------------------------------------------------------------------------
-
-
-def _strong(equation: Equation) -> bool:
-    return not any(atom.type.weak for atom in equation.inputs)
-
-
-def _broadcast(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
-    return f"np.broadcast_to({arguments[0]}, {equation.params['shape']})"
-
-
-def _cast(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
-    before, after = equation.inputs[0].type, equation.params["dtype"]
-    if after.kind not in "fciub" or (before.dtype.kind == "c" and after.kind != "c"):
-        return None
-    if not before.weak:
-        return f"{arguments[0]}.astype({values.dtype(after)})"
-    if before.dtype.kind in "fib" and after.kind in "fc" and after.itemsize >= 8:
-        return f"{values.dtype(after, 'np.bool_')}({arguments[0]})"
-    return None
-
-
-def _discrete(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
-    before, after = equation.inputs[0].type, equation.params["dtype"]
-    if before.shape:
-        return _cast(equation, arguments, values)
-    kinds = (before.dtype.kind, after.kind)
-    if kinds[0] not in "iub" or kinds[1] not in "fiub":
-        return None
-    return f"{values.dtype(after, 'np.bool_')}({arguments[0]})"
-
-
-def _select(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
-    if equation.outputs[0].type.shape or equation.outputs[0].type.weak:
-        return None
-    return f"np.where({', '.join(arguments)})[()]"
-
-
-def _full(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
-    shape, dtype, value = (equation.params[k] for k in ("shape", "dtype", "value"))
-    kind = values.dtype_after(dtype)
-    if type(value) in PYTHON_SCALARS and value == 0 and not np.signbit(value):
-        return f"np.zeros({shape_text(shape)}{kind})"
-    if not (type(value) is float and dtype == np.float64):
-        kind = f", {values.dtype(dtype)}"
-    return f"np.full({shape_text(shape)}, {values.value('c', value)}{kind})"
-
-
-def _iota(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
-    shape = equation.params["shape"]
-    count = equation.outputs[0].type.size
-    return f"np.arange({count})" + (f".reshape({shape})" if len(shape) != 1 else "")
-
-
-# --- indexing, contractions -----------------------------------------------------------------------
-
-
-def index_text(index: Any, arrays: Sequence[str] = ()) -> str:
+def index_text(entries: Sequence[Any], arrays: Sequence[str] = ()) -> str:
     """An index as in source: `1:, None`."""
     given = iter(arrays)
-    return ", ".join(next(given) if e == ARRAY else _entry(e) for e in index.entries) or "()"
+    return ", ".join([next(given) if e == ARRAY else _entry(e) for e in entries]) or "()"
 
 
 def _entry(entry: Any) -> str:
@@ -371,44 +341,3 @@ def _entry(entry: Any) -> str:
         parts = [entry.start, entry.stop] + ([] if entry.step is None else [entry.step])
         return ":".join("" if part is None else str(part) for part in parts)
     return "..." if entry is Ellipsis else repr(entry)
-
-
-def _getitem(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
-    x, *arrays = arguments
-    if equation.inputs[0].type.weak or isinstance(equation.inputs[0], Literal):
-        x = f"np.asarray({x})"
-    return f"{x}[{index_text(equation.params['index'], arrays)}]"
-
-
-def _dot(equation: Equation, arguments: Sequence[str], values: Values) -> str | None:
-    x, y = (atom.type for atom in equation.inputs)
-    contract, batch = equation.params["contract"], equation.params["batch"]
-    inexact = x.dtype.kind in "fc" and x.dtype == y.dtype
-    if inexact and not batch[0] and len(contract[0]) == 1 and {x.ndim, y.ndim} <= {1, 2}:
-        left = arguments[0] if contract[0][0] == x.ndim - 1 else f"{arguments[0]}.T"
-        right = arguments[1] if contract[1][0] == 0 else f"{arguments[1]}.T"
-        return f"{left} @ {right}"
-    if not _strong(equation) or x.dtype.kind == "b" or y.dtype.kind == "b":
-        return None
-    letters = iter(LETTERS)
-    first = [next(letters) for _ in range(x.ndim)]
-    second = [next(letters) for _ in range(y.ndim)]
-    for i, j in (*zip(*batch, strict=True), *zip(*contract, strict=True)):
-        second[j] = first[i]
-    free = [first[i] for i in range(x.ndim) if i not in (*batch[0], *contract[0])]
-    free += [second[j] for j in range(y.ndim) if j not in (*batch[1], *contract[1])]
-    out = "".join([*(first[i] for i in batch[0]), *free])
-    spec = f"{''.join(first)},{''.join(second)}->{out}"
-    return f'np.einsum("{spec}", {", ".join(arguments)}, optimize=True)'
-
-
-_PHRASES: dict[Any, Any] = {
-    broadcast_to: _broadcast,
-    convert: _cast,
-    to_discrete: _discrete,
-    select: _select,
-    full: _full,
-    iota: _iota,
-    getitem: _getitem,
-    dot_general: _dot,
-}

@@ -67,7 +67,7 @@ class Copies(Values):
                 self.define(name, ast.unparse(ast.fix_missing_locations(node)))
         return name
 
-    def constant(self, name: str, value: Any, home: Mapping[str, Any]) -> str:
+    def module_constant(self, name: str, value: Any, home: Mapping[str, Any]) -> str:
         """The expression of a module's global; numbers, tuples and arrays keep the name."""
         try:
             text = self.value(name, value)
@@ -194,14 +194,14 @@ class _Inliner(ast.NodeTransformer):
             return node
         if node.id in self.captured:
             return self._expression(self.values.value(node.id, value))
-        return self._expression(self.values.constant(node.id, value, self.home))
+        return self._expression(self.values.module_constant(node.id, value, self.home))
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         value, base = self._static(node), self._static(node.value)
         if value is MISSING or not _is_namespace(base):
             return self.generic_visit(node)
         home = vars(base) if inspect.ismodule(base) else {}
-        return self._expression(self.values.constant(node.attr, value, home))
+        return self._expression(self.values.module_constant(node.attr, value, home))
 
     def visit_Call(self, node: ast.Call) -> Any:
         called = self._static(node.func)

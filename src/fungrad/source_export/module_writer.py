@@ -8,6 +8,8 @@ Other primitives call fungrad's own functions, which are copied into the module
 from __future__ import annotations
 
 import ast
+import builtins
+import keyword
 import re
 import textwrap
 from collections import Counter
@@ -16,11 +18,16 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.lowering.array_control_flow import ArrayControlFlow, handles
 from fungrad.compiler.lowering.numpy_expressions import OF_INTEGERS, expressed
-from fungrad.compiler.lowering.scalar.emitter import Elements
+from fungrad.compiler.lowering.printer import Printer, indented
+from fungrad.compiler.lowering.program import Call, Copy, Operand, Value, coalesce, placed, touched
+from fungrad.compiler.lowering.scalar.emitter import TAPE_DTYPE, Elements, boxed
+from fungrad.compiler.lowering.scalar.emitter import Value as Array
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, inner_graphs
+from fungrad.ir.printer import name_of
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.movement.gather import indexed, scatter
 from fungrad.primitives.movement.scatter import (
@@ -32,23 +39,13 @@ from fungrad.primitives.movement.scatter import (
 )
 from fungrad.primitives.stop_gradient import stop, stop_order
 from fungrad.rematerialisation.policies import named
-from fungrad.source_export.control_flow import (
-    OF_CONTROL_FLOW,
-    Statements,
-    indented,
-    packed,
-    target,
-    text_of,
-    value,
-)
+from fungrad.source_export.control_flow import OF_CONTROL_FLOW
 from fungrad.source_export.expressions import (
     NotWritable,
     TooLarge,
     Values,
     index_text,
     literal,
-    phrased,
-    shape_text,
 )
 from fungrad.source_export.inlined_functions import Copies
 
@@ -58,8 +55,48 @@ DEEPEST = 16
 Known = dict[Atom, Elements]
 
 
-def _listed(values: Sequence[Elements]) -> str:
-    return ", ".join(map(text_of, values))
+class _Names(Printer):
+    """Prints nodes; values have the letters of a printed Graph, in the order of the lines.
+
+    Args:
+      values: the module's names.
+      reserved: names that are taken.
+    """
+
+    def __init__(self, values: Values, reserved: Sequence[str]) -> None:
+        super().__init__({})
+        self._reserved = {*reserved, "ast", "np", "os", "re", "sys", "v"}
+        self._values = values
+        self._count = 0
+
+    def new(self, stem: str) -> str:
+        name, count = stem, 1
+        taken = (self._reserved, self._values.taken, vars(builtins), keyword.kwlist)
+        while any(name in names for names in taken):
+            count += 1
+            name = f"{stem}_{count}" if stem != "v" else self._letter()
+        self._reserved.add(name)
+        return name
+
+    def _letter(self) -> str:
+        self._count += 1
+        name = name_of(self._count - 1)
+        return name if len(name) < 4 else f"v{self._count}"
+
+    def text(self, array: Elements) -> str:
+        """The text of an array: its name, or an expression."""
+        (found,) = handles([array])
+        return self.name(found) if isinstance(found, Value) else found.format()
+
+
+def _escaped(text: str) -> str:
+    """A text for nodes, where braces are fields."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _constant(text: str) -> Elements:
+    """An array that is a text."""
+    return boxed(Array(_escaped(text), TAPE_DTYPE))
 
 
 class Module:
@@ -123,23 +160,25 @@ class Module:
         name = name if name.isidentifier() else "function"
         self.values.taken.add(name)
         graph = optimised(graph)
-        reserved = [p.split("=")[0].strip("* ") for p in parameters]
-        function = Function(self.values, self.part, reserved)
+        function = Function(self.values, self.part)
         used = {a for e in graph.equations for a in e.inputs} | {*graph.outputs}
-        arguments = [value(local) for local, _ in inputs]
+        arguments = [_constant(local) for local, _ in inputs]
         for i, (variable, (local, source)) in enumerate(zip(graph.inputs, inputs, strict=False)):
             if source and variable in used:
-                arguments[i] = value(function.local(local))
-                function.line(f"{text_of(arguments[i])} = {source}")
+                (arguments[i],) = function.call(_escaped(source), (), [variable.type])
+                handles(arguments[i : i + 1])[0].stem = local
         if not inputs:
             arguments = [function.variables(v.type) for v in graph.inputs]
-        given = list(parameters) or list(map(text_of, arguments))
-        results = list(map(text_of, function.graph(graph, arguments)))
+        outputs = function.graph(graph, arguments)
+        coalesce(function.nodes, Counter([*touched(function.nodes), *handles(outputs)]))
+        names = _Names(self.values, [p.split("=")[0].strip("* ") for p in parameters])
+        given = list(parameters) or list(map(names.text, arguments))
+        body = names.block(function.nodes, (), reuse=False)
+        results = list(map(names.text, outputs))
         for i, atom in enumerate(graph.outputs):  # a result is the caller's to write into
             if any(v is atom and isinstance(x, np.ndarray) for v, x in graph.constants):
                 results[i] += ".copy()"
-        made = returned(results) if returned else packed(results)
-        body = merged([*function.lines, f"return {made}"])[:-1]
+        made = returned(results) if returned else f"({''.join(f'{text}, ' for text in results)})"
         if body and body[-1].startswith(f"{made} = "):
             body[-1] = f"return {body[-1].partition(' = ')[2]}"
         else:
@@ -174,46 +213,24 @@ def _folded(line: str) -> str:
     return folded if len(whole.body) == 1 else line
 
 
-_NAMED = re.compile(r"( *)(\w+) = (\w+)")
-
-
-def merged(lines: list[str]) -> list[str]:
-    """The statements, with `b = x` in place of `a = x; b = a` if `a` has no other reader."""
-    words = Counter(word for line in lines for word in re.findall(r"\w+", line))
-    lines = list(lines)
-    place = 0
-    while place < len(lines):
-        found = _NAMED.fullmatch(lines[place])
-        if found is not None and words[found[3]] == 2:
-            indent, new, old = found.groups()
-            before = next((i for i in range(place) if lines[i].startswith(f"{indent}{old} = ")), -1)
-            between = lines[max(before, 0) : place]
-            one_block = before >= 0 and all(line.startswith(indent) for line in between)
-            if one_block and re.search(rf"\b{new}\b", "\n".join(between)) is None:
-                made = lines[before].removeprefix(f"{indent}{old}")
-                lines[before : place + 1] = [f"{indent}{new}{made}", *lines[before + 1 : place]]
-                continue
-        place += 1
-    return lines
-
-
-class Function(Statements):
-    """The statements of a function.
+class Function(ArrayControlFlow):
+    """The nodes of a function.
 
     Python allows 20 nested blocks: `part` writes a function of its own for a deeper Graph.
     """
 
-    def __init__(
-        self, values: Copies, part: Callable[[Graph], str], reserved: Sequence[str] = ()
-    ) -> None:
-        super().__init__(values, reserved)
+    def __init__(self, values: Copies, part: Callable[[Graph], str]) -> None:
+        super().__init__(values)
+        self.values = values
         self._part = part
         self._depth = 0
 
     def graph(self, graph: Graph, inputs: Sequence[Elements]) -> list[Elements]:
         graph = optimised(graph)
         if self._depth == DEEPEST and any(True for e in graph.equations for _ in inner_graphs(e)):
-            return self._called(graph.outputs, f"{self._part(graph)}({_listed(inputs)})")
+            text = f"{self._part(graph)}({', '.join(['{}'] * len(inputs))})"
+            types = [atom.type for atom in graph.outputs]
+            return self.call(text, handles(inputs), types, unpack=True)
         self._depth += 1
         known: Known = dict(zip(graph.inputs, inputs, strict=True))
         for variable, constant in graph.constants:
@@ -241,26 +258,18 @@ class Function(Statements):
                 'argument, or give fg.to_source a path="f.py", beside which it is written.'
             ) from None
         if text.isidentifier():
-            return value(text)
-        found = self.variables(variable.type)
-        self.line(f"{text_of(found)} = {text}")
-        return found
+            return _constant(text)
+        return self.call(_escaped(text), (), [variable.type])[0]
 
     def _read(self, atom: Atom, known: Known, others: Sequence[Any] = ()) -> Elements:
         """An operand, beside others of the given Types."""
         if isinstance(atom, Literal):
-            return value(literal(atom, others, self.values), atom.type.dtype)
+            text = _escaped(literal(atom, others, self.values))
+            return boxed(Array(text, atom.type.dtype))
         return known[atom]
 
-    def _called(self, outputs: Sequence[Atom], text: str) -> list[Elements]:
-        """Adds the assignment of a call; returns the names of its outputs."""
-        found = [self.variables(v.type) for v in outputs]
-        names = target(list(map(text_of, found)))
-        self.line(f"{names} = {text}" if names else text)
-        return found
-
     def _equation(self, equation: Equation, known: Known) -> list[Elements]:
-        """Adds the statements of an equation; returns its outputs."""
+        """Adds the nodes of an equation; returns its outputs."""
         inputs = [self._read(a, known) for a in equation.inputs]
         if equation.primitive in OF_CONTROL_FLOW:
             made: list[Elements] = OF_CONTROL_FLOW[equation.primitive](self, equation, inputs)
@@ -271,23 +280,21 @@ class Function(Statements):
             types = [atom.type for atom in equation.inputs]
             for i, atom in enumerate(equation.inputs):
                 inputs[i] = self._read(atom, known, types[:i] + types[i + 1 :])
-        texts = list(map(text_of, inputs))
+        operands = handles(inputs)
         if equation.primitive in _UFUNCS:
-            found = self.variables(equation.outputs[0].type)
-            for line in _written(text_of(found), self.values, equation, texts):
-                self.line(line)
-            return [found]
-        text = self._expression(equation, texts)
-        if equation.primitive.multiple:
-            return self._called(equation.outputs, text)
-        return self.initialised([value(text)], [equation.outputs[0].type])
+            return self._written(equation, operands)
+        fields, values = placed(operands)
+        text = self._expression(equation, fields)
+        found = [self.variables(v.type) for v in equation.outputs]
+        multiple = bool(equation.primitive.multiple)
+        self.nodes.append(Call(text, values, handles(found), unpack=multiple))
+        return found
 
     def _expression(self, equation: Equation, arguments: list[str]) -> str:
         primitive: Any = equation.primitive
         if primitive.effect:
             raise NotWritable("to run for its effect")
-        applied = phrased(equation, arguments, self.values)
-        applied = applied or expressed(equation, arguments, self.values.value)
+        applied = expressed(equation, arguments, self.names)
         if applied is not None:
             return applied
         weak = bool(equation.inputs) and all(atom.type.weak for atom in equation.inputs)
@@ -298,14 +305,26 @@ class Function(Statements):
         if any(isinstance(p, Graph) for p in equation.params.values()):
             raise NotWritable("to run a Graph by its own rule")
         if primitive.ufunc is not None:
-            called = self.values.value(primitive.name, primitive.ufunc)
+            called = self.names.constant(primitive.name, primitive.ufunc)
             made = type(primitive.eval) is np.ufunc
             return f"{called}({', '.join(arguments)})" + ".item()" * (
                 weak and not made and equation.outputs[0].type.weak
             )
-        called = self.values.value(primitive.name, primitive.eval)
-        given = [f"{k}={self.values.value(k, v)}" for k, v in equation.params.items()]
+        called = self.names.constant(primitive.name, primitive.eval)
+        given = [f"{k}={self.names.constant(k, v)}" for k, v in equation.params.items()]
         return f"{called}({', '.join([*arguments, *given])})"
+
+    def _written(self, equation: Equation, operands: list[Operand]) -> list[Elements]:
+        """Adds the nodes of a write into a new array."""
+        output, types = equation.outputs[0].type, [atom.type for atom in equation.inputs]
+        if equation.primitive in (scatter, indexed):
+            made = self.call(self.names.filled("zeros", output), (), [output])
+        else:
+            made = self.call('np.array({}, order="C")', operands[:1], [output])
+            operands, types = operands[1:], types[1:]
+        (result, *arguments), inputs = placed([*handles(made), *operands])
+        self.nodes.append(Copy(_stored(equation, result, arguments, types), inputs))
+        return made
 
 
 # --- writes into arrays ---------------------------------------------------------------------------
@@ -323,28 +342,23 @@ _UFUNCS: dict[Any, str] = {
 _IN_PLACE = {"": "=", "add": "+=", "multiply": "*="}
 
 
-def _written(result: str, module: Values, equation: Equation, arguments: list[str]) -> list[str]:
+def _stored(equation: Equation, result: str, arguments: list[str], types: Sequence[Any]) -> str:
+    """The statement that stores the first argument at the index of the others."""
     primitive, index = equation.primitive, equation.params["index"]
-    given = list(zip(arguments, equation.inputs, strict=True))
-    if primitive in (scatter, indexed):
-        kind = module.dtype_after(equation.outputs[0].type.dtype)
-        begin = f"{result} = np.zeros({shape_text(equation.params['shape'])}{kind})"
-    else:
-        begin = f'{result} = np.array({given.pop(0)[0]}, order="C")'
     if primitive is indexed:
-        return [begin, f"{result}[{index_text(index, arguments)}] = True"]
-    ufunc, (values, written), *rest = _UFUNCS[primitive], *given
-    place = index_text(index, [text for text, _ in rest])
-    repeated = any(atom.type.shape for _, atom in rest)
-    operator = _IN_PLACE.get(ufunc if written.type.dtype == equation.outputs[0].type.dtype else "-")
+        return f"{result}[{index_text(index.entries, arguments)}] = True"
+    ufunc, (values, *arrays) = _UFUNCS[primitive], arguments
+    place = index_text(index.entries, arrays)
+    repeated = any(type_.shape for type_ in types[1:])
+    operator = _IN_PLACE.get(ufunc if types[0].dtype == equation.outputs[0].type.dtype else "-")
     if not ufunc or (primitive is scatter and (index.unique or not repeated)):
         operator, values = "=", f"np.ascontiguousarray({values})" if repeated else values
     elif repeated and not index.unique:
-        at = place if place.isidentifier() else f"np.index_exp[{place}]"
-        return [begin, f"np.{ufunc}.at({result}, {at}, {values})"]
+        at = place if place in arrays else f"np.index_exp[{place}]"
+        return f"np.{ufunc}.at({result}, {at}, {values})"
     elif operator is None:
         operator, values = "=", f"np.{ufunc}({result}[{place}], {values})"
-    return [begin, f"{result}[{place}] {operator} {values}"]
+    return f"{result}[{place}] {operator} {values}"
 
 
 _SAME = {stop, stop_order, named}

@@ -15,29 +15,30 @@ import numpy as np
 
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
 from fungrad.compiler.lowering.fusion.tiling import heavy, shared
-from fungrad.compiler.lowering.numpy_expressions import expressed
+from fungrad.compiler.lowering.numpy_expressions import dot, expressed
 from fungrad.compiler.lowering.printer import defined, printed
 from fungrad.compiler.lowering.program import (
     INVARIANT,
     Call,
     Copy,
     Expression,
+    Operand,
     Program,
     Return,
     Value,
     listed,
+    placed,
     value,
 )
 from fungrad.compiler.lowering.scalar.scalar_program import of_equation, structural
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import ARITHMETIC
-from fungrad.primitives.movement.gather import scatter
+from fungrad.primitives.movement.gather import ARRAY, scatter
 from fungrad.primitives.movement.scatter import index_add
 from fungrad.runtime.kernels.reductions import by_threads
 
 Runner = Callable[..., Any]
-Operand = Value | str
-"""An operand of a node: a value, or the name of a constant."""
 LowerLoop = Callable[[Equation | FusionCluster, bool], Runner | None]
 """Takes the equation or cluster of a loop, and whether its outputs may be views of one array;
 returns a function that runs the loop on arrays, or None.
@@ -45,7 +46,7 @@ returns a function that runs the loop on arrays, or None.
 
 
 class Symbols:
-    """The constants of a program: its global names."""
+    """The constants of a program: its global names (see `Names`)."""
 
     def __init__(self) -> None:
         self.namespace: dict[str, Any] = {}
@@ -70,6 +71,41 @@ class Symbols:
         if found is None:
             found = self._zero_d[key] = np.array(number, dtype)
         return self.constant("c", found)
+
+    def dtype(self, dtype: np.dtype[Any]) -> str:
+        return self.constant(dtype.name, dtype)
+
+    def number(self, dtype: np.dtype[Any]) -> None:
+        return None
+
+    def filled(self, function: str, type_: Type, *values: Any) -> str:
+        given = [str(type_.shape), *[self.constant("c", value) for value in values]]
+        called = self.constant(function, getattr(np, function))
+        return f"{called}({', '.join([*given, self.dtype(type_.dtype)])})"
+
+    def part(self, x: str, entries: Sequence[Any], arrays: Sequence[str]) -> str | None:
+        if arrays:
+            return f"{x}[{arrays[0]}]" if tuple(entries) == (ARRAY,) else None
+        entry = entries[0] if len(entries) == 1 else tuple(entries)
+        return f"{x}[{self.constant('k', entry)}]"
+
+    def reduced(self, x: str, type_: Type, ufunc: np.ufunc, axes: tuple[int, ...]) -> str:
+        axis = axes[0] if len(axes) == 1 else None if len(axes) == type_.ndim else axes
+        return f"{self.constant(ufunc.__name__, ufunc)}.reduce({x}, {axis})"
+
+    def product(self, equation: Equation, arguments: Sequence[str]) -> str | None:
+        return dot(equation, arguments)
+
+    def function(self, program: Program, name: str) -> Runner:
+        """The function of a program; it keeps its text and the program.
+
+        Args:
+          program: the program.
+          name: the name in tracebacks.
+        """
+        found: Any = defined(printed(program), f"<graph {name}>", self.namespace, program.name)
+        found.program = program
+        return found  # type: ignore[no-any-return]
 
 
 class ArrayLowering:
@@ -119,11 +155,8 @@ class ArrayLowering:
             self.equation(step)
 
     def runner(self, program: Program) -> Runner:
-        """The function of a program; it keeps its text and the program."""
-        file = f"<graph {self.graph.name}>"
-        found: Any = defined(printed(program), file, self.symbols.namespace, program.name)
-        found.program = program
-        return found  # type: ignore[no-any-return]
+        """The function of a program."""
+        return self.symbols.function(program, self.graph.name)
 
     # --- values and nodes -----------------------------------------------------------------------
 
@@ -137,14 +170,6 @@ class ArrayLowering:
     def read(self, atom: Atom) -> Operand:
         """The value of a variable, or the name of a literal's number."""
         return self.constant("c", atom.value) if isinstance(atom, Literal) else self.value(atom)
-
-    def bound(self, atom: Atom) -> Value:
-        """The value of a variable; for a literal, a value that a new node binds to its number."""
-        found = self.read(atom)
-        if isinstance(found, str):
-            number, found = found, Value()
-            self.nodes.append(Call(number, (), [found]))
-        return found
 
     def expression(self, atom: Atom) -> Expression:
         """The expression of a variable or a literal."""
@@ -173,15 +198,10 @@ class ArrayLowering:
             for atom in equation.inputs
         ]
 
-    def call(
-        self, text: str, operands: Sequence[Operand], out: Value | None = None, kind: Any = Call
-    ) -> None:
+    def call(self, text: str, operands: Sequence[Operand], kind: Any = Call) -> None:
         """Adds a node that defines no values; its text has a field `{i}` for each operand."""
         fields, inputs = placed(operands)
-        node = kind(text.format(*fields), inputs)
-        if out is not None:
-            node.out = out
-        self.nodes.append(node)
+        self.nodes.append(kind(text.format(*fields), inputs))
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -205,11 +225,11 @@ class ArrayLowering:
         fields, inputs = placed(operands)
         text = self._by_threads(equation, fields)
         if text is None:
-            text = expressed(equation, fields, self.constant)
+            text = expressed(equation, fields, self.symbols)
         if text is None:
             text = f"{self._function(equation)}({', '.join(fields)})"
         outputs = [self.value(v) for v in equation.outputs]
-        self.nodes.append(Call(text, inputs, outputs, None, primitive.multiple))
+        self.nodes.append(Call(text, inputs, outputs, primitive.multiple))
 
     def add_in_place(self, equation: Equation, operands: Sequence[Operand]) -> bool:
         """Adds to a part of an array in place, if nothing else reads the array."""
@@ -250,19 +270,6 @@ class ArrayLowering:
         if loop is None:
             loop = self.lower_loop(equation, True)
         return self.constant(primitive.name, loop or steps)
-
-
-def placed(operands: Sequence[Operand]) -> tuple[list[str], list[Value]]:
-    """The fields of operands in the text of a node, and the values among them."""
-    fields: list[str] = []
-    inputs: list[Value] = []
-    for operand in operands:
-        if isinstance(operand, str):
-            fields.append(operand)
-        else:
-            fields.append(f"{{{len(inputs)}}}")
-            inputs.append(operand)
-    return fields, inputs
 
 
 def lowered(graph: Graph, lower_loop: LowerLoop) -> Runner:

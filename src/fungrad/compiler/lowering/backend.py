@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.compiler.lowering.array_lowering import lowered
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster
-from fungrad.compiler.lowering.printer import callees, in_python, printed, written_out
+from fungrad.compiler.lowering.printer import Later, callees, in_python, printed, written_out
 from fungrad.compiler.lowering.scalar.scalar_program import of_equation, program
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.call import Backend, Runner, compiled
-from fungrad.ir.graph import Equation, Graph, Variable
-from fungrad.ir.types import Type
-from fungrad.primitives.primitive import Primitive
+from fungrad.ir.graph import Equation, Graph
 from fungrad.support.lazy import Module
 
 
@@ -28,33 +25,9 @@ class NumpyBackend(Backend):
         graph = optimised(graph)
         return program(graph, Later(functools.partial(build, graph))) or build(graph)
 
-    def loop(
-        self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any], steps: Runner
-    ) -> Runner | None:
+    def loop(self, equation: Equation, steps: Runner) -> Runner | None:
         """The loop as a Python loop, on numbers or on arrays."""
-        arguments = tuple([Variable(type_) for type_ in types])
-        outputs = tuple([Variable(type_) for type_ in primitive.infer(types, params)])
-        equation = Equation(primitive, arguments, outputs, params)
         return of_equation(equation, steps) or lower_loop(equation, False)
-
-
-class Later:
-    """A program that is compiled at its first call.
-
-    Args:
-      make: compiles the program.
-    """
-
-    def __init__(self, make: Callable[[], Runner]) -> None:
-        self._make = make
-
-    def __call__(self, *args: Any) -> Sequence[Any]:
-        return self.run(*args)
-
-    @functools.cached_property
-    def run(self) -> Runner:
-        """The program."""
-        return self._make()
 
 
 def source(graph: Graph) -> str:
@@ -79,12 +52,14 @@ def build(graph: Graph) -> Runner:
     return lowered(graph, lower_loop)
 
 
+array_control_flow: Any = Module("fungrad.compiler.lowering.array_control_flow")
 loop_codegen: Any = Module("fungrad.compiler.lowering.loop_codegen")
 tile_lowering: Any = Module("fungrad.compiler.lowering.fusion.tile_lowering")
 
 
 def lower_loop(equation: Equation | FusionCluster, shared: bool) -> Runner | None:
-    """The program of a loop on arrays; None if running its steps one by one is as fast.
+    """The program of a loop or branch on arrays; None if it has none, or if running its steps one
+    by one is as fast.
 
     Args:
       equation: an equation of any primitive, or a cluster, which becomes a loop over tiles.
@@ -93,7 +68,10 @@ def lower_loop(equation: Equation | FusionCluster, shared: bool) -> Runner | Non
     if isinstance(equation, FusionCluster):
         region: Runner = tile_lowering.build(equation)
         return region
-    if equation.primitive.module != "fungrad.control_flow.scan":
-        return None  # imported with the first scan
-    runner: Runner | None = loop_codegen.lower(equation, shared, lower_loop)
+    module = equation.primitive.module
+    runner: Runner | None = None
+    if module == "fungrad.control_flow.scan":
+        runner = loop_codegen.lower(equation, shared, lower_loop)
+    elif module.startswith("fungrad.control_flow."):
+        runner = array_control_flow.lower(equation)
     return runner

@@ -7,12 +7,10 @@ for memory, not for values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from fungrad.compiler.lowering.array_lowering import ArrayLowering, LowerLoop, Operand, placed
+from fungrad.compiler.lowering.array_lowering import ArrayLowering, LowerLoop
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.numpy_expressions import as_ufunc
 from fungrad.compiler.lowering.program import (
@@ -23,8 +21,10 @@ from fungrad.compiler.lowering.program import (
     Call,
     Expression,
     Iterator,
+    Operand,
     Value,
     View,
+    placed,
 )
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, last_uses
 from fungrad.ir.types import Type
@@ -74,7 +74,7 @@ class LoopMemory(ArrayLowering):
     def row(self, rows: Expression, stem: str = "y_") -> Value:
         """A loop variable that iterates over a stack."""
         found = Value(stem, ROW, rows)
-        self.iterators.append(Iterator(found, rows))
+        self.iterators.append(Iterator((found,), rows))
         return found
 
     def hoisted_view(self, source: Value, text: str) -> Value:
@@ -99,14 +99,9 @@ class LoopMemory(ArrayLowering):
 
     # --- buffers --------------------------------------------------------------------------------
 
-    def empty(self, type_: Type) -> str:
-        """The expression of an array without values."""
-        dtype = self.constant(type_.dtype.name, type_.dtype)
-        return f"{self.constant('empty', np.empty)}({type_.shape}, {dtype})"
-
     def allocate(self, value: Value, type_: Type) -> Value:
         """Allocates memory before the loop."""
-        self.preheader.append(Alloc(self.empty(type_), (), [value]))
+        self.preheader.append(Alloc(self.symbols.filled("empty", type_), (), [value]))
         return value
 
     def kind(self, variable: Variable) -> Any:
@@ -133,7 +128,7 @@ class LoopMemory(ArrayLowering):
 
     def write(self, text: str, operands: Sequence[Operand], out: Value) -> None:
         """Adds a call that writes into `out`, the last field of its text."""
-        self.call(text, [*operands, out], out, Call)
+        self.call(text, [*operands, out])
 
 
 _NOTHING: frozenset[Variable] = frozenset()
@@ -194,21 +189,10 @@ _KEYWORD = ("maximum", "minimum")
 """Ufuncs that need `out` as a keyword."""
 
 
-class OutCall(Record):
-    """Adds nodes that write an output into given memory; states if that may be an input's."""
-
-    emit: Callable[[Value], None]
-    may_alias_input: bool = False
-
-
-def ufunc_call(equation: Equation, memory: LoopMemory) -> OutCall:
+def write_ufunc(equation: Equation, memory: LoopMemory, out: Value) -> None:
+    """Adds the call of a ufunc, whose output may be in the memory of an operand."""
     ufunc, operands = as_ufunc(equation, memory.operands(equation))
-    called = memory.constant(ufunc.__name__, ufunc)
     keyword = "out=" if ufunc.__name__ in _KEYWORD else ""
-
-    def emit(out: Value) -> None:
-        (*fields, target), inputs = placed([*operands, out])
-        text = f"{called}({', '.join(fields)}, {keyword}{target})"
-        memory.nodes.append(Call(text, inputs, out=out))
-
-    return OutCall(emit, may_alias_input=True)
+    (*fields, target), inputs = placed([*operands, out])
+    text = f"{memory.constant(ufunc.__name__, ufunc)}({', '.join(fields)}, {keyword}{target})"
+    memory.nodes.append(Call(text, inputs))

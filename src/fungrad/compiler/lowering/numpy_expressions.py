@@ -8,30 +8,55 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from fungrad.ir.graph import Equation, Literal
-from fungrad.ir.types import Type
+from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.contraction.dot_general import dot_general, scales
 from fungrad.primitives.elementwise import family as arithmetic
 from fungrad.primitives.elementwise import ufuncs
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.elementwise.ufuncs import power
-from fungrad.primitives.movement.gather import ARRAY, getitem
+from fungrad.primitives.movement.gather import getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import (
+    broadcast_to,
     concatenate,
     convert,
     reshape,
     to_discrete,
     transpose,
 )
-from fungrad.primitives.movement.stack_iota import stack
+from fungrad.primitives.movement.stack_iota import iota, stack
+from fungrad.primitives.primitive import full
 from fungrad.support.lazy import ByPrimitive
 
-Constant = Callable[[str, Any], str]
-"""Defines a constant of the program, given a wished name and the value; returns its name."""
+
+class Names(Protocol):
+    """The constants of a program, and what its expressions look like."""
+
+    def constant(self, wished: str, value: Any) -> str:
+        """The expression of a constant: a name, the wished one if it is free, or a text."""
+
+    def dtype(self, dtype: np.dtype[Any]) -> str:
+        """The expression of a dtype, as an argument."""
+
+    def number(self, dtype: np.dtype[Any]) -> str | None:
+        """The function that casts a number to a dtype; None if `eval` is called for numbers."""
+
+    def filled(self, function: str, type_: Type, *values: Any) -> str:
+        """The call of `np.empty`, `np.zeros` or `np.full` that makes an array of a Type."""
+
+    def part(self, x: str, entries: Sequence[Any], arrays: Sequence[str]) -> str | None:
+        """The elements of x at an index."""
+
+    def reduced(self, x: str, type_: Type, ufunc: np.ufunc, axes: tuple[int, ...]) -> str:
+        """The reduction of x, of a Type, over axes."""
+
+    def product(self, equation: Equation, arguments: Sequence[str]) -> str | None:
+        """A dot_general."""
+
 
 _OPERATORS: dict[Any, str] = {
     arithmetic.neg: "-{0}",
@@ -66,61 +91,75 @@ OF_INTEGERS: dict[Any, str] = {
 _POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal}
 
 
-def expressed(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
+def expressed(equation: Equation, arguments: Sequence[str], names: Names) -> str | None:
     """The expression of an equation's only output; None if `eval` has to be called."""
     primitive: Any = equation.primitive
     operator = _OPERATORS.get(primitive)
     if operator is not None:
         weak = all(atom.type.weak for atom in equation.inputs)
         return None if weak and primitive in _CHECKED else operator.format(*arguments)
-    ufunc = primitive.reduces
-    if ufunc is not None:
-        return _reduced(equation, ufunc, arguments[0], constant)
+    if primitive.reduces is not None:
+        type_, axes = equation.inputs[0].type, equation.params["axes"]
+        return names.reduced(arguments[0], type_, primitive.reduces, axes)
     write = WRITTEN.of(primitive)
-    if write is None or any(atom.type.weak for atom in equation.inputs[:1]):
+    if write is None or (primitive not in _OF_NUMBERS and _weak(equation)):
         return None
-    text: str | None = write(equation, arguments, constant)
+    text: str | None = write(equation, arguments, names)
     return text
 
 
-def _reduced(equation: Equation, ufunc: np.ufunc, source: str, constant: Constant) -> str:
-    axes = equation.params["axes"]
-    if len(axes) == equation.inputs[0].type.ndim:
-        text = "None" if len(axes) != 1 else "0"
-    else:
-        text = str(axes[0]) if len(axes) == 1 else str(axes)
-    return f"{constant(ufunc.__name__, ufunc)}.reduce({source}, {text})"
+def _weak(equation: Equation) -> bool:
+    return any(atom.type.weak for atom in equation.inputs[:1])
 
 
-def _select(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
-    if not equation.outputs[0].type.shape:
+def _select(equation: Equation, arguments: Sequence[str], names: Names) -> str | None:
+    type_ = equation.outputs[0].type
+    if not type_.shape and (type_.weak or names.number(type_.dtype) is None):
         return None
-    return f"{constant('where', np.where)}({', '.join(arguments)})"
+    text = f"{names.constant('where', np.where)}({', '.join(arguments)})"
+    return text if type_.shape else f"{text}[()]"
 
 
-def _getitem(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
-    entries = equation.params["index"].entries
-    if len(arguments) == 1:
-        entry = entries[0] if len(entries) == 1 else entries
-        return f"{arguments[0]}[{constant('k', entry)}]"
-    return f"{arguments[0]}[{arguments[1]}]" if entries == (ARRAY,) else None
-
-
-def _transpose(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
+def _transpose(equation: Equation, arguments: Sequence[str], names: Names) -> str | None:
     axes = equation.params["axes"]
     if axes == tuple(reversed(range(len(axes)))):
         return f"{arguments[0]}.T"
     return f"{arguments[0]}.transpose({axes})"
 
 
-def _cast(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
+def _cast(equation: Equation, arguments: Sequence[str], names: Names) -> str | None:
     before, after = equation.inputs[0].type, equation.params["dtype"]
-    if not before.shape or (before.dtype.kind == "c" and after.kind != "c"):
+    kinds, number = (before.dtype.kind, after.kind), names.number(after)
+    if kinds[1] not in "fciub" or (kinds[0] == "c" and kinds[1] != "c"):
         return None
-    return f"{arguments[0]}.astype({constant(after.name, after)})"
+    exact = equation.primitive is to_discrete
+    if before.shape or not (number is None or exact or before.weak):
+        return f"{arguments[0]}.astype({names.dtype(after)})"
+    taken, given = ("iub", "fiub") if exact else ("fib", "fc")
+    known = kinds[0] in taken and kinds[1] in given and (exact or after.itemsize >= 8)
+    return f"{number}({arguments[0]})" if number and known else None
 
 
-def _dot(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
+def _full(equation: Equation, arguments: Sequence[str], names: Names) -> str | None:
+    value, type_ = equation.params["value"], equation.outputs[0].type
+    if type(value) in PYTHON_SCALARS and value == 0 and not np.signbit(value):
+        return names.filled("zeros", type_)
+    return names.filled("full", type_, value)
+
+
+def _iota(equation: Equation, arguments: Sequence[str], names: Names) -> str | None:
+    type_ = equation.outputs[0].type
+    text = f"{names.constant('arange', np.arange)}({type_.size})"
+    return text if type_.ndim == 1 else f"{text}.reshape({type_.shape})"
+
+
+def _broadcast(equation: Equation, arguments: Sequence[str], names: Names) -> str | None:
+    called = names.constant("broadcast_to", np.broadcast_to)
+    return f"{called}({arguments[0]}, {equation.params['shape']})"
+
+
+def dot(equation: Equation, arguments: Sequence[str]) -> str | None:
+    """A dot_general by the method `dot` of arrays; None if it has no such form."""
     contract, batch = equation.params["contract"], equation.params["batch"]
     types, output = [atom.type for atom in equation.inputs], equation.outputs[0].type
     if batch[0] or not contract[0] or 0 in [t.size for t in types]:
@@ -153,28 +192,35 @@ def _matrix(name: str, type_: Type, contracted: tuple[int, ...], last: bool) -> 
 
 
 def _joined(name: str, function: Any) -> Callable[..., str | None]:
-    def write(equation: Equation, arguments: Sequence[str], constant: Constant) -> str | None:
+    def write(equation: Equation, arguments: Sequence[str], names: Names) -> str | None:
         if any(atom.type.weak for atom in equation.inputs):
             return None
         rest = f", {equation.params['axis']}" if "axis" in equation.params else ""
-        return f"{constant(name, function)}(({', '.join(arguments)},){rest})"
+        return f"{names.constant(name, function)}(({', '.join(arguments)},){rest})"
 
     return write
 
 
-_HERE: dict[Any, Callable[[Equation, Sequence[str], Constant], str | None]] = {
-    reshape: lambda equation, args, constant: f"{args[0]}.reshape({equation.params['shape']})",
+_HERE: dict[Any, Callable[[Equation, Sequence[str], Names], str | None]] = {
+    reshape: lambda equation, args, names: f"{args[0]}.reshape({equation.params['shape']})",
     transpose: _transpose,
     select: _select,
-    getitem: _getitem,
+    getitem: lambda equation, args, names: names.part(
+        args[0], equation.params["index"].entries, args[1:]
+    ),
     convert: _cast,
     to_discrete: _cast,
-    dot_general: _dot,
+    broadcast_to: _broadcast,
+    full: _full,
+    iota: _iota,
+    dot_general: lambda equation, args, names: names.product(equation, args),
     concatenate: _joined("concatenate", np.concatenate),
     stack: _joined("array", np.array),
 }
+_OF_NUMBERS = (convert, to_discrete, broadcast_to)
+"""Primitives whose expressions also take Python numbers."""
 WRITTEN = ByPrimitive(
-    {"fungrad.primitives.linalg.solve": "fungrad.compiler.lowering.output_placement"}, _HERE
+    {"fungrad.primitives.linalg.solve": "fungrad.compiler.lowering.loop_codegen"}, _HERE
 )
 """For each primitive a function that returns an expression; None if `eval` has to be called."""
 

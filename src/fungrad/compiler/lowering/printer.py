@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from fungrad.compiler.lowering.program import For, Free, Program, Return, Value
+from fungrad.compiler.lowering.program import Block, Free, Move, Program, Return, Value
 from fungrad.control_flow.call import compiled
 from fungrad.ir.graph import Graph, last_uses
 from fungrad.support.lazy import Record
@@ -24,13 +24,20 @@ def printed(program: Program, kinds: bool = False) -> str:
       program: the program.
       kinds: whether to print the kind of each node before its line.
     """
-    return "\n".join(_Printer(program, kinds).function(program))
+    return "\n".join(Printer(program.symbols, kinds).function(program))
 
 
-class _Printer:
-    def __init__(self, program: Program, kinds: bool) -> None:
+class Printer:
+    """Prints nodes, and names their values.
+
+    Args:
+      symbols: the names of global values.
+      kinds: whether to print the kind of each node before its line.
+    """
+
+    def __init__(self, symbols: dict[Value, str], kinds: bool = False) -> None:
         self.kinds = kinds
-        self.names: dict[Value, str] = dict(program.symbols)
+        self.names: dict[Value, str] = dict(symbols)
         self.free: list[str] = []
         """Names of deleted values."""
         self.counts: dict[str, int] = {}
@@ -40,16 +47,20 @@ class _Printer:
         names = [self.name(v) for v in program.parameters]
         kept = program.symbols
         lines = self.block(program.nodes, kept, program.reuse)
-        return [f"def {program.name}({', '.join(names)}):", *_indented(lines)]
+        return [f"def {program.name}({', '.join(names)}):", *indented(lines)]
 
     def name(self, value: Value) -> str:
         """The name of a value: its present one, or else a new one."""
         found = self.names.get(value)
         if found is None:
-            count = self.counts.get(value.stem, 0)
-            self.counts[value.stem] = count + 1
-            found = self.names[value] = f"{value.stem}{count}"
+            found = self.names[value] = self.new(value.stem)
         return found
+
+    def new(self, stem: str) -> str:
+        """A new name."""
+        count = self.counts.get(stem, 0)
+        self.counts[stem] = count + 1
+        return f"{stem}{count}"
 
     def block(self, nodes: Sequence[Any], kept: Collection[Value], reuse: bool) -> list[str]:
         """The lines of nodes; `kept` are the values that are read after them."""
@@ -83,8 +94,10 @@ class _Printer:
 
     def node(self, node: Any) -> list[str]:
         """The lines of a node."""
-        if isinstance(node, For):
-            return self.loop(node)
+        if isinstance(node, Block):
+            return self.nested(node)
+        if isinstance(node, Move) and not node.outputs:
+            return []
         names, name = self.names, self.name
         inputs = [names.get(v) or name(v) for v in node.inputs]
         line = node.line(inputs, [names.get(v) or name(v) for v in node.outputs])
@@ -94,28 +107,15 @@ class _Printer:
         """A line, after the kind of its node if kinds are printed."""
         return f"{kind:<8}{text}" if self.kinds else text
 
-    def loop(self, loop: For) -> list[str]:
-        """The lines of a loop. Its body reuses no names: the next iteration may read them."""
-        head = self.head(loop)
-        carried = [self.name(v) for v, _ in loop.moves]
-        free, self.free = self.free, []
-        lines = self.block(loop.body, (), reuse=False)
-        following = [self.name(v) for _, v in loop.moves]
-        pairs = [pair for pair in zip(carried, following, strict=True) if pair[0] != pair[1]]
-        self.free = free
-        if pairs:
-            sides = [", ".join(side) for side in zip(*pairs, strict=True)]
-            lines.append(self.line("Move", " = ".join(sides)))
-        return [head, *_indented(lines or ["pass"])]
-
-    def head(self, loop: For) -> str:
-        """The line that begins a loop."""
-        if not loop.iterators:
-            return f"for _ in range({loop.length}):"
-        names = ", ".join([self.name(iterator.value) for iterator in loop.iterators])
-        over = [self.expression(iterator.over) for iterator in loop.iterators]
-        joined = ", ".join(over)
-        return f"for {names} in {over[0] if len(over) == 1 else f'zip({joined})'}:"
+    def nested(self, block: Block) -> list[str]:
+        """The lines of a statement with blocks. These reuse no names: the next iteration of a loop
+        may read them.
+        """
+        lines = []
+        for head, nodes in block.parts:
+            lines.append(self.expression(head))
+            lines += indented(self.block(nodes, (), reuse=False) or ["pass"])
+        return lines
 
     def expression(self, expression: Any) -> str:
         """The text of an expression."""
@@ -123,7 +123,8 @@ class _Printer:
         return text
 
 
-def _indented(lines: Sequence[str]) -> list[str]:
+def indented(lines: Sequence[str]) -> list[str]:
+    """The indented lines of a block."""
     return [f"    {line}" for line in lines]
 
 
@@ -136,6 +137,25 @@ def defined(text: str, file: str, namespace: dict[str, Any], name: str = "run") 
     made: Any = namespace[name]
     made.text = text
     return made  # type: ignore[no-any-return]
+
+
+class Later:
+    """A program that is compiled at its first call.
+
+    Args:
+      make: compiles the program.
+    """
+
+    def __init__(self, make: Callable[[], Function]) -> None:
+        self._make = make
+
+    def __call__(self, *args: Any) -> Any:
+        return self.run(*args)
+
+    @functools.cached_property
+    def run(self) -> Function:
+        """The program."""
+        return self._make()
 
 
 class Callee(Record):
@@ -180,15 +200,17 @@ def _called(program: Any) -> Iterator[tuple[str, Any]]:
         yield from _graphs(program.keywords)
     if hasattr(program, "text"):
         for name, value in program.__globals__.items():
+            value = value if name == "instead" else in_python(value)
             has_text = isinstance(value, functools.partial) or hasattr(value, "text")
             if callable(value) and value is not program and has_text:
                 yield name, value
 
 
 def in_python(runner: Any) -> Any:
-    """The Python program of a Graph: the fallback of its native program."""
+    """The Python program behind one that is compiled later, or the fallback of a native one."""
     behind = getattr(getattr(runner, "__self__", None), "fallback", None)
-    return runner if behind is None else behind.run
+    later = runner if isinstance(runner, Later) else behind
+    return runner if later is None else in_python(later.run)
 
 
 def _graphs(params: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -1,12 +1,13 @@
 """The loop IR: a lowered Graph as statements on NumPy arrays.
 
-A Program is a list of nodes: allocate, view, call, copy, loop, free, return. They read and write
-Values, which the printer names.
+A Program is a list of nodes: allocate, view, call, copy, move, loop, branch, free, return. They
+read and write Values, which the printer names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fungrad.support.lazy import Record
@@ -67,22 +68,47 @@ def listed(expressions: Sequence[Expression]) -> Expression:
     return Expression(f"[{text}]", inputs)
 
 
-class Node:
-    """A statement: a text with a field `{i}` for each input, and the values that it defines."""
+Operand = Value | str
+"""An operand of a node: a value, or the text of a constant."""
 
-    __slots__ = ("inputs", "outputs", "text")
+
+def placed(operands: Sequence[Operand]) -> tuple[list[str], list[Value]]:
+    """The fields of operands in the text of a node, and the values among them."""
+    fields: list[str] = []
+    inputs: list[Value] = []
+    for operand in operands:
+        if isinstance(operand, str):
+            fields.append(operand)
+        else:
+            fields.append(f"{{{len(inputs)}}}")
+            inputs.append(operand)
+    return fields, inputs
+
+
+class Node:
+    """A statement: a text with a field `{i}` for each input, and the values that it defines.
+
+    `unpack` says whether the text is a sequence of these values.
+    """
+
+    __slots__ = ("inputs", "outputs", "text", "unpack")
 
     def __init__(
-        self, text: str, inputs: Sequence[Value] = (), outputs: Sequence[Value] = ()
+        self,
+        text: str,
+        inputs: Sequence[Value] = (),
+        outputs: Sequence[Value] = (),
+        unpack: bool = False,
     ) -> None:
         self.text = text
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
+        self.unpack = unpack
 
     def line(self, names: Sequence[str], outputs: Sequence[str]) -> str:
         """The line of Python, given the names of inputs and outputs."""
         made = self.text.format(*names)
-        return f"{', '.join(outputs)} = {made}" if outputs else made
+        return f"{', '.join(outputs)}{',' * self.unpack} = {made}" if outputs else made
 
 
 class Alloc(Node):
@@ -100,34 +126,26 @@ class View(Node):
 class Call(Node):
     """A call of a function, or an expression, of its inputs.
 
-    Its outputs are new values. With `out` it writes into that value, which is also an input.
+    Its outputs are new values; without outputs it writes into an input.
     """
 
-    __slots__ = ("out", "unpack")
-
-    def __init__(
-        self,
-        text: str,
-        inputs: Sequence[Value] = (),
-        outputs: Sequence[Value] = (),
-        out: Value | None = None,
-        unpack: bool = False,
-    ) -> None:
-        self.text = text
-        self.inputs = tuple(inputs)
-        self.outputs = tuple(outputs)
-        self.out = out
-        self.unpack = unpack
-        """Whether the call returns a sequence of outputs."""
-
-    def line(self, names: Sequence[str], outputs: Sequence[str]) -> str:
-        made = self.text.format(*names)
-        comma = "," if self.unpack else ""
-        return f"{', '.join(outputs)}{comma} = {made}" if outputs else made
+    __slots__ = ()
 
 
 class Copy(Node):
     """Writes its last input into the memory of its first, or adds it there."""
+
+    __slots__ = ()
+
+
+class Push(Node):
+    """Appends a record to a tape."""
+
+    __slots__ = ()
+
+
+class Exit(Node):
+    """Leaves a loop, or the function by an error, if a condition holds."""
 
     __slots__ = ()
 
@@ -141,51 +159,111 @@ class Return(Node):
         super().__init__(f"return {result.text}", result.inputs)
 
 
+class Move(Node):
+    """Sets variables to operands, all at once.
+
+    Args:
+      pairs: the variables, each with its operand.
+    """
+
+    __slots__ = ("pairs",)
+
+    def __init__(self, pairs: Iterable[tuple[Value, Operand]]) -> None:
+        self.pairs = [pair for pair in pairs if pair[0] is not pair[1]]
+        fields, inputs = placed([operand for _, operand in self.pairs])
+        super().__init__(", ".join(fields), inputs, [variable for variable, _ in self.pairs])
+
+
+class Block:
+    """A statement with blocks of nodes: the text of each head, and the nodes under it.
+
+    `own` are the values that a head sets.
+    """
+
+    __slots__ = ("own", "parts")
+
+    outputs = ()
+
+    def __init__(self, *parts: tuple[Expression, Sequence[Any]], own: Sequence[Value] = ()) -> None:
+        self.parts = [(head, list(nodes)) for head, nodes in parts]
+        self.own = own
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """The values that it reads from outside: before one of its nodes sets them."""
+        found: dict[Value, None] = {}
+        for head, nodes in self.parts:
+            set_here = {*self.own}
+            for node in (head, *nodes):
+                found.update(dict.fromkeys([v for v in node.inputs if v not in set_here]))
+                set_here.update(getattr(node, "outputs", ()))
+        return tuple(found)
+
+
 class Iterator(Record):
-    """A loop variable, and the expression of the sequence that it iterates over."""
+    """Loop variables, and the expression of the sequence.
 
-    value: Value
+    Each item is the value of the only variable, or is unpacked if `unpack`.
+    """
+
+    values: tuple[Value, ...]
     over: Expression
+    unpack: bool = False
 
 
-class For:
-    """A loop of known length: its body, and the updates of carried values after an iteration.
+class For(Block):
+    """A loop over sequences of one length: a number, or an expression of that length.
 
     Iterators that the body does not read are dropped as dead code.
     """
 
-    __slots__ = ("body", "iterators", "length", "moves")
-
-    outputs = ()
+    __slots__ = ()
 
     def __init__(
-        self,
-        length: int,
-        iterators: Sequence[Iterator],
-        body: list[Any],
-        moves: Sequence[tuple[Value, Value]],
+        self, length: int | Expression, iterators: Sequence[Iterator], body: Sequence[Any]
     ) -> None:
-        self.length = length
-        self.body = body
-        self.moves = [
-            (carried, following) for carried, following in moves if carried is not following
-        ]
-        """Pairs: a carried value, and its value in the next iteration."""
-        read = self.read
-        self.iterators = [it for it in iterators if it.value in read]
+        read = {v for node in body for v in node.inputs}
+        found = [it for it in iterators if not read.isdisjoint(it.values)]
+        own = [v for it in found for v in it.values]
+        targets = [f"({'{}, ' * len(it.values)})" if it.unpack else "{}" for it in found]
+        steps = length if isinstance(length, Expression) else Expression(f"range({length})")
+        over = joined([it.over for it in found] or [steps])
+        given = f"zip({over.text})" if len(found) > 1 else over.text
+        head = Expression(f"for {', '.join(targets) or '_'} in {given}:", (*own, *over.inputs))
+        super().__init__((head, body), own=own)
 
-    @property
-    def read(self) -> set[Value]:
-        """The values that an iteration reads."""
-        found = {v for node in self.body for v in node.inputs}
-        return found.union(*self.moves)
 
-    @property
-    def inputs(self) -> tuple[Value, ...]:
-        """The values that the loop reads from outside."""
-        own = {it.value for it in self.iterators}
-        own.update(v for node in self.body for v in node.outputs)
-        return (*self.read - own, *(v for it in self.iterators for v in it.over.inputs))
+def touched(nodes: Iterable[Any]) -> Iterable[Value]:
+    """The values that nodes read or set, each time."""
+    for node in nodes:
+        if isinstance(node, Block):
+            for head, inner in node.parts:
+                yield from (*head.inputs, *touched(inner))
+        else:
+            yield from (*node.inputs, *node.outputs)
+
+
+def coalesce(nodes: list[Any], touches: Counter[Value]) -> None:
+    """Computes values in the variables that they are moved to, if nothing else reads them.
+
+    Args:
+      nodes: the nodes, which are changed.
+      touches: how often each value is read or set.
+    """
+    for at, node in enumerate(nodes):
+        for _, inner in node.parts if isinstance(node, Block) else ():
+            coalesce(inner, touches)
+        left = list(node.pairs) if isinstance(node, Move) else []
+        for variable, source in list(left):
+            made = next((n for n in nodes[:at] if source in n.outputs), None)
+            if made is None or touches[source] != 2:  # type: ignore[index]
+                continue
+            others = [x for _, x in left if x is not source]
+            between = touched(nodes[nodes.index(made) + 1 : at])
+            if variable not in (*made.outputs, *others, *between):
+                made.outputs = tuple([variable if v is source else v for v in made.outputs])
+                left.remove((variable, source))
+                nodes[at] = Move(left)
 
 
 class Free(Node):

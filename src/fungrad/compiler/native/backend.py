@@ -10,7 +10,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fungrad.compiler.lowering.backend import Later, NumpyBackend, build
+from fungrad.compiler.lowering.backend import NumpyBackend, build
+from fungrad.compiler.lowering.printer import Later
 from fungrad.compiler.native import entry, machine_code, symbols
 from fungrad.compiler.native.array_loops import loop_kernel, small_kernel
 from fungrad.compiler.native.clusters import in_pool, with_clusters
@@ -20,9 +21,8 @@ from fungrad.compiler.native.tiles import with_tiles
 from fungrad.compiler.native.worth import weigh
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.call import Backend, Runner
-from fungrad.ir.graph import Equation, Graph, Variable
+from fungrad.ir.graph import Equation, Graph
 from fungrad.ir.types import Type
-from fungrad.primitives.primitive import Primitive
 from fungrad.runtime import buffer_pool
 
 Generator = Callable[[Graph], Kernel]
@@ -49,16 +49,12 @@ class Native(Backend):
         on_numpy = functools.partial(NumpyBackend().compile, graph)
         return self._native(graph, Later(on_numpy)) or self._mixed(graph) or on_numpy()
 
-    def loop(
-        self, primitive: Primitive, types: Sequence[Type], params: dict[str, Any], steps: Runner
-    ) -> Runner | None:
-        arguments = tuple([Variable(type_) for type_ in types])
-        outputs = tuple([Variable(type_) for type_ in primitive.infer(list(types), params)])
-        equation = Equation(primitive, arguments, outputs, params)
-        graph = Graph(arguments, (), (equation,), outputs)
+    def loop(self, equation: Equation, steps: Runner) -> Runner | None:
+        inputs: Any = equation.inputs
+        graph = Graph(inputs, (), (equation,), equation.outputs)
 
         def on_numpy() -> Runner | None:
-            return NumpyBackend().loop(primitive, types, params, steps)
+            return NumpyBackend().loop(equation, steps)
 
         return self._native(graph, Later(lambda: on_numpy() or steps)) or on_numpy()
 

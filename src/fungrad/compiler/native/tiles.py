@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.lowering.array_lowering import Runner, placed
+from fungrad.compiler.lowering.array_lowering import Runner
 from fungrad.compiler.lowering.fusion import tiling
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
 from fungrad.compiler.lowering.fusion.row_access import REDUCED, elementwise, multiplies
 from fungrad.compiler.lowering.fusion.tile_lowering import TileLowering
-from fungrad.compiler.lowering.program import Call, Expression
+from fungrad.compiler.lowering.program import Call, Expression, placed
 from fungrad.compiler.native.clusters import LEAST_OFTEN, in_order, native_call, with_clusters
 from fungrad.ir.graph import Equation, Graph, Literal, Variable, effectful
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.array_lowering import Operand, Runner, placed
+from fungrad.compiler.lowering.array_lowering import Runner
 from fungrad.compiler.lowering.fusion import tiling
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster, Part, reach
 from fungrad.compiler.lowering.fusion.row_access import (
@@ -25,7 +25,7 @@ from fungrad.compiler.lowering.fusion.row_access import (
     multiplies,
     taken,
 )
-from fungrad.compiler.lowering.loop_memory import LoopMemory, ufunc_call
+from fungrad.compiler.lowering.loop_memory import LoopMemory, write_ufunc
 from fungrad.compiler.lowering.numpy_expressions import expressed
 from fungrad.compiler.lowering.program import (
     INVARIANT,
@@ -33,11 +33,13 @@ from fungrad.compiler.lowering.program import (
     Call,
     Expression,
     For,
+    Operand,
     Program,
     Return,
     Value,
     View,
     listed,
+    placed,
     value,
 )
 from fungrad.compiler.passes.simplify.blas_and_power_forms import setting
@@ -153,7 +155,7 @@ class TileLowering(LoopMemory):
         self.lower()
         count = -(-self.whole.length // self.tile)
         end = Return(value(self.tiles).then(".totals"))
-        nodes = [*self.preheader, For(count, self.iterators, self.nodes, ()), end]
+        nodes = [*self.preheader, For(count, self.iterators, self.nodes), end]
         self.runner(Program("loop", [self.tiles, *self.parameters], nodes, {}))
         planned = self.planned()
         arguments = [Value() for _ in self.graph.inputs]
@@ -292,9 +294,8 @@ class TileLowering(LoopMemory):
         elif primitive.reduces is not None:
             self.reduce(equation, self.target(output))
         elif primitive.ufunc is not None:
-            call = ufunc_call(equation, self)
             self.release()  # it may overwrite its operands
-            call.emit(self.target(output))
+            write_ufunc(equation, self, self.target(output))
         else:
             super().equation(equation)
 
@@ -314,7 +315,7 @@ class TileLowering(LoopMemory):
         buffers += [self.assign(v) for v in scratch[alone:]]
         self.liveness.ended[self.at] += scratch
         fields, inputs = placed([*operands, *out, *buffers])
-        self.nodes.append(Call(f"{called}({', '.join(fields)})", inputs, out=out[0]))
+        self.nodes.append(Call(f"{called}({', '.join(fields)})", inputs))
 
     def view(self, equation: Equation) -> None:
         """Adds a view of a tile."""
@@ -330,7 +331,7 @@ class TileLowering(LoopMemory):
             text = f"{self.constant('broadcast_to', np.broadcast_to)}({{0}}, ({shape},))"
             operands.append(length)
         else:
-            text = expressed(equation, ["{0}"], self.constant)
+            text = expressed(equation, ["{0}"], self.symbols)
         assert text is not None
         fields, inputs = placed(operands)
         self.nodes.append(View(text.format(*fields), inputs, [self.value(output)]))

@@ -11,6 +11,8 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from fungrad.compiler.lowering.array_control_flow import ArrayControlFlow
+from fungrad.compiler.lowering.array_lowering import Symbols
 from fungrad.compiler.lowering.scalar.emitter import Elements, Value, boxed, flattened
 from fungrad.compiler.lowering.scalar.planning import Structural, Write
 from fungrad.control_flow.call import call
@@ -256,50 +258,46 @@ def _spread(
 # --- the Graphs that they hold --------------------------------------------------------------------
 
 
+class _Bodies(ArrayControlFlow):
+    """Lists the Graphs that a rule writes, and how often each runs; None if that is unknown."""
+
+    def __init__(self) -> None:
+        super().__init__(Symbols())
+        self.found: list[tuple[Graph, int | None]] = []
+        self._times: int | None = 1
+
+    def graph(self, graph: Graph, inputs: Sequence[Elements]) -> list[Elements]:
+        self.found.append((graph, self._times))
+        return [self.variables(type_) for type_ in graph.output_types]
+
+    def repeated(self, length: int | None, write: Callable[[], None]) -> None:
+        self._times = None if length is None else max(length, 1)
+        write()
+        self._times = 1
+
+
+def _rule(write: Write, loop: bool = False) -> Structural:
+    def bodies(equation: Equation) -> list[tuple[Graph, int | None]]:
+        walk = _Bodies()
+        write(walk, equation, [walk.variables(a.type) for a in equation.inputs])
+        return walk.found
+
+    return Structural(write, bodies, loop)
+
+
 def _whole(write: Write) -> Write:
     """A rule whose inputs are all elements, no Stacks."""
     return lambda walk, equation, inputs: write(walk, equation, [walk.whole(x) for x in inputs])
 
 
 RULES: Mapping[Any, Structural] = {
-    while_loop: Structural(
-        _whole(_while),
-        lambda q: [(q.params["cond"], None), (q.params["body"], None)],
-        loop=True,
-    ),
-    while_loop_record: Structural(
-        _whole(_while_record),
-        lambda q: [(q.params["cond"], None), (_while_halves(q).forward, None)],
-        loop=True,
-    ),
-    while_loop_pullback: Structural(
-        _whole(_while_pullback),
-        lambda q: [
-            (_while_halves(q).backward, None),
-            *([] if q.params["taped"] else RULES[while_loop_record].bodies(q)),
-        ],
-        loop=True,
-    ),
-    scan: Structural(_scan, lambda q: [(q.params["body"], max(q.params["length"], 1))], loop=True),
-    call: Structural(_whole(_call), lambda q: [(q.params["graph"], 1)]),
-    switch: Structural(_whole(_switch), lambda q: [(b, 1) for b in q.params["branches"]]),
-    switch_record: Structural(
-        _whole(_switch_record),
-        lambda q: [
-            (differentiate(b, q.params["wanted"][1:]).forward, 1) for b in q.params["branches"]
-        ],
-    ),
-    switch_pullback: Structural(
-        _whole(_switch_pullback),
-        lambda q: [
-            (
-                differentiate(b, q.params["wanted"][1:]).backward
-                if q.params["taped"]
-                else _pullback(b, q.params["wanted"][1:])[0],
-                1,
-            )
-            for b in q.params["branches"]
-        ],
-    ),
+    while_loop: _rule(_whole(_while), loop=True),
+    while_loop_record: _rule(_whole(_while_record), loop=True),
+    while_loop_pullback: _rule(_whole(_while_pullback), loop=True),
+    scan: _rule(_scan, loop=True),
+    call: _rule(_whole(_call)),
+    switch: _rule(_whole(_switch)),
+    switch_record: _rule(_whole(_switch_record)),
+    switch_pullback: _rule(_whole(_switch_pullback)),
 }
 """The rules of primitives that hold Graphs."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.lowering.scalar.emitter import BOOL, FLOAT, INT
-from fungrad.control_flow.tape_type import as_tape
+from fungrad.control_flow.tape_type import as_tape, residuals_of
 from fungrad.support.lazy import Record
 
 FUNCTIONS = {name: getattr(math, name) for name in (
@@ -128,7 +128,7 @@ def tape_of(value: Any) -> Tape:
     Raises:
       ValueError: if it is the tape of a program on arrays, which alone can read it.
     """
-    found = value[()] if isinstance(value, np.ndarray) else value
+    found = residuals_of(value)
     if type(found) is not Tape:
         raise ValueError("the residuals of another program")
     return found

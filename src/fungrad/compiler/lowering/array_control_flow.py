@@ -1,0 +1,260 @@
+"""Loops and branches on arrays as nodes of the loop IR.
+
+`ArrayControlFlow` is walk and emitter of the rules of scalar/control_flow_rules.py, for programs on
+NumPy and for exported source. In a program on NumPy the Graphs inside are functions of their own,
+compiled at their first call.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fungrad.compiler.lowering.array_lowering import Runner, Symbols
+from fungrad.compiler.lowering.numpy_expressions import Names
+from fungrad.compiler.lowering.printer import Later
+from fungrad.compiler.lowering.program import (
+    Block,
+    Call,
+    Copy,
+    Exit,
+    Expression,
+    For,
+    Iterator,
+    Move,
+    Node,
+    Operand,
+    Program,
+    Push,
+    Return,
+    Value,
+    coalesce,
+    listed,
+    touched,
+)
+from fungrad.compiler.lowering.scalar.emitter import TAPE_DTYPE, Elements, boxed, flattened
+from fungrad.compiler.lowering.scalar.emitter import Value as Array
+from fungrad.compiler.lowering.scalar.scalar_program import structural
+from fungrad.control_flow.call import call, compiled
+from fungrad.control_flow.scan import scan
+from fungrad.control_flow.tape_type import TAPE, as_tape, residuals_of
+from fungrad.ir.graph import Equation, Graph
+from fungrad.ir.types import Type
+
+
+def handles(arrays: Sequence[Elements]) -> list[Any]:
+    """The operands of arrays of the walk: of each the handle of its only Array."""
+    return [array.handle for array in flattened(arrays)]
+
+
+class ArrayControlFlow:
+    """The nodes of loops and branches: both walk and emitter (see `Scalariser` and `Emitter`).
+
+    An array of the walk is a single Array, whose handle is an operand of nodes.
+
+    Args:
+      names: the constants.
+    """
+
+    long_arrays = False
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.nodes: list[Any] = []
+
+    @property
+    def emitter(self) -> ArrayControlFlow:
+        return self
+
+    def graph(self, graph: Graph, inputs: Sequence[Elements]) -> list[Elements]:
+        """Adds the nodes of a Graph; returns its outputs."""
+        raise NotImplementedError
+
+    # --- nodes ----------------------------------------------------------------------------------
+
+    def expression(self, text: str, operands: Sequence[Operand]) -> Expression:
+        """A text with a field `{}` for each operand."""
+        fields = [x if isinstance(x, str) else "{}" for x in operands]
+        inputs = tuple([x for x in operands if isinstance(x, Value)])
+        return Expression(text.format(*fields), inputs)
+
+    def node(self, kind: type[Node], text: str, operands: Sequence[Operand]) -> None:
+        """Adds a statement; its text has a field `{}` for each operand."""
+        self.nodes.append(kind(*self.expression(text, operands)))
+
+    def call(
+        self, text: str, operands: Sequence[Operand], types: Sequence[Any], unpack: bool = False
+    ) -> list[Elements]:
+        """Adds a call; returns its outputs, of the given Types."""
+        found = [self.variables(type_) for type_ in types]
+        self.set(handles(found), text, operands, unpack)
+        return found
+
+    def set(
+        self, outputs: Sequence[Any], text: str, operands: Sequence[Operand], unpack: bool = False
+    ) -> None:
+        """Sets values to an expression."""
+        self.nodes.append(Call(*self.expression(text, operands), outputs, unpack=unpack))
+
+    def block(self, write: Callable[[], None]) -> list[Any]:
+        """The nodes that a function adds."""
+        before, self.nodes = self.nodes, []
+        write()
+        found, self.nodes = self.nodes, before
+        return found
+
+    # --- the walk -------------------------------------------------------------------------------
+
+    def repeated(self, length: int | None, write: Callable[[], None]) -> None:
+        write()
+
+    def variables(self, type_: Any) -> Elements:
+        stem = "tape" if type_.dtype == TAPE_DTYPE else "v"
+        return boxed(Array(Value(stem), type_.dtype))
+
+    def whole(self, value: Elements) -> Elements:
+        return value
+
+    def zeros(self, type_: Any) -> Elements:
+        return boxed(Array(self.names.filled("zeros", type_), type_.dtype))
+
+    def assign(self, variables: Sequence[Elements], values: Sequence[Elements]) -> None:
+        self.nodes.append(Move(zip(handles(variables), handles(values), strict=True)))
+
+    def initialised(self, values: Sequence[Elements], types: Sequence[Any]) -> list[Elements]:
+        found = [self.variables(type_) for type_ in types]
+        for variable, value in zip(found, values, strict=True):
+            self.assign([variable], [value])
+        return found
+
+    def accumulate(self, total: Elements, part: Elements, dtype: Any) -> None:
+        self.set(handles([total]), "{} + {}", handles([total, part]))
+
+    def reads(self, xs: Sequence[Elements], rows: Sequence[Elements], length: int) -> Any:
+        return list(zip(handles(rows), handles(xs), strict=True))
+
+    def stacks(self, made: Any, types: Sequence[Any]) -> list[Elements]:
+        return [self._empty(type_) for type_ in types] if made is None else made[1:]
+
+    def _empty(self, type_: Any) -> Elements:
+        return self.call(self.names.filled("empty", type_), (), [type_])[0]
+
+    # --- the emitter ----------------------------------------------------------------------------
+
+    def rows(self, length: int, types: Sequence[Any], reverse: bool) -> list[Any]:
+        """The step, and the stacks of its rows."""
+        whole = [Type((length, *t.shape), t.dtype) for t in types]
+        return [Value("step"), *map(self._empty, whole)]
+
+    def append(self, rows: list[Any], values: Sequence[Array]) -> None:
+        step, *stacks = rows
+        for stack, row in zip(handles(stacks), values, strict=True):
+            self.node(Copy, "{}[{}] = {}", [stack, step, row.handle])
+
+    def scan(
+        self, length: int, reverse: bool, reads: Any, makes: Any, step: Callable[[], None]
+    ) -> None:
+        at = Value("step") if makes is None else makes[0]
+
+        def write() -> None:
+            for row, x in reads:
+                self.set([row], "{}[{}]", [x, at])
+            step()
+
+        steps = Expression(f"reversed(range({length}))" if reverse else f"range({length})")
+        self.nodes.append(For(steps, [Iterator((at,), steps)], self.block(write)))
+
+    def while_loop(self, condition: Callable[[], Array], body: Callable[[], None]) -> None:
+        tests: list[Operand] = []
+        nodes = self.block(lambda: tests.append(condition().handle))
+        head = self.expression("while {}:", tests)
+        if nodes and (len(nodes) > 1 or nodes[0].outputs != tuple(tests)):
+            head = Expression("while True:")
+            nodes.append(Exit(*self.expression("if not {}: break", tests)))
+        elif nodes:
+            head, nodes = Expression(f"while {nodes[0].text}:", nodes[0].inputs), []
+        self.nodes.append(Block((head, [*nodes, *self.block(body)])))
+
+    def branch(self, index: Array, branches: Sequence[Callable[[], None]]) -> None:
+        """Runs one of several blocks, chosen by a boolean or a clamped integer."""
+        blocks = list(map(self.block, branches))
+        texts = [f"if int({{}}) <= {i}:" for i in range(len(blocks) - 1)]
+        if index.dtype.kind == "b" and len(blocks) == 2:
+            texts, blocks = ["if {}:"], blocks[::-1]
+        if not texts:
+            self.nodes += blocks[0]
+            return
+        heads = [self.expression("el" * (i > 0) + t, [index.handle]) for i, t in enumerate(texts)]
+        self.nodes.append(Block(*zip([*heads, Expression("else:")], blocks, strict=True)))
+
+    def tape(self, types: Sequence[Any], single: bool) -> Array:
+        if single:
+            return Array(None, TAPE_DTYPE)  # its only record becomes the handle
+        found: Array = self.call("[]", (), [TAPE])[0][()]
+        return found
+
+    def push(self, tape: Array, values: Sequence[Array]) -> None:
+        record, given = f"({'{}, ' * len(values)})", [value.handle for value in values]
+        if tape.handle is None:
+            (tape.handle,) = handles(self.call(record, given, [TAPE]))
+        else:
+            self.node(Push, f"{{}}.append({record})", [tape.handle, *given])
+
+    def pop(self, tape: Array, variables: Sequence[Array]) -> None:
+        self.set([v.handle for v in variables], "{}", [tape.handle], unpack=True)
+
+    def unwind(self, tape: Array, variables: Sequence[Array], step: Callable[[], None]) -> None:
+        over = self.expression("reversed({})", [tape.handle])
+        records = Iterator(tuple([v.handle for v in variables]), over, unpack=True)
+        self.nodes.append(For(over, [records], self.block(step)))
+
+
+# --- programs on NumPy ----------------------------------------------------------------------------
+
+
+class _OnNumPy(ArrayControlFlow):
+    """Loops and branches that call the programs of the Graphs inside."""
+
+    def __init__(self, equation: Equation) -> None:
+        self.symbols = Symbols()
+        super().__init__(self.symbols)
+        self._half = "backward" if "taped" in equation.params else "forward"
+        self._names: dict[int, str] = {}
+        for key, param in equation.params.items():
+            graphs = enumerate(param) if isinstance(param, tuple) else [("", param)]
+            self._names.update({id(graph): f"{key}{i}" for i, graph in graphs})
+
+    def graph(self, graph: Graph, inputs: Sequence[Elements]) -> list[Elements]:
+        name = self._names.get(id(graph), self._half)
+        called = self.symbols.constant(name, Later(functools.partial(compiled, graph)))
+        single = len(graph.outputs) == 1
+        text = f"{called}({', '.join(['{}'] * len(inputs))})" + "[0]" * single
+        return self.call(text, handles(inputs), graph.output_types, unpack=not single)
+
+    def run(self, write: Any, equation: Equation) -> Runner:
+        """The function of an equation's inputs that returns its outputs."""
+        given = [self.variables(atom.type) for atom in equation.inputs]
+        parameters, results = handles(given), []
+        for i, atom in enumerate(equation.inputs):
+            if atom.type == TAPE:
+                read = self.symbols.constant("residuals_of", residuals_of)
+                given[i] = self.call(f"{read}({{}})", [parameters[i]], [TAPE])[0]
+        for array, variable in zip(write(self, equation, given), equation.outputs, strict=True):
+            made = self.symbols.constant("as_tape", as_tape)
+            text = f"{made}({{}})" if variable.type == TAPE else "{}"
+            results.append(self.expression(text, handles([array])))
+        nodes = [*self.nodes, Return(listed(results))]
+        coalesce(nodes, Counter(touched(nodes)))
+        return self.symbols.function(Program("run", parameters, nodes, {}), equation.primitive.name)
+
+
+def lower(equation: Equation) -> Runner | None:
+    """The program of a loop of unknown length or of a branch, or of a half of its gradient; None
+    for other equations, and for a pullback without a tape, which runs the steps again.
+    """
+    rule = structural(equation.primitive)
+    if rule is None or equation.primitive in (call, scan) or not equation.params.get("taped", True):
+        return None
+    return _OnNumPy(equation).run(rule.write, equation)

@@ -218,9 +218,11 @@ MUTANTS = (
         ("singles are regrouped in loops", "and doubles(*equation.outputs)", "and True"),
     ),
     *of(
+        "retracing/graph_transforms.py", (EFFECTS, *SCANS),
+        ("what an effect reads is dead", "equation.outputs)) or effectful(equation)", "equation.outputs))"),
+    ),
+    *of(
         "compiler/passes/loops/open_scan.py", SCANS,
-        ("equations in the order of their last reader", "for equation in reversed(self.equations):\n            if effectful(equation) or any",
-         "for equation in reversed(self.equations):\n            if any"),
         ("a stack of one number is known", "flags = [id(v) not in fixed for v in inputs]",
          "flags = [True for v in inputs]"),
     ),
@@ -236,7 +238,6 @@ MUTANTS = (
     *of(
         "compiler/passes/loops/dce_licm.py", (EFFECTS, "test_optimise.py", *ORDINARY),
         ("what raises leaves a loop of no step", 'if params["length"] > 0:', "if True:"),
-        ("what an effect reads is not needed", "if effectful(equation) or any(id(v) in live", "if any(id(v) in live"),
         ("effects are hoisted", " or effectful(equation):\n        return False\n    largest",
          ":\n        return False\n    largest"),
         ("what warns leaves a while loop", "if all(map(is_view, before)) or _makes",

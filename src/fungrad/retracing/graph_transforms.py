@@ -7,10 +7,10 @@ residuals; the rest is the backward Graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-from fungrad.ir.graph import Equation, Graph, Variable, effectful
+from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
 from fungrad.ir.types import Type
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to
 from fungrad.support.lazy import Record
@@ -185,14 +185,23 @@ def split_at(values: Sequence[Any], widths: Sequence[int]) -> list[list[Any]]:
 
 def drop_dead(graph: Graph) -> Graph:
     """The Graph without equations and constants that no output depends on."""
-    live: set[int] = {id(atom) for atom in graph.outputs}
-    equations = []
-    for equation in reversed(graph.equations):
-        if not live.isdisjoint(map(id, equation.outputs)) or effectful(equation):
-            live.update(map(id, equation.inputs))
-            equations.append(equation)
+    live = live_values(graph.equations, graph.outputs)
+    equations = [e for e in graph.equations if _is_live(e, live)]
     constants = tuple([(v, value) for v, value in graph.constants if id(v) in live])
-    return graph.replace(constants=constants, equations=tuple(reversed(equations)))
+    return graph.replace(constants=constants, equations=tuple(equations))
+
+
+def live_values(equations: Sequence[Equation], outputs: Iterable[Atom]) -> set[int]:
+    """The values that outputs of some equations, or their effects, depend on, by identity."""
+    live = set(map(id, outputs))
+    for equation in reversed(equations):
+        if _is_live(equation, live):
+            live.update(map(id, equation.inputs))
+    return live
+
+
+def _is_live(equation: Equation, live: set[int]) -> bool:
+    return not live.isdisjoint(map(id, equation.outputs)) or effectful(equation)
 
 
 def jvp_graph(graph: Graph, moved: Sequence[bool]) -> Pushed:

@@ -20,7 +20,7 @@ from fungrad.control_flow.switch import switch
 from fungrad.control_flow.while_loop import while_loop
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
 from fungrad.primitives.facts import is_view
-from fungrad.retracing.graph_transforms import drop_dead, memoised
+from fungrad.retracing.graph_transforms import drop_dead, live_values, memoised
 from fungrad.retracing.inlining import Renaming, copied, placed, renamed, renewed
 from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.trace import EVAL
@@ -59,8 +59,8 @@ def _subset(graph: Graph, inputs: Sequence[bool], outputs: Sequence[bool]) -> Gr
     key = ("subset", tuple(inputs), tuple(outputs))
 
     def make() -> Graph:
-        chosen = tuple(v for v, keep in zip(graph.inputs, inputs, strict=True) if keep)
-        results = tuple(a for a, keep in zip(graph.outputs, outputs, strict=True) if keep)
+        chosen = _chosen(graph.inputs, inputs)
+        results = _chosen(graph.outputs, outputs)
         return drop_dead(graph.replace(inputs=chosen, outputs=results))
 
     result: Graph = memoised(graph, key, make)
@@ -69,10 +69,7 @@ def _subset(graph: Graph, inputs: Sequence[bool], outputs: Sequence[bool]) -> Gr
 
 def _needed(graph: Graph, outputs: Sequence[bool]) -> list[bool]:
     """Whether outputs, or equations with an effect, depend on each input."""
-    live = {id(a) for a, keep in zip(graph.outputs, outputs, strict=True) if keep}
-    for equation in reversed(graph.equations):
-        if effectful(equation) or any(id(v) in live for v in equation.outputs):
-            live.update(id(atom) for atom in equation.inputs)
+    live = live_values(graph.equations, _chosen(graph.outputs, outputs))
     return [id(v) in live for v in graph.inputs]
 
 

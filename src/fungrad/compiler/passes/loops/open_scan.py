@@ -70,13 +70,8 @@ class Loop:
 
     def prune(self) -> None:
         """Drops the equations that nothing reads."""
-        read = {id(c[2]) for c in self.carry} | {id(v) for v, _ in self.ys}
-        kept = []
-        for equation in reversed(self.equations):
-            if effectful(equation) or any(id(v) in read for v in equation.outputs):
-                read.update(id(a) for a in equation.inputs)
-                kept.append(equation)
-        self.equations = kept[::-1]
+        ends = (*(c[2] for c in self.carry), *(v for v, _ in self.ys))
+        self.equations = list(drop_dead(Graph((), (), tuple(self.equations), ends)).equations)
 
     def made(self) -> dict[int, Equation]:
         """The equation of each value of the body."""

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fungrad.compiler.passes.loops.open_scan import Loop, computed, movable, on_numbers
 from fungrad.control_flow.scan import scan
-from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.primitives.facts import is_arithmetic
+from fungrad.retracing.graph_transforms import live_values
 from fungrad.retracing.inlining import Renaming, renewed, rewired
 
 
@@ -56,7 +57,8 @@ def _thinned(one: Equation, other: Equation, reads: Counter[Atom]) -> tuple[Equa
     }  # fmt: skip
     """The stacks that only the second scan reads, and the values that they stack."""
     first.ys = [(v, o) for v, o in first.ys if o not in left]
-    core = _needed(first.body, [*(c[2] for c in first.carry), *(v for v, _ in first.ys)])
+    ends = [*(c[2] for c in first.carry), *(v for v, _ in first.ys)]
+    core = live_values(first.body.equations, ends)
     fixed, made = first.fixed(), first.made()
     known = {**first.stacks(), **fixed}
     held = {id(v): x for v, x in first.body.constants}
@@ -94,16 +96,6 @@ def _thinned(one: Equation, other: Equation, reads: Counter[Atom]) -> tuple[Equa
     later.carry = [(*c[:2], read.get(id(c[2]), c[2]), c[3]) for c in later.carry]
     later.ys = [(read.get(id(v), v), o) for v, o in later.ys]
     return first.scan(), later.scan()
-
-
-def _needed(body: Graph, ends: Sequence[Atom]) -> set[int]:
-    """The values that a body needs for some of its outputs, and for its effects."""
-    needed = set(map(id, ends))
-    for equation in reversed(body.equations):
-        if effectful(equation) or any(id(v) in needed for v in equation.outputs):
-            needed.update(id(a) for a in equation.inputs)
-            needed.update(id(v) for v in equation.outputs)
-    return needed
 
 
 def minimum_cut(

@@ -24,32 +24,41 @@ from fungrad.primitives.stop_gradient import stop, stop_order
 from fungrad.retracing.graph_transforms import drop_dead, memoised
 from fungrad.retracing.inlining import (
     Expansion,
-    Renaming,
     TooMany,
     copied,
     is_pure,
     placed,
-    renamed,
-    rewired,
 )
 from fungrad.tracing.graph_trace import stage
 
 
 def inline(graph: Graph) -> Graph:
-    """Replaces calls by the equations of their Graphs.
+    """Replaces calls by the equations of their Graphs, and primitives declared `inline` by the
+    operations of their `eval`, which the compiler can fuse: no derivative rule is needed any more.
 
     A pure equation or call with the same operands as an earlier one is not written again. A call
     stays if the result would exceed costs.expanded_equations equations.
     """
-    if not any(map(is_call, graph.equations)):
+    if not any(is_call(e) or e.primitive.inline for e in graph.equations):
         return graph
-    return _Calls(graph).expanded(graph)
+    return _Inlining(graph).expanded(graph)
 
 
-class _Calls(Expansion):
-    """Expands every call that does not have too many equations."""
+class _Inlining(Expansion):
+    """Expands inline primitives, and every call that does not have too many equations."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.staged: list[Graph] = []
+        """The Graphs of inline primitives: `constants` has the ids of their variables."""
 
     def called(self, equation: Equation) -> tuple[Atom, ...] | None:
+        if equation.primitive.inline:
+            found = _inside(equation)
+            if found is None:
+                return None
+            self.staged.append(found)
+            return self.of(found, equation.inputs)
         if not is_call(equation):
             return None
         inner = equation.params["graph"]
@@ -92,35 +101,6 @@ def _expanded_size(graph: Graph) -> int:
     return result
 
 
-def expand(graph: Graph) -> Graph:
-    """Replaces primitives declared `inline` by the operations of their `eval`, which the compiler
-    can fuse; derivative rules are not needed any more.
-    """
-    if not any(e.primitive.inline for e in graph.equations):
-        return graph
-    constants, equations = list(graph.constants), list[Equation]()
-    names: Renaming = {}
-    for equation in graph.equations:
-        read = rewired(equation, names)
-        inner = _inside(read) if read.primitive.inline else None
-        if inner is None:
-            equations.append(read)
-            continue
-        constants += inner.constants
-        local: Renaming = {id(v): a for v, a in zip(inner.inputs, read.inputs, strict=True)}
-        for e in inner.equations:
-            equations.append(
-                placed(read, e.primitive, renamed(e.inputs, local), e.outputs, e.params)
-            )
-        found = renamed(inner.outputs, local)
-        names.update({id(v): a for v, a in zip(equation.outputs, found, strict=True)})
-    return graph.replace(
-        constants=tuple(constants),
-        equations=tuple(equations),
-        outputs=renamed(graph.outputs, names),
-    )
-
-
 def _inside(equation: Equation) -> Graph | None:
     """The Graph of a primitive's `eval`; None if its types would differ."""
     primitive: Any = equation.primitive
@@ -132,8 +112,13 @@ def _inside(equation: Equation) -> Graph | None:
 
     names = [f"argument {i}" for i in range(len(types))]
     graph = stage(run, types, names, lambda: f"eval of `{primitive.name}`, declared inline")
-    same = graph.output_types == [v.type for v in equation.outputs]
-    return expand(inline(graph)) if same else None
+    if graph.output_types != [v.type for v in equation.outputs]:
+        return None
+    graph = inline(graph)
+    equations = [
+        placed(equation, e.primitive, e.inputs, e.outputs, e.params) for e in graph.equations
+    ]
+    return graph.replace(equations=tuple(equations))
 
 
 def erase_stops(graph: Graph) -> Graph:
@@ -219,7 +204,7 @@ def simplify_loops(graph: Graph) -> Graph:
     """Drops unused carries of loops and hoists loop-invariant equations."""
 
     def body_passes(body: Graph) -> Graph:
-        body = simplify(propagate_diagonals(erase_stops(expand(inline(body)))))
+        body = simplify(propagate_diagonals(erase_stops(inline(body))))
         return forward_stores(body, arrays=False)
 
     return _simplify_loops(graph, body_passes)
@@ -244,7 +229,6 @@ def settle(graph: Graph) -> Graph:
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     inline,
-    expand,
     settle,
     erase_stops,
     drop_dead,

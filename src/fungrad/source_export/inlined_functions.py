@@ -93,13 +93,20 @@ def _parsed(path: str) -> ast.Module:
     return ast.parse(Path(path).read_bytes())
 
 
+@functools.lru_cache(maxsize=256)
+def _definitions(path: str) -> list[ast.AST]:
+    """The functions, lambdas and classes of a file."""
+    defined = (ast.FunctionDef, ast.Lambda, ast.ClassDef)
+    return [node for node in ast.walk(_parsed(path)) if isinstance(node, defined)]
+
+
 def _syntax(value: Any) -> Any:
     """The syntax tree of a function, lambda or class; NotWritable if there is no file."""
     try:
-        tree = _parsed(str(inspect.getsourcefile(value)))
+        definitions = _definitions(str(inspect.getsourcefile(value)))
     except (TypeError, OSError):
         raise NotWritable(f"{described(value)}, whose source is missing") from None
-    found = [node for node in ast.walk(tree) if _is_syntax_of(node, value)]
+    found = [node for node in definitions if _is_syntax_of(node, value)]
     if not found:
         raise NotWritable(f"{described(value)}, whose source was not found")
     return found[0]

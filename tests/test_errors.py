@@ -421,7 +421,7 @@ def test_numpys_warnings_come_from_the_users_line(call):
 
 
 @pytest.mark.numpy_backend  # native code does not warn
-@pytest.mark.parametrize("size", [100, 100_000])
+@pytest.mark.parametrize("size", [2, 100, 100_000])
 def test_the_first_call_of_a_compiled_function_warns(size):
     with pytest.warns(RuntimeWarning, match="divide by zero encountered in log") as found:
         fg.jit(warned)(np.zeros(size))

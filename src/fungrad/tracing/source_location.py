@@ -54,7 +54,7 @@ _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 _SCIPY = re.compile(_INSTALLED.pattern + r"scipy[\\/](\w+)[\\/]")
-_COMPILED = ("<graph ", "<region>", "<numbers ")  # the file names of compiled programs
+_COMPILED = ("<graph ", "<scalarised ")  # the file names of compiled programs
 _LIBRARIES = (_PACKAGE, _NUMPY, "<__array_function__", *_COMPILED)
 # Shipped programs that use fungrad as a user does: their frames are the user's.
 _PROGRAMS = (os.path.join(_PACKAGE, "demo"),)

@@ -59,6 +59,7 @@ MUTANTS = (
     ),
     *of(
         f"{_NATIVE}index_maps.py", (_MOVED,),
+        ("a box begins at the first element", "axis.step * (along.offset - box[axis.loop].start)", "axis.step * along.offset"),
         ("indices of a flipped axis are those of the axis", "low, high = along.offset - high + 1, along.offset - low + 1",
          "low, high = low - along.offset, high - along.offset"),
     ),

@@ -101,6 +101,12 @@ MUTANTS = (
          "if equation.primitive.commutative and not alike:", "if not alike:"),
     ),
     *of(
+        "compiler/passes/store_forwarding.py", ("test_store_forwarding.py",),
+        ("slices begin at the first place", "Places(lead, 1, own.start, own.stop, True)", "Places(lead, 1, 0, len(own), True)"),
+        ("slices with steps are as without", "known = count == own.step == 1 and", "known = count == 1 and"),
+        ("the places of integers are those of the last axis", "place = place * shape[axis] + ranges[axis].start", "place = ranges[axis].start"),
+    ),
+    *of(
         "compiler/passes/simplify/slices.py", (*RULES, "test_scans.py::test_slices_that_overlap_or_differ_are_not",
                       "test_scans.py::test_slices_that_fill_an_array_stand_side_by_side",
                       "test_scans.py::test_what_is_added_to_zeros_is_no_negative_zero"),

@@ -114,6 +114,20 @@ def test_what_is_left_of_few_writes():
     np.testing.assert_array_equal(fg.jit(beside)(x, y), beside(x, y))
 
 
+@pytest.mark.parametrize("part", [slice(2, 5), slice(1, 6, 2), slice(4, 1, -1)])
+def test_slices_among_writes_of_items(part):
+    def f(x):
+        out = np.zeros(6)
+        out[0] = x[3]
+        out[part] = x[:3] * 2.0
+        out[3] = x[4]
+        return np.array([out[2], out[4], out[1]]) * np.sum(out * np.arange(6.0))
+
+    x = np.linspace(0.5, 2.0, 5)
+    np.testing.assert_array_equal(fg.jit(f)(x), f(x))
+    np.testing.assert_allclose(fg.jit(fg.jacobian(f))(x), fg.jacobian(f)(x), rtol=1e-14)
+
+
 def test_dtypes_are_those_of_the_array():
     def f(x):
         out = np.zeros(3, np.float32)

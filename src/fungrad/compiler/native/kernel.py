@@ -17,7 +17,7 @@ GIVEN_UP = 2
 SHORT = 0.1
 """A kernel with calls of at most so many nanoseconds per line of IR is built quickly. Better code,
 three times as fast, would have to be called some 100,000 times to make up for its build."""
-QUICK, WELL = (4.0, 0.04), (8.0, 0.09)
+QUICK, WELL = (4.0, 0.04), (10.0, 0.06)
 """Milliseconds of a quick and of a full build: a constant, and the time per line of IR."""
 
 

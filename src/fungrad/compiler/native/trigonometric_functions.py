@@ -20,7 +20,7 @@ from fungrad.compiler.native.exponentials import (
     root,
     two_sum,
 )
-from fungrad.compiler.native.llvm_ir import Function, Value
+from fungrad.compiler.native.llvm_ir import Function, Module, Value
 
 SIN = (
     -1.66666666666666324348e-01, 8.33333333332248946124e-03, -1.98412698298579493134e-04,
@@ -113,12 +113,26 @@ def _write_far(
     """Adds the function `name` of a scalar beyond 2^27."""
     if name in outer.module.functions:
         return
-    words = _two_over_pi().to_bytes(_BITS // 8 + 32, "little")
-    text = "".join([f"\\{byte:02x}" for byte in words])
-    outer.module.declare(f'@two_over_pi = internal constant [{len(words)} x i8] c"{text}"')
+    _write_reduction(outer.module)
     code = Function(outer.module, name, "double", [("double", "x")], attributes="internal")
     code.rare()
-    (x,) = code.parameters
+    parts = code.variable("double", 2)
+    k = code.call("fg_reduced", "i64", [*code.parameters, parts])
+    r, low = (code.load(code.at(parts, n, "double"), "double") for n in range(2))
+    code.ret(kernel(code, r, low, k))
+
+
+def _write_reduction(module: Module) -> None:
+    """Adds `fg_reduced`, which stores r and low of a scalar beyond 2^27, and returns k."""
+    if "fg_reduced" in module.functions:
+        return
+    words = _two_over_pi().to_bytes(_BITS // 8 + 32, "little")
+    text = "".join([f"\\{byte:02x}" for byte in words])
+    module.declare(f'@two_over_pi = internal constant [{len(words)} x i8] c"{text}"')
+    given = [("double", "x"), ("ptr", "parts")]
+    code = Function(module, "fg_reduced", "i64", given, attributes="internal")
+    code.rare()
+    x, parts = code.parameters
     bits = code.as_integer(code.fabs(x))
     exponent = code.sub(code.binary("lshr", bits, 52), 1075)
     mantissa = code.binary("or", code.binary("and", bits, (1 << 52) - 1), 1 << 52)
@@ -143,9 +157,10 @@ def _write_far(
     low = code.fma(h, HALF_PI[1], code.fma(low, HALF_PI[0], code.fma(h, HALF_PI[0], code.neg(r))))
     left = code.compare("olt", x, 0.0)
     back = code.binary("xor", below, left)
-    r, low = (code.select(back, code.neg(v), v) for v in (r, low))
+    for n, part in enumerate((r, low)):
+        code.store(code.select(back, code.neg(part), part), code.at(parts, n, "double"))
     k = code.convert("trunc", k, "i64")
-    code.ret(kernel(code, r, low, code.select(left, code.neg(k), k)))
+    code.ret(code.select(left, code.neg(k), k))
 
 
 def _digits(code: Function, digits: Value, shift: int) -> Value:

@@ -1,7 +1,8 @@
 """Rules that replace an equation by a cheaper one with the same results.
 
 Without those for shapes and broadcasts a mixture's gradient takes 3 times the time, without those
-for scatters a Laplacian's 1.4 times, without uniform arrays the value of an LSTM 1.2 times.
+for scatters a Laplacian's 1.4 times; without uniform arrays the 5th derivative of tanh costs 1.6
+times as much (calls and elements of `ablation`).
 
 They hold for every number, with rounding, NaN, infinities and the signs of zeros: x * 1 is x,
 -a * b is -(a * b), x / 8 is x * 0.125; but x * 0 is not 0. Nothing is reassociated, except by the

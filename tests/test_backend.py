@@ -840,15 +840,16 @@ def test_the_source_shows_what_a_program_calls():
         return fg.lax.cond(x[0] > 0, np.sin, lambda x: np.cos(x) * np.exp(x), x)
 
     text = fg.jit(chosen).lower(np.ones(100_000)).source
-    assert "def branches0(" in text and "# region of run.branches0" in text and "cos(" in text
+    assert "def branches0(" in text and "cos(" in text
+    assert "# region of run.switch.branches0\n" in text
     assert "def branches1(v0):\n    v0 = sin(v0)" in text
 
     def doubled(x):
         return fg.lax.while_loop(lambda c: c[0] < 10.0, lambda c: np.sin(c) + 2.0 * c, x)
 
     text = fg.jit(doubled).lower(np.ones(100_000)).source
-    assert "# cond0 of run" in text or "# cond of run" in text
-    assert "# region of run.body" in text and "sin(" in text
+    assert "    while cond(v1)[0]:\n" in text and "# cond of run.while_loop\n" in text
+    assert "# region of run.while_loop.body" in text and "sin(" in text
 
 
 def test_the_source_is_that_of_the_program_on_numbers_where_it_runs():

@@ -123,32 +123,27 @@ def in_columns(region: FusionCluster, step: int) -> bool:
     """Whether columns save more time in ufunc loops than copies into and out of them cost."""
     if any(map(multiplies, region.equations)):
         return False
-    saved = _loops(region, step, False) - _loops(region, step, True)
+    saved = 0
+    for equation in region.equations:
+        (output,), shapes = equation.outputs, [a.type.shape for a in equation.inputs]
+        space, axis = output.type.shape, region.axes[output]
+        if equation.primitive.reduces is not None:
+            (source,), (space,), reduced = equation.inputs, shapes, equation.params["axes"]
+            axis = region.axes[source]  # type: ignore[index]
+            shapes.append(tuple([1 if i in reduced else n for i, n in enumerate(space)]))
+        elif is_view(equation) or axis == REDUCED or row_access.moves(equation):
+            continue
+        shapes = [(1,) * (len(space) - len(shape)) + tuple(shape) for shape in shapes]
+        block = [step if i == axis else n for i, n in enumerate(space)]
+        rows, columns = (
+            _run(block, shapes, range(len(space))),
+            _run(block, shapes, memory(block, axis)),
+        )
+        saved += math.prod(space) // rows - math.prod(space) // columns
     outside = [*region.body.inputs, *(part.value for parts in region.made for part in parts)]
     by_rows = [v for v in outside if region.axes[v] not in (None, REDUCED)]
     copied = sum(v.type.size for v in by_rows if moves(v.type.shape, region.axes[v]))
     return costs.ufunc_loop * saved > copied
-
-
-def _loops(region: FusionCluster, step: int, columns: bool) -> int:
-    """The number of inner loops that the ufuncs of a region run."""
-    loops = 0
-    for equation in region.equations:
-        primitive: Any = equation.primitive
-        (output,), shapes = equation.outputs, [a.type.shape for a in equation.inputs]
-        if primitive.reduces is not None:
-            (source,), (space,), reduced = equation.inputs, shapes, equation.params["axes"]
-            axis = region.axes[source]  # type: ignore[index]
-            shapes = [space, tuple([1 if i in reduced else n for i, n in enumerate(space)])]
-        elif is_view(equation) or region.axes[output] == REDUCED or row_access.moves(equation):
-            continue
-        else:
-            space, axis = output.type.shape, region.axes[output]
-            shapes = [(1,) * (len(space) - len(shape)) + tuple(shape) for shape in shapes]
-        block = [step if i == axis else n for i, n in enumerate(space)]
-        order = memory(block, axis) if columns else range(len(space))
-        loops += math.prod(space) // _run(block, shapes, order)
-    return loops
 
 
 def _run(block: Shape, shapes: Sequence[Shape], order: Sequence[int]) -> int:

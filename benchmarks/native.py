@@ -204,6 +204,33 @@ def loops(dtype: Any) -> Iterator[tuple[str, Calls]]:
         yield name, compared(wanted, given)
 
 
+def complex_energy(xp: Any, lax: Any, z: Any) -> Any:
+    return xp.sum(xp.abs(z * (1j - z)) ** 2)
+
+
+def complex_square(xp: Any, lax: Any, c: Any) -> Any:
+    sizes = lax.scan(lambda z, _: (z * z + c[0], xp.abs(z)), 0 * c[0], None, length=1000)[1]
+    return xp.sum(sizes)
+
+
+def schroedinger(xp: Any, lax: Any, psi: Any) -> Any:
+    x = xp.linspace(-4.0, 4.0, len(psi))
+
+    def step(psi: Any, _: Any) -> Any:
+        second = xp.roll(psi, 1) - 2 * psi + xp.roll(psi, -1)
+        return psi * xp.exp(-0.01j * x * x) + 0.05j * second, None
+
+    return xp.sum(xp.abs(lax.scan(step, psi, None, length=50)[0]) ** 2 * x)
+
+
+def complex_numbers() -> Iterator[tuple[str, Calls]]:
+    rng = np.random.default_rng(0)
+    for f, n in (complex_energy, 100_000), (complex_square, 1), (schroedinger, 200):
+        z = 0.2 * (rng.normal(size=n) + 1j * rng.normal(size=n))
+        wanted = lambda np, ad, f=f: ad.value_and_grad(partial(f, np, ad.lax))  # noqa: E731
+        yield named(f, (n,)), compared(wanted, (z,))
+
+
 def other(module: Any) -> Any:
     """A module of benchmarks.gradbench as JAX's program: the same text with other imports."""
     with open(module.__file__) as file:
@@ -274,6 +301,7 @@ SECTIONS: Mapping[str, Callable[[], Iterator[tuple[str, Calls]]]] = {
     "everyday, single": partial(every_day, np.float32),
     "loops": partial(loops, np.float64),
     "loops, single": partial(loops, np.float32),
+    "complex": complex_numbers,
     "gradbench": gradbench,
     "small": small,
 }

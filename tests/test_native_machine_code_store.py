@@ -15,9 +15,9 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from fungrad.compiler.native import machine_code_store
+from fungrad.compiler.native import machine_code
 from fungrad.compiler.native.llvm_ir import Function, Module
-from fungrad.compiler.native.machine_code_store import Store, build, opened
+from fungrad.compiler.native.machine_code import Store, build, opened
 
 KEY = "0" * 64
 OTHER = "1" * 64
@@ -133,7 +133,7 @@ def test_programs_come_from_the_store(chosen: Path, monkeypatch: pytest.MonkeyPa
     assert of_seven(7) == 7 and of_seven(8) == 8
     assert len(list(chosen.glob("*.o"))) == 2
     made: list[Module] = []
-    monkeypatch.setattr(machine_code_store, "object_code", lambda m, t: made.append(m))
+    monkeypatch.setattr(machine_code, "object_code", lambda m, t: made.append(m))
     assert of_seven(7) == 7 and of_seven(8) == 8 and not made
 
 
@@ -152,7 +152,7 @@ def test_a_full_disk_is_no_error(store: Store, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_old_files_and_too_many_are_removed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_code_store, "LARGEST", 1000)
+    monkeypatch.setattr(machine_code, "LARGEST", 1000)
     now = time.time()
     for n, age in enumerate([0.0, 1.0, 2.0, 100.0]):
         key = str(n) * 64
@@ -205,7 +205,7 @@ def test_two_writers_leave_a_whole_file(store: Store) -> None:
 def test_another_process_finds_it(chosen: Path) -> None:
     script = """
 import sys; sys.path.insert(0, sys.argv[1])
-from fungrad.compiler.native import machine_code_store as s
+from fungrad.compiler.native import machine_code as s
 from test_native_machine_code_store import of_seven
 make, made = s.object_code, []
 s.object_code = lambda m, t: made.append(1) or make(m, t)

@@ -27,6 +27,7 @@ from fungrad.retracing.graph_transforms import (
     differentiate,
     fixed_point_over_carry,
     jvp_graph,
+    memoised,
     reaches,
     split_at,
     stage_variant,
@@ -230,12 +231,16 @@ def _batch(args: Any, batched: Any, size: int, **params: Any) -> Any:
 
 
 def halves_of(wanted: Any, body: Graph, counts: Counts) -> Any:
-    """The body, differentiated for the wanted arguments of the loop."""
-    flags = parts(wanted, counts)
-    carry_at = range(counts[1], counts[1] + len(flags.carry))
-    active = fixed_point_over_carry(body, [*flags.body, *flags.carry], carry_at, reaches)
-    active = [a and t.inexact for a, t in zip(active, body.input_types, strict=True)]
-    return differentiate(body, active)
+    """The body, differentiated for the wanted arguments of the loop; made once."""
+
+    def make() -> Any:
+        flags = parts(wanted, counts)
+        carry_at = range(counts[1], counts[1] + len(flags.carry))
+        active = fixed_point_over_carry(body, [*flags.body, *flags.carry], carry_at, reaches)
+        active = [a and t.inexact for a, t in zip(active, body.input_types, strict=True)]
+        return differentiate(body, active)
+
+    return memoised(body, ("halves", wanted, counts), make)
 
 
 def _record(

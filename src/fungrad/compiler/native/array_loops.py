@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.lowering.scalar.scalar_program import structural
-from fungrad.compiler.native import small_matrices
 from fungrad.compiler.native.clusters import cluster_graph, with_clusters
 from fungrad.compiler.native.entry import SHARED
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import LINES, Kernel, Refused, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value
 from fungrad.compiler.native.products import product_kernel
-from fungrad.compiler.native.programs import scalar_kernel
+from fungrad.compiler.native.programs import OF_MATRICES, scalar_kernel
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.scan_reverse import parts
@@ -88,7 +87,7 @@ def _part(graph: Graph) -> Kernel:
 def _rows(graph: Graph) -> Kernel:
     """The kernel of an equation on stacked matrices, as a scan over them."""
     (equation, *more) = graph.equations
-    if more or equation.primitive not in small_matrices.RULES:
+    if more or equation.primitive not in OF_MATRICES:
         raise Refused(equation.primitive.name)
     depth, length = max((a.type.ndim, a.type.shape[0]) for a in equation.inputs)
     if depth < 3:

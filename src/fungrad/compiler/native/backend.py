@@ -10,19 +10,23 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.backend import NumpyBackend, build
 from fungrad.compiler.lowering.printer import Later
+from fungrad.compiler.lowering.scalar.scalar_program import structural
 from fungrad.compiler.native import entry, machine_code, symbols
 from fungrad.compiler.native.array_loops import loop_kernel, small_kernel
 from fungrad.compiler.native.clusters import in_pool, with_clusters
+from fungrad.compiler.native.complex_numbers import real_form
+from fungrad.compiler.native.element_operations import cost
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel, Refused
 from fungrad.compiler.native.tiles import with_tiles
-from fungrad.compiler.native.worth import weigh
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.call import Backend, Runner
 from fungrad.ir.graph import Equation, Graph
 from fungrad.ir.types import Type
+from fungrad.primitives.facts import factor_of_complex
 from fungrad.runtime import buffer_pool
 
 Generator = Callable[[Graph], Kernel]
@@ -30,6 +34,12 @@ GENERATORS: list[Generator] = [small_kernel, loop_kernel, fused_kernel]
 """Functions that make a kernel of a Graph, in the order in which they are tried; each raises
 Refused for Graphs that it does not support.
 """
+CALLS = 10_000
+"""A program has to save the time of its build in so many calls."""
+CALL = 1_500.0
+"""Nanoseconds per call that an entry in machine code saves."""
+TRIPS = 100
+"""The assumed trip count of a loop of unknown length."""
 
 
 class Native(Backend):
@@ -77,7 +87,8 @@ class Native(Backend):
         graph.derived["refused"] = refused
         for generator in GENERATORS if generators is None else generators:
             try:
-                kernel = generator(graph)
+                kernel = generator(real_form(graph))
+                kernel = kernel._replace(inputs=graph.input_types, outputs=graph.output_types)
                 if self.only_profitable:
                     weigh(graph, kernel, times)
                 if into:
@@ -133,3 +144,29 @@ def usable() -> bool:
             f"fungrad runs on NumPy, not on native code: {reason}.", RuntimeWarning, stacklevel=2
         )
     return not reason
+
+
+def weigh(graph: Graph, kernel: Kernel, times: float = 1.0) -> None:
+    """Raises Refused if building a kernel takes longer than CALLS calls save, each of which runs it
+    `times` times.
+    """
+    saved = CALL + numpy_ns(graph) - kernel.cost_ns
+    if kernel.build_ms * 1e6 > CALLS * times * saved:
+        raise Refused(f"would take {kernel.build_ms:.0f} ms to build and save "
+                      f"{saved / 1e3:.1f} us a call")  # fmt: skip
+
+
+def numpy_ns(graph: Graph) -> float:
+    """An estimate of the time of a Graph on NumPy, without the call itself."""
+    return sum(map(_numpy_ns, graph.equations))
+
+
+def _numpy_ns(equation: Equation) -> float:
+    held = structural(equation.primitive)
+    if held is None:
+        size = max([a.type.size for a in (*equation.inputs, *equation.outputs)], default=1)
+        call = min(costs.numpy_call, costs.scalar_operation * size)
+        return call + size * factor_of_complex(equation) * (0.3 + 1.5 * cost(equation))
+    step = costs.scan_step if held.loop else 0.0
+    return sum([(TRIPS if trips is None else trips) * (step + numpy_ns(optimised(body)))
+                for body, trips in held.bodies(equation)])  # fmt: skip

@@ -30,7 +30,7 @@ from fungrad.compiler.native.index_maps import (
 from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
-from fungrad.primitives.facts import Along
+from fungrad.primitives.facts import FIRST, Along
 from fungrad.primitives.movement.stack_iota import unstack
 
 Box = Sequence[tuple[int, int]]
@@ -170,6 +170,8 @@ class Body:
 
     Attributes:
       ahead: whether memory of the next lanes is prefetched.
+      pairs: loaded lanes of adjacent elements, by array and the place without their axis.
+      halves: the first elements of pairs that are stored together; None if they are not.
     """
 
     def __init__(
@@ -186,6 +188,8 @@ class Body:
         self.index, self.box, self.lanes, self.outer = index, box, lanes, outer
         self.ahead = False
         self.memo: dict[Key, Value] = {}
+        self.pairs: dict[tuple[int, Place], Value] = {}
+        self.halves: dict[tuple[int, Place], Value] | None = None
         self.pointers: dict[int, Value] = {}
         self.last = len(maps.lengths) - 1
 
@@ -328,7 +332,7 @@ class Body:
             total = code.constant(known, "i64", 1)
         elif known:
             total = code.add(total, known)
-        return code.at(self.pointer(array), total, "i8" if type == "i1" else type)
+        return code.at(self.pointer(array), total, type)
 
     def along(self, along: Along) -> Value:
         """The index along an axis; the last lane's if the axis is reversed."""
@@ -349,11 +353,10 @@ class Body:
         stride = self.stride(shape, place)
         if lanes > 1 and abs(stride) != 1:
             return self._gathered(atom, place, lanes, stride)
-        memory = "i8" if type == "i1" else type
-        x = code.load(self.near(self.address(array, type, shape, place), memory), memory, lanes)
+        x = code.read(self.near(self.address(array, type, shape, place), type), type, lanes)
         if lanes > 1 and stride < 0:
-            x = reversed_lanes(code, x)
-        return code.compare("ne", x, 0) if type == "i1" else x
+            x = shuffled(code, [x], reversed(range(lanes)))
+        return x
 
     def stride(self, shape: Sequence[int], place: Place) -> int:
         """The distance of two lanes in memory, in elements."""
@@ -363,28 +366,41 @@ class Body:
     def _gathered(self, atom: Atom, place: Place, lanes: int, step: int) -> Value:
         """Lanes that are not adjacent in memory, loaded one by one."""
         code, type = self.code, type_of(atom.type.dtype)
-        if (atom.type.size > GATHERED and step > SHORT) or step < 0:
+        if atom.type.size > GATHERED and abs(step) > SHORT:
             raise Refused("a strided read of a large array")
-        memory = "i8" if type == "i1" else type
         array = self.source.arrays[id(atom)]
+        places = [lane * abs(step) for lane in range(lanes)][:: 1 if step > 0 else -1]
+        if _paired(atom.type.shape, place, step):
+            key = (array, place[:-1])
+            if key not in self.pairs:
+                first = self.address(array, type, atom.type.shape, (*place[:-1], FIRST))
+                self.pairs[key] = code.read(first, type, 2 * lanes)
+            return shuffled(code, [self.pairs[key]], [n + place[-1].offset for n in places])
         first = self.address(array, type, atom.type.shape, place)
-        result = Value("poison", memory, lanes)
-        for lane in range(lanes):
-            one = code.load(code.at(first, lane * step, memory), memory, 1)
-            result = code.new(f"insertelement {result}, {one}, i32 {lane}", memory, lanes)
-        return code.compare("ne", result, 0) if type == "i1" else result
+        result = Value("poison", type, lanes)
+        for lane, n in enumerate(places):
+            one = code.read(code.at(first, n, type), type, 1)
+            result = code.new(f"insertelement {result}, {one}, i32 {lane}", type, lanes)
+        return result
 
     def store(self, x: Value, array: int, shape: Sequence[int], place: Place) -> None:
         lanes = self.lanes_at(place)
         x, type = self.spread(x, lanes), x.type
-        if type == "i1":
-            x = self.code.convert("zext", x, "i8")
-        first, stride = self.address(array, type, shape, place), self.stride(shape, place)
+        stride = self.stride(shape, place)
+        if lanes > 1 and stride > 0 and self.halves is not None and _paired(shape, place, stride):
+            if place[-1].offset == 0:
+                self.halves[array, place[:-1]] = x
+                return
+            place = (*place[:-1], FIRST)
+            both = [self.halves[array, place[:-1]], x]
+            x = shuffled(self.code, both, [n for k in range(lanes) for n in (k, k + lanes)])
+            stride = 1
+        first = self.address(array, type, shape, place)
         if lanes == 1 or stride == 1:
-            self.code.store(x, self.near(first, x.type, True))
+            self.code.write(x, self.near(first, type, True))
             return
         for lane in range(lanes):
-            self.code.store(self.code.lane(x, lane), self.code.at(first, lane * stride, x.type))
+            self.code.write(self.code.lane(x, lane), self.code.at(first, lane * stride, type))
 
     def near(self, at: Value, type: str, writes: bool = False) -> Value:
         """The pointer itself; prefetches the cache lines AHEAD of it if `self.ahead`."""
@@ -394,8 +410,14 @@ class Body:
         return at
 
 
-def reversed_lanes(code: Function, x: Value) -> Value:
-    """The lanes in reversed order."""
-    places = ", ".join([f"i32 {n}" for n in reversed(range(x.lanes))])
-    return code.new(f"shufflevector {x}, {x.full} poison, <{x.lanes} x i32> <{places}>",
-                    x.type, x.lanes)  # fmt: skip
+def _paired(shape: Sequence[int], place: Place, stride: int) -> bool:
+    """Whether lanes are every other element of memory, along a last axis of two elements."""
+    return abs(stride) == 2 == shape[-1] and place[-1].loop < 0
+
+
+def shuffled(code: Function, xs: Sequence[Value], places: Iterable[int]) -> Value:
+    """Some lanes of one or two values of equal lanes."""
+    mask = [f"i32 {n}" for n in places]
+    x, other = xs[0], xs[-1] if len(xs) > 1 else f"{xs[0].full} poison"
+    text = f"shufflevector {x}, {other}, <{len(mask)} x i32> <{', '.join(mask)}>"
+    return code.new(text, x.type, len(mask))

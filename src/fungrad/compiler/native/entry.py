@@ -16,8 +16,7 @@ import numpy as np
 from fungrad.compiler.native import threads
 from fungrad.compiler.native.kernel import GIVEN_UP, Kernel, Refused
 from fungrad.compiler.native.llvm_ir import Function, Value
-from fungrad.compiler.native.machine_code import Built, assembly, host
-from fungrad.compiler.native.machine_code_store import build
+from fungrad.compiler.native.machine_code import Built, assembly, build, host
 from fungrad.compiler.native.symbols import (
     DATA,
     DIMS,
@@ -243,14 +242,8 @@ class _Entry:
         code.set(data, code.at(object, HEAD))
         code.goto(after)
         code.begin(no)
-        if own == "bool":
-            found = self.boolean(object, after)
-            code.set(data, found)
-            code.goto(after)
-            code.begin(after + "b")
-        elif own == "int":
-            found = self.integer(object, after)
-            code.set(data, found)
+        if own in ("bool", "int"):
+            code.set(data, (self.boolean if own == "bool" else self.integer)(object, after))
             code.goto(after)
             code.begin(after + "b")
         self.must(self.is_kind(object, "ndarray"))

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from fungrad.compiler.lowering.fusion.row_access import elementwise
 from fungrad.compiler.native.block_sums import Reduction, by_pairs, reduction
+from fungrad.compiler.native.complex_numbers import real_form
 from fungrad.compiler.native.element_operations import TYPES, cost, known, of_python
 from fungrad.compiler.native.element_values import Body, Source
 from fungrad.compiler.native.index_maps import (
@@ -36,7 +37,7 @@ from fungrad.compiler.native.rows import (
     reduced_loops,
     row_maps,
 )
-from fungrad.ir.graph import Atom, Equation, Graph, effectful
+from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
 from fungrad.primitives.movement.stack_iota import unstack
 from fungrad.retracing.graph_transforms import drop_dead
 
@@ -82,11 +83,14 @@ def known_equation(equation: Equation) -> str | None:
     name = equation.primitive.name
     if len(equation.outputs) != 1 and equation.primitive is not unstack:
         return f"{name}, of several outputs"
-    if any(a.type.dtype not in TYPES for a in (*equation.inputs, *equation.outputs)):
+    atoms = (*equation.inputs, *equation.outputs)
+    if any(a.type.dtype.kind == "c" for a in atoms):
+        return _known_complex(equation)
+    if any(a.type.dtype not in TYPES for a in atoms):
         return f"{name} of other dtypes"
     if of_python(equation):
         return f"{name} of unbounded Python integers"
-    if any(a.type.size == 0 for a in (*equation.inputs, *equation.outputs)):
+    if any(a.type.size == 0 for a in atoms):
         return f"{name} of an empty array"
     if movable(equation):
         return None
@@ -95,6 +99,16 @@ def known_equation(equation: Equation) -> str | None:
     if elementwise(equation):
         return None if known(name) else name
     return None if reduction(equation) is not None else name
+
+
+def _known_complex(equation: Equation) -> str | None:
+    """`known_equation` of an equation on complex numbers."""
+    inputs = dict.fromkeys([a for a in equation.inputs if isinstance(a, Variable)])
+    try:
+        graph = real_form(Graph(tuple(inputs), (), (equation,), equation.outputs))
+    except Refused as reason:
+        return str(reason)
+    return next(filter(None, map(known_equation, graph.equations)), None)
 
 
 def _work(equation: Equation) -> float:

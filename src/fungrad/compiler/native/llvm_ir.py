@@ -347,6 +347,16 @@ class Function:
     def store(self, value: Value, pointer: Value, align: int = 0) -> None:
         self.raw(f"store {value}, ptr {pointer.text}, align {align or size_of(value.type)}")
 
+    def read(self, pointer: Value, type: str, lanes: int | None = None) -> Value:
+        """`load`, also of bools, which are bytes in memory."""
+        if type != "i1":
+            return self.load(pointer, type, lanes)
+        return self.compare("ne", self.load(pointer, "i8", lanes), 0)
+
+    def write(self, x: Value, pointer: Value) -> None:
+        """`store`, also of bools."""
+        self.store(self.convert("zext", x, "i8") if x.type == "i1" else x, pointer)
+
     def prefetch(self, pointer: Value, writes: bool) -> None:
         """Prefetches the cache line at an address, which may be invalid."""
         self.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")

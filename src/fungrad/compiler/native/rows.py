@@ -243,13 +243,11 @@ class RowNest(Nest):
             at = i if at is None else code.add(code.mul(at, self.maps.lengths[loop]), i)
         assert at is not None
         at = at if self.along else code.mul(at, self.lanes)
-        memory = "i8" if type == "i1" else type
-        pointer = code.at(code.at(self.buffers, self.kept[key]), at, memory)
+        pointer = code.at(code.at(self.buffers, self.kept[key]), at, type)
         if x is None:
-            x = code.load(pointer, memory, body.lanes)
-            return code.compare("ne", x, 0) if type == "i1" else x
+            return code.read(pointer, type, body.lanes)
         x = body.spread(x, body.lanes)
-        code.store(code.convert("zext", x, "i8") if type == "i1" else x, pointer)
+        code.write(x, pointer)
         return x
 
     def element(self, body: Body, root: Root, counted: Value | None) -> None:

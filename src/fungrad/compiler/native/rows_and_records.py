@@ -17,18 +17,6 @@ from typing import Any
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 
 
-def load(code: Function, pointer: Value, type: str) -> Value:
-    """Loads a number; a bool is a byte in memory."""
-    if type != "i1":
-        return code.load(pointer, type, 1)
-    return code.compare("ne", code.load(pointer, "i8", 1), 0)
-
-
-def store(code: Function, value: Value, pointer: Value) -> None:
-    """Stores a number."""
-    code.store(code.convert("zext", value, "i8") if value.type == "i1" else value, pointer)
-
-
 def packed(types: Sequence[str], start: int = 0) -> tuple[list[int], int]:
     """Offsets of numbers of these types, with large ones first, and the total size."""
     offsets, at = [0] * len(types), start
@@ -66,7 +54,7 @@ class Column:
     def put(self, code: Function, index: Value, value: Value) -> None:
         """Stores its number in a row."""
         begin = len(code)
-        store(code, value, self.pointer(code, index))
+        code.write(value, self.pointer(code, index))
         self.writes.append(slice(begin, len(code)))
 
 
@@ -136,7 +124,7 @@ class Memory:
         if isinstance(column, Value):
             return column
         column.read = True
-        return load(self.code, column.pointer(self.code, index), column.type)
+        return self.code.read(column.pointer(self.code, index), column.type)
 
     def lies_in(
         self, columns: Sequence[Any], name: str, type: str, offsets: Sequence[int], stride: int
@@ -239,7 +227,7 @@ class Records:
         pointer = code.at(code.get(self._base), record)
         code.store(tape, pointer)
         for value, offset in zip(values, offsets, strict=True):
-            store(code, value, code.at(pointer, offset))
+            code.write(value, code.at(pointer, offset))
         return record
 
     def previous(self, record: Value) -> Value:
@@ -252,7 +240,7 @@ class Records:
 
         def read() -> Value:
             pointer = self.code.at(self.code.get(self._base), record)
-            return load(self.code, self.code.at(pointer, offset), types[place])
+            return self.code.read(self.code.at(pointer, offset), types[place])
 
         return read
 

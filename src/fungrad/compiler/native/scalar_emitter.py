@@ -24,7 +24,7 @@ from fungrad.compiler.lowering.scalar.emitter import Value as Number
 from fungrad.compiler.native.element_operations import TESTS, TYPES, apply, convert, type_of
 from fungrad.compiler.native.kernel import GIVEN_UP, LINES, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value, size_of
-from fungrad.compiler.native.rows_and_records import Column, Memory, Records, Rows, load, store
+from fungrad.compiler.native.rows_and_records import Column, Memory, Records, Rows
 
 STRAIGHT = 1_250
 """The most lines of IR of a program without loops: vector code is shorter."""
@@ -164,8 +164,8 @@ class NativeEmitter:
         size = size_of(values[0].type)
         room = code.variable("i8", size * count)
         for i, value in enumerate(values):
-            store(code, value, code.at(room, i * size))
-        return Number(load(code, code.at(room, code.mul(place, size)), values[0].type), dtype)
+            code.write(value, code.at(room, i * size))
+        return Number(code.read(code.at(room, code.mul(place, size)), values[0].type), dtype)
 
     def check_overflow(self, value: Number) -> None:
         """Does nothing: NumPy's integers wrap."""
@@ -423,7 +423,7 @@ class NativeEmitter:
         pointer, size = Value(name, "ptr"), size_of(type)
         if not isinstance(value, Stack):
             for i, number in enumerate(flattened([value])):
-                store(code, self.converted(number, type), code.at(pointer, i * size))
+                code.write(self.converted(number, type), code.at(pointer, i * size))
             return
         rows, start = value.rows, value.start
         columns = rows.columns[start : start + value.width]
@@ -435,7 +435,7 @@ class NativeEmitter:
             for i in range(value.width):
                 found = convert(code, self.memory.read(rows, start + i, index), type)
                 at = code.add(code.mul(index, stride), offsets[i])
-                store(code, found, code.at(pointer, at))
+                code.write(found, code.at(pointer, at))
 
         code.for_range(0, rows.length, copy)
 

@@ -17,8 +17,7 @@ import threading
 from typing import Any
 
 from fungrad.compiler.native.llvm_ir import Module
-from fungrad.compiler.native.machine_code import Built, symbol
-from fungrad.compiler.native.machine_code_store import build
+from fungrad.compiler.native.machine_code import Built, build, symbol
 from fungrad.compiler.native.symbols import registered
 from fungrad.runtime import thread_pool
 

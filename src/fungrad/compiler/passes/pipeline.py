@@ -246,15 +246,19 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 
 def optimised(graph: Graph) -> Graph:
     """The Graph after all passes, made once."""
-
     key = ("optimised", choices(graph))
 
     def make() -> Graph:
         result = graph
         for apply in PASSES:
             result = apply(result)
-        result.derived[key] = result  # optimising it again changes nothing
-        return result
+        return as_optimised(result)
 
     result: Graph = memoised(graph, key, make)
     return result
+
+
+def as_optimised(graph: Graph) -> Graph:
+    """The Graph, which `optimised` does not change."""
+    graph.derived["optimised", choices(graph)] = graph
+    return graph

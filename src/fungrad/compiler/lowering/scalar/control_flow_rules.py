@@ -230,11 +230,15 @@ def pulled_back(
     walk: Walk, graph: Graph, wanted: Sequence[bool], inputs: Sequence[Any]
 ) -> list[Elements]:
     """The cotangents of the wanted inputs, given a Graph's inputs and its outputs' cotangents."""
-    pullback, reached = _pullback(graph, wanted)
+    pullback, reached = pullback_graph(graph, wanted)
     return _spread(walk, graph, wanted, reached, walk.graph(pullback, inputs))
 
 
-def _pullback(graph: Graph, wanted: Sequence[bool]) -> tuple[Graph, Sequence[int]]:
+def pullback_graph(graph: Graph, wanted: Sequence[bool]) -> tuple[Graph, Sequence[int]]:
+    """The Graph from a Graph's inputs and its outputs' cotangents to the cotangents of those inputs
+    whose positions it returns, too.
+    """
+
     def make() -> tuple[Graph, Sequence[int]]:
         whole, reached = joint(graph, wanted)
         return whole.replace(outputs=whole.outputs[len(graph.outputs) :]), reached

@@ -1,0 +1,364 @@
+"""Complex Graphs as Graphs of real numbers, from which native code is made.
+
+A complex value of shape s is an array of shape (*s, 2) for equations that hold Graphs, as it is in
+memory; elsewhere it is a pair, of its real and its imaginary part.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.compiler.lowering.scalar.control_flow_rules import pullback_graph
+from fungrad.compiler.lowering.scalar.scalar_program import structural
+from fungrad.compiler.native.kernel import Refused
+from fungrad.compiler.passes.pipeline import as_optimised, optimised
+from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
+from fungrad.control_flow.while_loop import halves_of
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, inner_graphs
+from fungrad.ir.types import Type
+from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    broadcast_to,
+    cast,
+    concatenate,
+    full,
+    reshape,
+)
+from fungrad.rematerialisation.checkpoint import checkpointed
+from fungrad.retracing.graph_transforms import (
+    Differentiated,
+    differentiate,
+    drop_dead,
+    memoised,
+)
+from fungrad.tracing.graph_trace import stage
+from fungrad.tracing.provenance import Place, replayed
+from fungrad.tracing.trace import Tracer, shape_of
+
+Parts = tuple[Any, Any]
+"""The real and the imaginary part of a value."""
+
+
+def real_form(graph: Graph) -> Graph:
+    """The Graph on real numbers: the same arrays, with an axis of parts behind those of complex
+    ones; the Graph itself if it has none.
+
+    Raises:
+      Refused: if an operation on complex numbers has no rule.
+    """
+    if not has_complex(graph):
+        return graph
+    graph = optimised(graph)
+    found: Graph = memoised(graph, ("real form", choices(graph)), lambda: _real_form(graph))
+    return found
+
+
+def has_complex(graph: Graph) -> bool:
+    """Whether a Graph, or one in its equations, has complex values."""
+
+    def found() -> bool:
+        atoms = [a for e in graph.equations for a in (*e.inputs, *e.outputs)]
+        return any(map(_is_complex, (*graph.inputs, *graph.outputs, *atoms))) or any(
+            has_complex(inner) for e in graph.equations for inner in inner_graphs(e)
+        )
+
+    return bool(memoised(graph, "has complex", found))
+
+
+def _is_complex(atom: Atom) -> bool:
+    return atom.type.dtype.kind == "c"
+
+
+def part_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of the parts of complex numbers; a real dtype itself."""
+    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+
+
+def _real_type(type_: Type) -> Type:
+    if type_.dtype.kind != "c":
+        return type_
+    return Type((*type_.shape, 2), part_dtype(type_.dtype))
+
+
+class _Complex:
+    """A complex value: its parts, or one array of both; the other is made when it is read."""
+
+    def __init__(self, parts: Parts | None, whole: Any = None) -> None:
+        self._parts, self._whole = parts, whole
+
+    @property
+    def parts(self) -> Parts:
+        if self._parts is None:
+            self._parts = self._whole[..., 0], self._whole[..., 1]
+        return self._parts
+
+    @property
+    def whole(self) -> Any:
+        if self._whole is None:
+            shape = (*shape_of(self.parts[0]), 1)
+            parts = [reshape(x, shape=shape) for x in self.parts]
+            self._whole = concatenate(*parts, axis=len(shape) - 1)
+        return self._whole
+
+
+def _real_form(graph: Graph) -> Graph:
+    def run(*args: Any) -> list[Any]:
+        values: dict[int, Any] = {}
+        for variable, x in zip(graph.inputs, args, strict=True):
+            values[id(variable)] = _Complex(None, x) if _is_complex(variable) else x
+        for variable, x in graph.constants:
+            values[id(variable)] = _constant(x) if _is_complex(variable) else x
+
+        def read(atom: Atom) -> Any:
+            if not isinstance(atom, Literal):
+                return values[id(atom)]
+            return _constant(atom.value) if _is_complex(atom) else atom.value
+
+        for equation in graph.equations:
+            found = _outputs(equation, list(map(read, equation.inputs)))
+            values.update(zip(map(id, equation.outputs), found, strict=True))
+        return [_whole(read(atom)) for atom in graph.outputs]
+
+    types = [_real_type(v.type) for v in graph.inputs]
+    token = replayed.set(Place(None, "", 0))
+    try:
+        with np.errstate(all="ignore"):
+            made = stage(run, types, [""] * len(types), lambda: "real_form", graph.name)
+    finally:
+        replayed.reset(token)
+    return as_optimised(drop_dead(made.choosing(graph.reassociate)))
+
+
+def _constant(x: Any) -> _Complex:
+    x = np.asarray(x)
+    whole = np.ascontiguousarray(x).view(part_dtype(x.dtype)).reshape(*x.shape, 2)
+    return _Complex((x.real.copy()[()], x.imag.copy()[()]), whole)
+
+
+def _outputs(equation: Equation, xs: Sequence[Any]) -> Sequence[Any]:
+    """The results of an equation."""
+    primitive: Any = equation.primitive
+    if primitive is checkpointed or structural(primitive) is not None:
+        return _structural(equation, xs)
+    if not any(map(_is_complex, (*equation.inputs, *equation.outputs))):
+        found = primitive(*xs, **equation.params)
+        return found if primitive.multiple else [found]
+    name, rule = primitive.name, RULES.get(primitive.name)
+    known = rule is not None or name in BY_PARTS
+    if not (known and primitive.module.startswith("fungrad.")):
+        raise Refused(f"{name} of complex numbers")
+    numbers = _NUMBERS.get(name, slice(None))
+    examples = [a.type.zeros() if a.type.weak else a.type.dtype for a in equation.inputs[numbers]]
+    dtype = np.result_type(*examples or [np.complex128])
+    given = [_parts(x, part_dtype(dtype)) for x in xs[numbers]]
+    if rule is not None:
+        found = [rule(*given, **equation.params)]
+    else:
+        both = []
+        shapes = [a.type.shape for a in equation.inputs[numbers]]
+        for parts in zip(*given, strict=True):
+            own = list(xs)
+            own[numbers] = map(_of_shape, parts, shapes)
+            both.append(primitive(*own, **equation.params))
+        found = list(zip(*both, strict=True)) if primitive.multiple else [tuple(both)]
+    return [_of_type(x, v.type) for x, v in zip(found, equation.outputs, strict=True)]
+
+
+def _parts(x: Any, dtype: np.dtype[Any]) -> Parts:
+    """The parts of a number, in a dtype."""
+    if type(x) is _Complex:
+        return _cast(x.parts[0], dtype), _cast(x.parts[1], dtype)
+    return _cast(x, dtype), dtype.type(0)
+
+
+def _cast(x: Any, dtype: np.dtype[Any]) -> Any:
+    return cast(x, dtype) if type(x) is Tracer else np.asarray(x, dtype)[()]
+
+
+def _of_type(x: Any, type_: Type) -> Any:
+    """A result, or its parts, with the dtype and the shape of a Type."""
+    if type_.dtype.kind == "c":
+        inner = Type(type_.shape, part_dtype(type_.dtype))
+        return _Complex((_of_type(x[0], inner), _of_type(x[1], inner)))
+    return _of_shape(_cast(x, type_.dtype), type_.shape)
+
+
+def _of_shape(x: Any, shape: tuple[int, ...]) -> Any:
+    return x if shape_of(x) == shape else broadcast_to(x, shape=shape)
+
+
+# --- equations that hold Graphs -------------------------------------------------------------------
+
+
+def _structural(equation: Equation, xs: Sequence[Any]) -> Sequence[Any]:
+    primitive: Any = equation.primitive
+    params = {key: _real_graphs(value) for key, value in equation.params.items()}
+    if "wanted" in params:
+        _differentiate(equation, params)
+    found = primitive(*map(_whole, xs), **params)
+    return [_Complex(None, x) if _is_complex(v) else x
+            for x, v in zip(found, equation.outputs, strict=True)]  # fmt: skip
+
+
+def _whole(x: Any) -> Any:
+    return x.whole if type(x) is _Complex else x
+
+
+def _real_graphs(value: Any) -> Any:
+    if isinstance(value, Graph):
+        return real_form(value)
+    return tuple(map(_real_graphs, value)) if type(value) is tuple else value
+
+
+def _differentiate(equation: Equation, params: dict[str, Any]) -> None:
+    """Derivatives of the Graphs of a loop or branch, which are made on complex numbers."""
+    wanted, held = params["wanted"], equation.params
+    if "body" in held:
+        counts = held["counts"]
+        halves = _halves(halves_of(wanted, held["body"], counts))
+        params["body"].derived["halves", wanted, counts] = halves
+        return
+    wanted = tuple(wanted[1:])
+    for graph, real in zip(held["branches"], params["branches"], strict=True):
+        if params.get("taped", True):
+            halves = _halves(differentiate(graph, wanted))
+            real.derived["reverse", tuple(map(bool, wanted))] = halves
+        else:
+            whole, reached = pullback_graph(graph, wanted)
+            real.derived["pullback", wanted] = real_form(whole), reached
+
+
+def _halves(made: Differentiated) -> Differentiated:
+    return Differentiated(real_form(made.forward), real_form(made.backward), made.reached)
+
+
+# --- operations -----------------------------------------------------------------------------------
+
+
+def _product(a: Parts, b: Parts) -> Parts:
+    """NumPy's formula, with each term rounded."""
+    (x, y), (u, v) = a, b
+    return x * u - y * v, x * v + y * u
+
+
+def _quotient(a: Parts, b: Parts) -> Parts:
+    """By Smith's method, as in NumPy."""
+    (x, y), (u, v) = a, b
+    if type(v) is not Tracer and not np.ndim(v) and v == 0 and not np.signbit(v):
+        zero, ratio = u == 0.0, np.copysign(0.0, u)
+        scale = select(zero, np.inf, 1.0 / u)
+        return select(zero, x, x + y * ratio) * scale, select(zero, y, y - x * ratio) * scale
+    zero = (u == 0.0) & (v == 0.0)
+    wide = abs(u) >= abs(v)
+    large, small = select(wide, u, v), select(wide, v, u)
+    ratio = small / large
+    scale = select(zero, np.inf, 1.0 / (large + small * ratio))
+    real = select(zero, x, select(wide, x + y * ratio, x * ratio + y))
+    imag = select(zero, y, select(wide, y - x * ratio, y * ratio - x))
+    return real * scale, imag * scale
+
+
+def _reciprocal(a: Parts) -> Parts:
+    x, y = a
+    wide = abs(y) <= abs(x)
+    large, small = select(wide, x, y), select(wide, y, x)
+    ratio = small / large
+    total = large + small * ratio
+    return select(wide, 1.0, ratio) / total, -select(wide, ratio, 1.0) / total
+
+
+def _power(a: Parts, exponent: Parts) -> Parts:
+    """By products, as NumPy's for integers between -100 and 100."""
+    n = exponent[0]
+    if type(n) is Tracer or exponent[1] or n != round(n) or not -100 < n < 100:
+        raise Refused("power of complex numbers with this exponent")
+    if n in (2, -1):
+        return _product(a, a) if n == 2 else _reciprocal(a)
+    one, zero = a[0].dtype.type(1), a[0].dtype.type(0)
+    result, factor, left = (one, zero), a, round(abs(n))
+    if left in (1, 3):
+        result, left = a if left == 1 else _product(a, _product(a, a)), 0
+    while left:
+        result = _product(result, factor) if left & 1 else result
+        left >>= 1
+        factor = _product(factor, factor) if left else factor
+    if n < 0:
+        result = _quotient((one, zero), result)
+    at_zero = (a[0] == 0) & (a[1] == 0) & (n != 0)
+    real, imag = [select(at_zero, zero if n > 0 else np.nan, x) for x in result]
+    return real, imag
+
+
+def _converted(a: Parts, *, dtype: np.dtype[Any]) -> Any:
+    if dtype.kind == "b":
+        return _truth(a)
+    return a if dtype.kind == "c" else a[0]
+
+
+def _truth(a: Parts) -> Any:
+    return (a[0] != 0) | (a[1] != 0)
+
+
+def _of_truth(rule: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *xs: rule(*map(_truth, xs))
+
+
+def _either(
+    rule: Callable[..., Any], joined: Callable[..., Any] = operator.or_
+) -> Callable[..., Any]:
+    """A test of the real parts joined with that of the imaginary ones."""
+    return lambda *xs: joined(*[rule(*parts) for parts in zip(*xs, strict=True)])
+
+
+def _dot(a: Parts, b: Parts, **params: Any) -> Parts:
+    (x, y), (u, v) = a, b
+
+    def dot(p: Any, q: Any) -> Any:
+        return dot_general(_of_shape(p, shape_of(x)), _of_shape(q, shape_of(u)), **params)
+
+    return dot(x, u) - dot(y, v), dot(x, v) + dot(y, u)
+
+
+RULES: dict[str, Callable[..., Any]] = {
+    "mul": _product,
+    "square": lambda a: _product(a, a),
+    "div": _quotient,
+    "reciprocal": _reciprocal,
+    "power": _power,
+    "conj": lambda a: (a[0], -a[1]),
+    "real": lambda a: a[0],
+    "imag": lambda a: a[1],
+    "abs": lambda a: np.hypot(*a),
+    "full": lambda *, shape, value, dtype: tuple(
+        [full(shape=shape, value=x, dtype=part_dtype(dtype)) for x in (value.real, value.imag)]
+    ),
+    "complex_of": lambda a, b: (a[0], b[0]),
+    "convert": _converted,
+    "to_discrete": _converted,
+    "dot_general": _dot,
+    "eq": _either(operator.eq, operator.and_),
+    "ne": _either(operator.ne),
+    "isnan": _either(np.isnan),
+    "isinf": _either(np.isinf),
+    "isfinite": _either(np.isfinite, operator.and_),
+    **{
+        name: _of_truth(getattr(np, name))
+        for name in ("logical_not", "logical_and", "logical_or", "logical_xor")
+    },
+}
+"""Functions of the parts of the operands, which return both parts of the result or a real one."""
+BY_PARTS = frozenset(
+    "add sub neg positive select reshape transpose broadcast_to concatenate stack unstack pad flip "
+    "diagonal slice_axis getitem scatter index_add index_set roll reduce_sum".split()
+)
+"""Operations that act on the real and the imaginary parts alike."""
+_NUMBERS = {
+    "select": slice(1, None), "getitem": slice(1), "scatter": slice(1),
+    "index_add": slice(2), "index_set": slice(2),
+}  # fmt: skip
+"""The operands that are numbers, if not all are."""

@@ -1,10 +1,9 @@
 """Memory for the intermediates of programs, reused from call to call.
 
 A task takes an arena, and gives it back when it ends, also by an error; another thread or an inner
-call takes another arena meanwhile. An array of `empty` gives its memory back when it is dead, with
-all views of it. The system would zero the pages of new memory, one after the other, when they are
-first written: the gradient of log(sum(exp(x))) of 1.28e6 numbers takes a third of the time without.
-The pool keeps at most `LIMIT` bytes.
+call takes another arena meanwhile. An array of `empty` gives its memory back when it and its
+views are dead: the system zeroes new memory page by page, which took two thirds of the gradient of
+log(sum(exp(x))). The pool keeps at most `LIMIT` bytes.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ def give(arena: Arena) -> None:
 
 
 class _Owner:
-    """The owner of an array's memory, which it gives back to the pool."""
+    """Gives the memory of a dead array back to the pool."""
 
     def __init__(self, arena: Arena, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.arena = arena

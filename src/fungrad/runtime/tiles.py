@@ -102,10 +102,9 @@ _Sum = tuple[int, int, Any]
 
 
 def _add(ufunc: np.ufunc, held: list[_Sum], new: _Sum) -> None:
-    """Appends the total of the next tiles.
+    """Appends the total of the next tiles; equal numbers of tiles are added as in a binary tree.
 
-    Totals are added as in a binary tree over all tiles: the result is the same for any number of
-    threads, and few totals are kept.
+    The result is the same for any number of threads, and few totals are kept.
     """
     first, count, found = new
     while held and held[-1][1] == count and held[-1][0] % (2 * count) == 0:
@@ -128,7 +127,6 @@ def in_tiles(loop: Callable[..., list[list[_Sum]]], plan: Plan, *arrays: Any) ->
     count, left = -(-plan.length // plan.step), list[int]()
 
     def run(first: int, last: int) -> list[list[_Sum]]:
-        """Runs the loop over some tiles; returns its totals."""
         arena = buffer_pool.take(plan.size)
         try:
             buffers = arena.arrays(plan, plan.layout)

@@ -178,9 +178,8 @@ class _Writer:
         given = [table, *[code.constant(n, "i64") for n in (0, kernel.units)], self.within]
         self.cost += kernel.cost_ns + CALLED
         if kernel.units > 1 and kernel.cost_ns >= SHARED:
-            table, _, units, within = given
-            share = [Value(f"@{names['kernel']}", "ptr"), table, units, within]
-            code.call("fg_share", "void", share)
+            shared = [Value(f"@{names['kernel']}", "ptr"), table, *given[2:]]
+            code.call("fg_share", "void", shared)
         else:
             status = code.call(names["kernel"], "i32" if kernel.interruptible else "void", given)
         if kernel.interruptible:
@@ -270,8 +269,7 @@ def _assign(made: _Writer, steps: Sequence[_Step]) -> None:
         last.update((root.get(id(atom), id(atom)), now) for atom in (*inputs, *outputs))
     last.update((root.get(id(atom), id(atom)), len(steps)) for atom in made.graph.outputs)
     times = [(2 << last[id(v)]) - (1 << born[id(v)]) for v in inner]
-    arrays = [(v.type.shape, v.type.dtype, tuple(range(v.type.ndim))) for v in inner]
-    layout = packed(arrays, times)
+    layout = packed([(v.type.shape, v.type.dtype, ()) for v in inner], times)
     memory = made.room(size_of(layout))
     for v, (start, _) in zip(inner, layout, strict=True):
         made.pointers[id(v)] = made.code.at(memory, start)

@@ -231,9 +231,9 @@ def cluster_graph(graph: Graph, members: Sequence[Equation]) -> Graph:
     read = [a for e in members for a in e.inputs if not isinstance(a, Literal)]
     inputs = {id(a): a for a in read if id(a) not in made and id(a) not in constants}
     outside = {id(a) for e in graph.equations if id(e) not in mine for a in e.inputs}
-    outside |= {id(a) for a in graph.outputs}
-    outputs = [v for e in members for v in e.outputs if id(v) in outside]
     kept = {id(a) for a in graph.outputs}
+    outside |= kept
+    outputs = [v for e in members for v in e.outputs if id(v) in outside]
     outputs.sort(key=lambda v: id(v) in kept or v.type.nbytes < LARGE)  # see `in_pool`
     used = {id(a): constants[id(a)] for a in read if id(a) in constants}
     return Graph(tuple(inputs.values()), tuple(used.values()), tuple(members), tuple(outputs),
@@ -241,8 +241,8 @@ def cluster_graph(graph: Graph, members: Sequence[Equation]) -> Graph:
 
 
 def in_pool(cluster: Graph, graph: Graph) -> list[Type]:
-    """The types of the first outputs of a cluster's Graph that are large, and that only equations
-    of the whole Graph read: they can be in the buffer pool.
+    """The types of the first outputs of a cluster that can be in the buffer pool: they are large,
+    and only equations of the Graph read them.
     """
     kept = {id(a) for a in graph.outputs}
     inner = [id(a) not in kept and a.type.nbytes >= LARGE for a in cluster.outputs]

@@ -83,13 +83,7 @@ def tiled(region: FusionCluster, make: Make) -> Runner | None:
 
 
 def tile_graph(graph: Graph, axes: Mapping[Any, Any], rows: int) -> Graph:
-    """The Graph for a tile of so many rows; outputs that have rows come first.
-
-    Args:
-      graph: equations of a cluster.
-      axes: the row axis of each value.
-      rows: the number of rows.
-    """
+    """A cluster's equations for a tile of so many rows; outputs that have rows come first."""
 
     def cut(shape: tuple[int, ...], old: Variable) -> tuple[int, ...]:
         return tuple([rows if i == axes[old] else n for i, n in enumerate(shape)])
@@ -128,8 +122,7 @@ class _NativeTiles(TileLowering):
         fields, inputs = placed([called, *operands])
         text = f"{fields[0]}({', '.join(fields[1:])})"
         self.nodes.append(Call(text, inputs, [self.value(v) for v in sums], unpack=True))
-        makers = {e.outputs[0]: e for e in self.whole.equations}
+        ufuncs = {e.outputs[0]: e.primitive.reduces or np.add for e in self.whole.equations}
         for variable in sums:
-            ufunc = makers[variable].primitive.reduces or np.add
-            self.add_up(variable, ufunc, "{0}", [self.value(variable)])
+            self.add_up(variable, ufuncs[variable], "{0}", [self.value(variable)])
         self.store(equation)

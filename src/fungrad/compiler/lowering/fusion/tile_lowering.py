@@ -108,7 +108,7 @@ class TileLowering(LoopMemory):
     Args:
       cluster: the cluster.
       tile: the number of rows of a tile; 0 for a good one.
-      equations: equations to lower in place of the cluster's own; None for those.
+      equations: what to lower in place of its own equations.
 
     Attributes:
       shared: whether threads share the tiles.
@@ -208,14 +208,14 @@ class TileLowering(LoopMemory):
             return parts[0].value
         array = Value("s_")
         alone = len(parts) == 1 and parts[0].place is None
-        make = self.constant("zeros", np.zeros)
+        make: tuple[str, Any] = "zeros", np.zeros
         if alone:
             reused = whole in self.whole.inner
-            make = self.constant(
-                *(("reused", buffer_pool.empty) if reused else ("empty", np.empty))
-            )
+            make = ("reused", buffer_pool.empty) if reused else ("empty", np.empty)
         dtype = self.constant(whole.type.dtype.name, whole.type.dtype)
-        self.outputs.append(Alloc(f"{make}({whole.type.shape}, {dtype})", (), [array]))
+        self.outputs.append(
+            Alloc(f"{self.constant(*make)}({whole.type.shape}, {dtype})", (), [array])
+        )
         for part in parts:
             given, inner, axis = array, Value("y_", INVARIANT), self.axes[part.value]
             if part.place is not None:

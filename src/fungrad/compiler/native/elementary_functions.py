@@ -70,7 +70,7 @@ _DOUBLE: Mapping[str, Rule] = {
     "gammaln": special_functions.gammaln,
     "digamma": special_functions.digamma,
     "exp_difference": special_functions.exp_difference,
-    "exp2_difference": special_functions.exp2_difference,
+    "exp2_difference": functools.partial(special_functions.exp_difference, power=exponentials.exp2),
     "xlogy": special_functions.xlogy,
     "xlog1py": special_functions.xlog1py,
 }

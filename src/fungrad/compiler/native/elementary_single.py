@@ -177,20 +177,12 @@ def arctanh(code: Function, x: Value) -> Value:
     return code.copysign(y, x)
 
 
-def logaddexp(code: Function, x: Value, y: Value) -> Value:
-    return _log_of_sum(code, x, y, exp, 1.0)
-
-
-def logaddexp2(code: Function, x: Value, y: Value) -> Value:
-    return _log_of_sum(code, x, y, exp2, LOG2E)
-
-
-def _log_of_sum(
-    code: Function, x: Value, y: Value, exponential: Callable[..., Value], by: float
+def logaddexp(
+    code: Function, x: Value, y: Value, power: Callable[..., Value] = exp, by: float = 1.0
 ) -> Value:
     first = code.binary("or", code.compare("oge", x, y), code.compare("uno", x, x))
     d = code.select(code.compare("oeq", x, y), 0.0, code.neg(code.fabs(code.sub(x, y))))
-    return code.add(code.select(first, x, y), code.mul(log1p(code, exponential(code, d)), by))
+    return code.add(code.select(first, x, y), code.mul(log1p(code, power(code, d)), by))
 
 
 def log_sigmoid(code: Function, x: Value) -> Value:
@@ -297,14 +289,6 @@ def hypot(code: Function, x: Value, y: Value) -> Value:
     return code.select(endless, INFINITY, r)
 
 
-def exp_difference(code: Function, x: Value, y: Value) -> Value:
-    return exp(code, special_functions.difference(code, x, y))
-
-
-def exp2_difference(code: Function, x: Value, y: Value) -> Value:
-    return exp2(code, special_functions.difference(code, x, y))
-
-
 _LOG = _log(1.0, math.log(2.0))
 
 
@@ -367,10 +351,12 @@ SINGLE: Mapping[str, Callable[..., Value]] = {
     "exp": exp, "exp2": exp2, "expm1": expm1, "sinh": sinh, "cosh": cosh, "tanh": tanh,
     "expit": sigmoid, "log": _LOG, "log2": _log(LOG2E, 1.0),
     "log10": _log(math.log10(math.e), math.log10(2.0)), "log1p": log1p, "arcsinh": arcsinh,
-    "arccosh": arccosh, "arctanh": arctanh, "logaddexp": logaddexp, "logaddexp2": logaddexp2,
+    "arccosh": arccosh, "arctanh": arctanh, "logaddexp": logaddexp,
+    "logaddexp2": partial(logaddexp, power=exp2, by=LOG2E),
     "log_expit": log_sigmoid, "sin": sin, "cos": cos, "tan": tan, "arcsin": arcsin,
     "arccos": arccos, "arctan": arctan, "arctan2": arctan2, "hypot": hypot,
-    "exp_difference": exp_difference, "exp2_difference": exp2_difference,
+    "exp_difference": partial(special_functions.exp_difference, power=exp),
+    "exp2_difference": partial(special_functions.exp_difference, power=exp2),
     "erf": partial(special_functions.erf, table=ERF, tail=_tail), "erfc": _ERFC,
     "normal_cdf": partial(special_functions.normal_cdf, erfc=_ERFC),
     "gammaln": partial(special_functions.gammaln, positive=_gammaln),

@@ -16,7 +16,6 @@ from fungrad.compiler.native.exponentials import (
     Pair,
     choose,
     exp,
-    exp2,
     exp_parts,
     factors,
     fast_sum,
@@ -268,18 +267,9 @@ def digamma(code: Function, x: Value, positive: Rule = _digamma) -> Value:
 # --- compositions of special and elementary functions ---------------------------------------------
 
 
-def difference(code: Function, x: Value, y: Value) -> Value:
-    return code.select(code.compare("oeq", x, y), 0.0, code.sub(x, y))
-
-
-def exp_difference(code: Function, x: Value, y: Value) -> Value:
-    """e^(x - y); 1 if both are the same infinity."""
-    return exp(code, difference(code, x, y))
-
-
-def exp2_difference(code: Function, x: Value, y: Value) -> Value:
-    """2^(x - y); 1 if both are the same infinity."""
-    return exp2(code, difference(code, x, y))
+def exp_difference(code: Function, x: Value, y: Value, power: Rule = exp) -> Value:
+    """e^(x - y), or 2^(x - y); 1 if both are the same infinity."""
+    return power(code, code.select(code.compare("oeq", x, y), 0.0, code.sub(x, y)))
 
 
 def xlogy(code: Function, x: Value, y: Value) -> Value:

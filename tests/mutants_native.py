@@ -64,7 +64,7 @@ MUTANTS = (
          "low, high = low - along.offset, high - along.offset"),
     ),
     *of(
-        f"{_NATIVE}remainders.py", (_O, _VALUES),
+        f"{_NATIVE}powers.py", (_O, _VALUES),
         ("the operands of a division are swapped", "q = code.div(code.sub(x, r), y)", "q = code.div(y, code.sub(x, r))"),
         ("integers are divided by zero", 'return code.select(_harmless(code, y), y, 1)', "return y"),
         ("remainders keep the sign of the dividend", "return code.select(_lower(code, r, y), code.add(r, y), r)", "return r"),

@@ -229,6 +229,27 @@ def test_products_of_vectors_and_small_matrices(native: None) -> None:
 # --- functions ------------------------------------------------------------------------------------
 
 
+FUNCTIONS = (np.exp,)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("f", FUNCTIONS)
+def test_functions_and_their_special_values(f: Any, dtype: Any) -> None:
+    wide = 10.0 ** rng.uniform(-30, 30, (2, 200)) * rng.choice([-1, 1], (2, 200))
+    turned = np.exp(1j * rng.uniform(-4, 4, 100))
+    far = rng.uniform(705, 1425, 50) + 1j * 10.0 ** rng.uniform(-300, 0, 50)
+    x = np.concatenate([SPECIAL, numbers(500), wide[0] + 1j * wide[1], turned, 1 - 1e-9 * turned])
+    x = np.append(x, far).astype(dtype)
+    expected = f(x)
+    for found in (by_arrays(f, x), by_elements(f, x)):
+        assert found.dtype == dtype
+        for a, b in ((found.real, expected.real), (found.imag, expected.imag)):
+            near = np.abs(a - b) <= 5 * np.spacing(np.abs(b))
+            near |= (a == b) | (np.isnan(a) & np.isnan(b))
+            near &= (np.signbit(a) == np.signbit(b)) | np.isnan(b)
+            assert near.all(), (x[~near], found[~near], expected[~near])
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sizes_and_angles(dtype: Any) -> None:
     x = np.append(SPECIAL, numbers(100)).astype(dtype)
@@ -239,7 +260,7 @@ def test_sizes_and_angles(dtype: Any) -> None:
         assert near.all(), (x[~near], a[~near], b[~near])
 
 
-@pytest.mark.parametrize("f", [np.exp, np.arctanh, np.log1p, lambda x: x**1.5, lambda x: x**x])
+@pytest.mark.parametrize("f", [np.arcsin, np.arctanh, np.log1p, lambda x: x**1.5, lambda x: x**x])
 def test_functions_without_a_rule_are_refused(native: None, f: Any) -> None:
     lowered = fg.jit(f).lower(numbers(2000))
     name = getattr(f, "__name__", "").replace("<lambda>", "power")
@@ -303,6 +324,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "branch": (branching, (np.complex128(0.6 + 0.5j),)),
     "other branch": (branching, (np.complex128(-0.6 + 0.5j),)),
     "schroedinger": (schroedinger, (numbers(24),)),
+    "phases": (lambda z: np.sum(np.real(np.exp(1j * z) * z)), (numbers(50),)),
     "norm": (lambda z, w: np.sum(abs(z * w) ** 2), (numbers(33), numbers(33))),
     "quotients": (lambda z: np.sum(np.log(abs(z / (1 + z**2)))), (numbers(50),)),
 }

@@ -324,6 +324,25 @@ def _dot(a: Parts, b: Parts, **params: Any) -> Parts:
     return dot(x, u) - dot(y, v), dot(x, v) + dot(y, u)
 
 
+# Exponentials, in double precision; special values as in annex G of the C standard.
+
+
+def _exp(a: Parts) -> Parts:
+    x, y = [_cast(part, np.dtype(np.float64)) for part in a]
+    rest, times = _divided(x)
+    ends = np.isinf(x) & ~np.isfinite(y)
+    imag = select(ends & (x < 0.0), np.copysign(0.0, y), times(np.sin(y)) * rest)
+    return select(ends, rest, times(np.cos(y)) * rest), select(y == 0.0, y, imag)
+
+
+def _divided(x: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """e**x / f and the function y -> y f, for a factor f that prevents overflow."""
+    far, further = x > 709.0, x > 1418.0
+    rest = np.exp(x - select(further, 1418.0, select(far, 709.0, 0.0)))
+    most = np.exp(709.0)
+    return rest, lambda y: y * select(far, most, 1.0) * select(further, most, 1.0)
+
+
 RULES: dict[str, Callable[..., Any]] = {
     "mul": _product,
     "square": lambda a: _product(a, a),
@@ -334,6 +353,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "real": lambda a: a[0],
     "imag": lambda a: a[1],
     "abs": lambda a: np.hypot(*a),
+    "exp": _exp,
     "full": lambda *, shape, value, dtype: tuple(
         [full(shape=shape, value=x, dtype=part_dtype(dtype)) for x in (value.real, value.imag)]
     ),

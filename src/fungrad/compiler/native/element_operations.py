@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.native import remainders
+from fungrad.compiler.native import powers
 from fungrad.compiler.native.elementary_functions import FUNCTIONS, heavy
 from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Operand, Value
@@ -358,9 +358,9 @@ OPERATIONS: dict[str, dict[str, Rule]] = {
                "b": lambda code, x: code.binary("xor", x, True)},
     "left_shift": {"i": _shift("shl")},
     "right_shift": {"i": _shift("ashr")},
-    "floor_divide": {"f": remainders.floor_divide, "i": remainders.integer_floor_divide},
-    "remainder": {"f": remainders.remainder, "i": remainders.integer_remainder},
-    "fmod": {"f": remainders.fmod, "i": remainders.integer_fmod},
+    "floor_divide": {"f": powers.floor_divide, "i": powers.integer_floor_divide},
+    "remainder": {"f": powers.remainder, "i": powers.integer_remainder},
+    "fmod": {"f": powers.fmod, "i": powers.integer_fmod},
 }  # fmt: skip
 """By name, and by kind of number: f(loat), i(nteger), b(ool)."""
 for _name, _logic in {"add": "or", "mul": "and", "maximum": "or", "minimum": "and"}.items():

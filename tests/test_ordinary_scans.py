@@ -311,7 +311,7 @@ def test_residuals_that_are_cheap_are_made_again_and_dear_ones_are_kept():
     "values, elements",
     [
         (lambda c: (c * c, c * 2.0, c[:2] * 3.0), 200),  # all are made of c
-        (lambda c: (np.exp(np.sum(c)) * c.shape[0], np.max(c) - 1.0), 2),  # of two narrow ones
+        (lambda c: (np.exp(np.mean(c)) * c.shape[0], np.max(c) - 1.0), 2),  # of two narrow ones
         (lambda c: (np.sum(c) * np.ones(200), np.sum(c) - np.arange(200.0)), 1),
         (lambda c: (np.exp(c)[:3], np.exp(c)[7:9]), 5),  # narrower than their operands
     ],

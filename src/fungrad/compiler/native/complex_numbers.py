@@ -324,7 +324,7 @@ def _dot(a: Parts, b: Parts, **params: Any) -> Parts:
     return dot(x, u) - dot(y, v), dot(x, v) + dot(y, u)
 
 
-# Exponentials, in double precision; special values as in annex G of the C standard.
+# Exponentials and roots, in double precision; special values as in annex G of the C standard.
 
 
 def _exp(a: Parts) -> Parts:
@@ -343,6 +343,27 @@ def _divided(x: Any) -> tuple[Any, Callable[[Any], Any]]:
     return rest, lambda y: y * select(far, most, 1.0) * select(further, most, 1.0)
 
 
+def _scaled(a: Parts) -> tuple[Parts, Any, Any]:
+    """The parts times a power of 2 such that their squares neither overflow nor vanish, and the
+    masks of large numbers (times 2**-4) and small ones (times 2**108).
+    """
+    size = np.maximum(abs(a[0]), abs(a[1]))
+    large, small = size > 2.0**1020, size < 2.0**-960
+    factor = select(large, 2.0**-4, select(small, 2.0**108, 1.0))
+    return (a[0] * factor, a[1] * factor), large, small
+
+
+def _sqrt(a: Parts) -> Parts:
+    double = np.dtype(np.float64)
+    (x, y), large, small = _scaled((_cast(a[0], double), _cast(a[1], double)))
+    root = np.sqrt(0.5 * (abs(x) + np.hypot(x, y)))
+    other = select(root == 0.0, 0.0, 0.5 * (abs(y) / root))
+    back = select(large, 4.0, select(small, 2.0**-54, 1.0))
+    real = select(x < 0.0, other, root) * back
+    imag = select(x < 0.0, root, other) * back
+    return select(np.isinf(y), np.inf, real), select(np.isinf(y), y, np.copysign(imag, y))
+
+
 RULES: dict[str, Callable[..., Any]] = {
     "mul": _product,
     "square": lambda a: _product(a, a),
@@ -354,6 +375,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "imag": lambda a: a[1],
     "abs": lambda a: np.hypot(*a),
     "exp": _exp,
+    "sqrt": _sqrt,
     "full": lambda *, shape, value, dtype: tuple(
         [full(shape=shape, value=x, dtype=part_dtype(dtype)) for x in (value.real, value.imag)]
     ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_optimise import names
 
 import fungrad as fg
 from fungrad.compiler.passes.pipeline import optimised
@@ -28,6 +27,13 @@ def unit(x):
 
 def pulled_back(f):
     return lambda x, g: fg.vjp(f, x)[1](g)[0]
+
+
+def whole_divisions(graph):
+    """The number of divisions of arrays of the size of the first input."""
+    size = graph.inputs[0].type.size
+    outputs = [e.outputs[0] for e in graph.equations if e.primitive.name == "div"]
+    return sum(output.type.size == size for output in outputs)
 
 
 def data(dtype=np.float64, shape=(6, 5)):
@@ -63,10 +69,7 @@ def test_gradients_agree_in_all_dtypes(f, dtype):
     assert found.dtype == expected.dtype == dtype
     eps = np.finfo(dtype).eps
     np.testing.assert_allclose(found, expected, rtol=200 * eps, atol=20 * eps)
-    if np.dtype(dtype).char in "fF":  # sums of other products might overflow
-        graph = fg.make_jaxpr(pulled_back(f))(*args)
-        divisions = names(graph).count("div") - 1  # two of them are equal
-        assert names(optimised(graph)).count("div") == divisions
+    assert whole_divisions(optimised(fg.make_jaxpr(pulled_back(f))(*args))) == 2
 
 
 @SETTINGS
@@ -105,7 +108,7 @@ def test_sums_of_products_along_rows_agree(dtype, thread_count, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_divisor_shares_the_quotient_of_its_dividend(dtype):
+def test_the_cotangent_of_a_divisor_is_divided_after_its_sum(dtype):
     x, y = data(dtype)
     rows = y[:, :1]
     slopes = fg.grad(lambda x, y: np.sum((x / y) ** 2), (0, 1))
@@ -114,8 +117,7 @@ def test_a_divisor_shares_the_quotient_of_its_dividend(dtype):
     eps = 100 * np.finfo(dtype).eps
     np.testing.assert_allclose(found[0], 2 * x / rows**2, rtol=eps)
     np.testing.assert_allclose(found[1], -np.sum(2 * x**2, 1, keepdims=True) / rows**3, rtol=eps)
-    graph = optimised(fg.make_jaxpr(slopes)(x, rows))
-    assert names(graph).count("div") == 2  # x / y, and that of the cotangent
+    assert whole_divisions(fg.make_jaxpr(slopes)(x, rows)) == 2  # x / y, and that of the cotangent
 
 
 def test_cotangents_are_negated_after_their_sum():

@@ -11,8 +11,9 @@ A partial is one of
   a function      `partial(output, *args)`, the local derivative
   an itemgetter   of the arguments: one of these is the local derivative
   Over(function)  the reciprocal of the local derivative: the cotangent is divided by it
-  Minus(scale)    `scale(cotangent, output, args)` is the cotangent times the local derivative,
-                  negated; the cotangent is negated after its sum over broadcast axes
+  AfterSum(scale, finish)
+                  two steps: `scale(cotangent, output, args)`, a sum over broadcast axes, and
+                  `finish(sum, args)` of few elements
 A partial that returns booleans is a mask: the cotangent passes where it is true, and is exactly
 zero elsewhere; one that returns `Masked(factor, mask)` also scales it; one that returns
 `Times(number, factor)` scales it by the number first. The mask stays with the cotangent, as
@@ -49,16 +50,19 @@ class Over:
         self.function = function
 
 
-class Minus:
-    """A negative partial; also what scales cotangents by it."""
+class AfterSum:
+    """A partial in two steps, before and after the sum over broadcast axes."""
 
-    __slots__ = ("scale",)
+    __slots__ = ("finish", "scale")
 
-    def __init__(self, scale: Callable[[Any, Any, Any], Any]) -> None:
+    def __init__(
+        self, scale: Callable[[Any, Any, Any], Any], finish: Callable[[Any, Any], Any]
+    ) -> None:
         self.scale = scale
+        self.finish = finish
 
     def __call__(self, cotangent: Any, output: Any, args: Any) -> Any:
-        return -self.scale(cotangent, output, args)
+        return self.finish(self.scale(cotangent, output, args), args)
 
 
 class Times:
@@ -75,7 +79,7 @@ class Times:
 
 Kind = tuple[np.dtype[Any], bool]
 Kinds = tuple[Kind, ...]
-Partial = Callable[..., Any] | Over | Minus | int | float | complex | None
+Partial = Callable[..., Any] | Over | AfterSum | int | float | complex | None
 
 
 def elementwise(
@@ -159,14 +163,14 @@ def _scaler(partial: Partial) -> Callable[[Any, Any, Any], Any] | None:
 
     It uses Python's operators, not primitives: on arrays these call NumPy directly.
     """
-    if partial is None or isinstance(partial, Minus):
+    if partial is None or isinstance(partial, AfterSum):
         return partial
     if not callable(partial) and not isinstance(partial, Over):
         constant = partial
         if constant == 1:
             return passed
         if constant == -1:
-            return Minus(passed)
+            return AfterSum(passed, lambda cotangent, args: -cotangent)
         return lambda cotangent, output, args: cotangent * constant
     if isinstance(partial, Over):
         divisor = partial.function
@@ -374,18 +378,9 @@ mul = elementwise("mul", operator.mul, ufunc=np.multiply, cost=arithmetic(1, 6),
                   scalar=ScalarForm("mul", "fi"))  # fmt: skip
 
 
-def _by_divisor(cotangent: Any, output: Any, args: Any) -> Any:
-    """The cotangent times x / y / y. The compiler knows cotangent / y from the gradient by x; a
-    number x has none, and x / y / y may be known before a loop.
-    """
-    x, y = args
-    if type(x) in PYTHON_SCALARS:
-        return cotangent * np.divide(output, y)
-    return cotangent / y * output
-
-
 div = elementwise("div", python_operator(np.divide), ufunc=np.divide,
-                  partials=[Over(lambda z, x, y: y), Minus(_by_divisor)],
+                  partials=[Over(lambda z, x, y: y),
+                            AfterSum(lambda c, z, args: c * z, lambda c, args: -(c / args[1]))],
                   reads=(1,), cost=arithmetic(1, 11),
                   scalar="div")  # fmt: skip
 

@@ -11,9 +11,9 @@ from numpy import float64, ndarray
 from fungrad.errors import MissingRuleError
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type
 from fungrad.primitives.elementwise.family import (
+    AfterSum,
     Collected,
     Masked,
-    Minus,
     add_cotangents,
     passed,
     plain,
@@ -85,14 +85,14 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
                 for slot, scale, arg in partials:
                     if not slot:
                         continue
-                    minus = False
+                    finish = None
                     if masked:
                         new = scale_masked(cotangent, scale, output, args)
                     elif scale is passed:
                         new = cotangent
                     else:
-                        if minus := type(scale) is Minus:
-                            scale = scale.scale
+                        if type(scale) is AfterSum:
+                            finish, scale = scale.finish, scale.scale
                         new = scale(cotangent, output, args)
                     kind = type(new)
                     if kind is ndarray:
@@ -104,8 +104,8 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
                             new = match(new, arg)
                     elif kind is not float64 or not (type(arg) is float64 or type(arg) is float):
                         new = match(new, arg)
-                    if minus:
-                        new = -new
+                    if finish is not None:
+                        new = finish(new, args)
                     held = cotangents[slot]
                     if held is None:
                         cotangents[slot] = new

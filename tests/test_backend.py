@@ -293,6 +293,20 @@ def test_an_output_that_others_read_is_made_before_more_is_added():
         np.testing.assert_allclose(found, expected, rtol=1e-14)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128, np.int64])
+def test_padded_values_keep_the_signs_of_zeros(dtype):
+    x = np.where(np.arange(2 * LARGE) % 3 == 0, -0.0, 1.0).astype(dtype).reshape(-1, 2)
+
+    def f(x):
+        return np.pad(x * 3 * 2, 1), scatter(
+            np.sum(x, 1) * 3, shape=(len(x) + 1,), index=of_slice(0, len(x), None)
+        )
+
+    assert len(fg.jit(f).lower(x).clusters) == 1
+    for found, expected in zip(fg.jit(f)(x), f(x), strict=True):
+        assert found.tobytes() == expected.tobytes()
+
+
 @pytest.mark.parametrize("single", [True, False])
 @pytest.mark.parametrize("width", [1, 2, 3, 8, 9, 40])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.complex128, np.int32])

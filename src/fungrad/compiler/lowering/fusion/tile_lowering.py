@@ -207,9 +207,10 @@ class TileLowering(LoopMemory):
         if parts[0].axis == REDUCED:
             return parts[0].value
         array = Value("s_")
-        alone = len(parts) == 1 and parts[0].place is None
+        alone = len(parts) == 1
+        whole_rows = alone and parts[0].place is None
         make: tuple[str, Any] = "zeros", np.zeros
-        if alone:
+        if whole_rows:
             reused = whole in self.whole.inner
             make = ("reused", buffer_pool.empty) if reused else ("empty", np.empty)
         dtype = self.constant(whole.type.dtype.name, whole.type.dtype)
@@ -226,7 +227,7 @@ class TileLowering(LoopMemory):
             self.parameters.append(inner)
             rows = self.rows(inner, axis, "y_")
             self.stores.setdefault(part.value, []).append((rows, alone))
-            if alone and not (self.columns and tiling.moves(part.value.type.shape, axis)):
+            if whole_rows and not (self.columns and tiling.moves(part.value.type.shape, axis)):
                 self.targets[part.value] = rows
         return value(array)
 

@@ -369,3 +369,9 @@ def test_numpy_computes_what_has_no_rule_beside_native_clusters(native: None) ->
     lowered = fg.jit(f).lower(numbers(5000))
     assert lowered.native and any("arctan of complex" in reason for reason in lowered.refused)
     check(f, numbers(5000), ulp=16)
+
+
+@pytest.mark.parametrize("size", [0, 3])
+def test_powers_by_arrays_of_exponents_stay_with_numpy(native, size):
+    x, n = np.arange(1.0, 1.0 + size) + 1j, np.full(size, 2.5, np.float32)
+    np.testing.assert_allclose(fg.jit(lambda x: x**n)(x), x**n, rtol=1e-14)

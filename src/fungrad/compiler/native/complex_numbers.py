@@ -275,7 +275,7 @@ def _reciprocal(a: Parts) -> Parts:
 def _power(a: Parts, exponent: Parts) -> Parts:
     """By products, as NumPy's for integers between -100 and 100."""
     n = exponent[0]
-    if type(n) is Tracer or exponent[1] or n != round(n) or not -100 < n < 100:
+    if isinstance(n, Tracer | np.ndarray) or exponent[1] or n != round(n) or not -100 < n < 100:
         raise Refused("power of complex numbers with this exponent")
     if n in (2, -1):
         return _product(a, a) if n == 2 else _reciprocal(a)

@@ -19,7 +19,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fungrad.control_flow.scan_reverse import muted
 from fungrad.control_flow.unroll import (
     RECORDS,
     holds_inf,
@@ -33,6 +32,7 @@ from fungrad.custom_rules.closures_and_arguments import Arguments
 from fungrad.errors import TrapError
 from fungrad.host.host_function import Host
 from fungrad.primitives.primitive import Primitive
+from fungrad.tracing.effects import muted
 from fungrad.tracing.provenance import place
 from fungrad.tracing.source_location import user_source
 from fungrad.tracing.trace import Trace, current, enter, leave

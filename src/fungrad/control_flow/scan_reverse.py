@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -30,11 +29,9 @@ from fungrad.retracing.graph_transforms import (
     strong_type,
 )
 from fungrad.support.lazy import Record
+from fungrad.tracing.effects import muted
 
 Carry = Sequence[Any]
-
-muted: ContextVar[bool] = ContextVar("fungrad_muted", default=False)
-"""Whether the present steps have run before, so that they must not print twice."""
 
 
 def again(f: Callable[..., Any]) -> Callable[..., Any]:

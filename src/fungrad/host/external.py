@@ -19,11 +19,13 @@ from fungrad.host.host_function import Host, Sparsity, declared_type
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import add, div, mul, select, sub
 from fungrad.primitives.elementwise.ufuncs import imag, maximum, real, sqrt
+from fungrad.primitives.facts import EXACT
 from fungrad.primitives.movement.reshape_broadcast_cast import conj, reduce_sum, reshape
 from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.retracing.graph_transforms import strong_type
 from fungrad.support import pytree
+from fungrad.tracing.effects import called
 from fungrad.tracing.source_location import boundary, describe, user_line
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
 from fungrad.tracing.transformed_function import OfFunction
@@ -161,7 +163,8 @@ def _no_jvp(primals: Any, tangents: Any, *, host: Host) -> Any:
 
 opaque: Primitive = Primitive(
     "external",
-    eval=lambda *args, host: tuple(host.run(args)),
+    rounding=EXACT,  # unknown, and the same in each run
+    eval=lambda *args, host: called(host, args, lambda: tuple(host.run(args))),
     type=lambda *types, host: tuple(host.types()),
     vjp=_no_vjp,
     jvp=_no_jvp,

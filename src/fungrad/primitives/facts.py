@@ -123,6 +123,41 @@ def sections_of(equation: Equation) -> list[Section] | None:
     return None if sections is None else sections(equation)
 
 
+Rounding = float | str
+"""How far an evaluation may be from the exact result: see `rounding_of`."""
+
+EXACT, ARITHMETIC, FUNCTION = 0.0, 0.5, 4.0
+"""Units in the last place: of operations that select or move numbers, of IEEE 754's arithmetic, and
+of functions that do not state their own bound.
+"""
+TERMS, FACTORS, OPERANDS = "terms", "factors", "operands"
+
+
+def rounding_of(primitive: Any) -> Rounding:
+    """How far an evaluation of a primitive may be from the exact result.
+
+    Returns:
+      A number: each number of the output is within so many units in its last place. TERMS: a sum of
+      products of operands, added in any order. FACTORS: a product of operands in any order.
+      OPERANDS: the exact result for operands that are off by a few units in the last place, as of a
+      backward stable algorithm (Higham, Accuracy and Stability of Numerical Algorithms, 1.5).
+
+    What a declaration does not state follows from its other facts.
+    """
+    stated: Rounding | None = primitive.rounding
+    if stated is not None:
+        return stated
+    if primitive.cost == 0 and not callable(primitive.cost):
+        return EXACT
+    if primitive.partials is not None:
+        cost = primitive.cost
+        if cost is None or (isinstance(cost, Work) and cost.transcendentals):
+            return FUNCTION
+        # Of floor, sign and comparisons all derivatives are zero.
+        return EXACT if all(p is None for p in primitive.partials) else ARITHMETIC
+    return OPERANDS
+
+
 class Facts(TypedDict, total=False):
     """The facts that every family of primitives takes: see `Primitive`."""
 
@@ -136,6 +171,7 @@ class Facts(TypedDict, total=False):
     fresh: bool
     order: str | Callable[..., Any]
     sections: Sections
+    rounding: Rounding
 
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
@@ -150,6 +186,7 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "fresh": False,
         "order": None,
         "sections": None,
+        "rounding": None,
     }
 )
 """The facts of a declaration that does not state them."""

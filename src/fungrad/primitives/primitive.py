@@ -18,7 +18,8 @@ import numpy as np
 
 from fungrad.errors import ArgumentError
 from fungrad.ir.types import Type, alone
-from fungrad.primitives.facts import DEFAULTS, Cost, Facts, ScalarForm, Sections
+from fungrad.primitives.facts import DEFAULTS, Cost, Facts, Rounding, ScalarForm, Sections
+from fungrad.tracing.effects import logged
 from fungrad.tracing.trace import EVAL, Tracer, current, leaked, typeof
 
 Rule = Callable[..., Any]
@@ -117,6 +118,9 @@ class Primitive:
         strides of the inputs)`, which returns None for unknown strides. Primitives with `view`,
         `partials` or `reduces` need not state it; for others None is an unknown order.
       sections: `sections(equation)`, if it moves elements: the `Section`s of its output, or None.
+      rounding: how far an evaluation may be from the exact result: a number of units in the last
+        place (0: it moves or selects numbers), or "terms", "factors", "operands"
+        (`facts.rounding_of`). What is not stated follows from the other facts.
       kink: `kink(*args, **params)`: booleans, true at values where it has no unique derivative (see
         docs/kinks.md).
     """
@@ -124,8 +128,8 @@ class Primitive:
     __slots__ = (
         "_ufunc", "batch", "collect", "commutative", "cost", "cuts", "degree", "effect",
         "eval", "forward", "fresh", "inline", "jvp", "keep", "kink", "module", "moves", "multiple",
-        "name", "order", "partials", "plain", "pure", "reads", "reduces", "scalar", "sections",
-        "simple", "type", "undo", "view", "vjp",
+        "name", "order", "partials", "plain", "pure", "reads", "reduces", "rounding", "scalar",
+        "sections", "simple", "type", "undo", "view", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -165,7 +169,7 @@ class Primitive:
         scalar = facts.get("scalar")
         write(self, "scalar", ScalarForm(scalar) if isinstance(scalar, str) else scalar)
         write(self, "name", name)
-        write(self, "eval", eval)
+        write(self, "eval", logged(eval) if effect else eval)
         write(self, "type", type)
         write(self, "jvp", jvp)
         write(self, "vjp", vjp)
@@ -226,6 +230,7 @@ class Primitive:
     order: str | Rule | None
     fresh: bool
     sections: Sections | None
+    rounding: Rounding | None
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         trace = current()
@@ -235,6 +240,11 @@ class Primitive:
                     raise leaked(arg)
             return self.eval(*args, **params)
         return trace.process(self, args, params)
+
+    @property
+    def ready(self) -> bool:
+        """Whether `eval` needs no further import."""
+        return not isinstance(self._ufunc, Later) or "ufunc" in vars(self._ufunc)
 
     @property
     def ufunc(self) -> np.ufunc | None:

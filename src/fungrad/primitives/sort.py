@@ -13,6 +13,7 @@ import numpy as np
 
 from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
+from fungrad.primitives.facts import EXACT, TERMS
 from fungrad.primitives.movement.gather import with_batch
 from fungrad.primitives.movement.scatter import cost_of_sorting
 from fungrad.primitives.primitive import Primitive, general, linear
@@ -118,6 +119,7 @@ def _eval_share(x: Any, keys: Any, *, axis: int) -> Any:
 
 share_ties: Primitive = linear(
     "share_ties",
+    rounding=TERMS,
     eval=_eval_share,
     type=lambda x, keys, *, axis: x.with_shape(x.shape),
     transpose=lambda ct, x, keys, *, axis: share_ties(ct, keys, axis=axis),
@@ -147,6 +149,7 @@ def _jvp_sort(primals: Any, tangents: Any, *, axis: int) -> tuple[Any, Any]:
 
 sort: Primitive = general(
     "sort",
+    rounding=EXACT,
     order="example",
     kink=_ties,
     cost=cost_of_sorting,
@@ -186,6 +189,7 @@ def _jvp_partition(
 
 partition: Primitive = general(
     "partition",
+    rounding=EXACT,
     kink=_ties,
     cost=_cost_of_selection,
     eval=lambda x, *, kth, axis: np.partition(x, kth, axis=axis),

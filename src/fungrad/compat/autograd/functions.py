@@ -15,6 +15,7 @@ import numpy as np
 
 from fungrad.errors import MissingRuleError
 from fungrad.ir.types import Type
+from fungrad.primitives.facts import EXACT
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, stack_first
 from fungrad.primitives.primitive import Primitive, or_zero
 from fungrad.support import pytree
@@ -258,7 +259,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: Call) -> Any:
 
 
 opaque: Primitive = Primitive(
-    "autograd_primitive", eval=_eval, type=_type, vjp=_vjp, jvp=_jvp, multiple=True
+    "autograd_primitive", eval=_eval, type=_type, vjp=_vjp, jvp=_jvp, multiple=True, rounding=EXACT
 )
 """`opaque(*leaves, call=)`: the results of a function that was made a primitive."""
 

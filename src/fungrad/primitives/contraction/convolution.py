@@ -20,7 +20,7 @@ from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
 from fungrad.primitives.contraction.dot_general import multilinear
 from fungrad.primitives.elementwise.family import broadcast_shapes
-from fungrad.primitives.facts import factor_of_complex
+from fungrad.primitives.facts import TERMS, factor_of_complex
 from fungrad.primitives.movement.reshape_broadcast_cast import flip, prepend_axes
 from fungrad.primitives.primitive import Primitive
 from fungrad.tracing.trace import shape_of
@@ -91,6 +91,7 @@ def cost_of_convolution(equation: Equation) -> int:
 
 convolve: Primitive = multilinear(
     "convolve",
+    rounding=TERMS,
     cost=cost_of_convolution,
     eval=_eval_convolve,
     type=_type_convolve,
@@ -177,6 +178,7 @@ def _batch_convolve_nd(args: Any, batched: Any, size: int, *, axes: int, mode: s
 
 convolve_nd: Primitive = multilinear(
     "convolve_nd",
+    rounding=TERMS,
     cost=cost_of_convolution,
     eval=_eval_convolve_nd,
     type=_type_convolve_nd,

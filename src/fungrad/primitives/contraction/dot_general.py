@@ -18,7 +18,7 @@ from fungrad.errors import ShapeError
 from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import fit
-from fungrad.primitives.facts import Facts, factor_of_complex
+from fungrad.primitives.facts import TERMS, Facts, factor_of_complex
 from fungrad.primitives.movement.reshape_broadcast_cast import moveaxis, transpose
 from fungrad.primitives.primitive import Primitive, Rule
 from fungrad.tracing.trace import Tracer, leaked, shape_of, typeof
@@ -347,6 +347,7 @@ def _cost_of_dot(equation: Equation) -> float:
 
 dot_general: Primitive = multilinear(
     "dot_general",
+    rounding=TERMS,
     fresh=True,
     order="example",
     cost=_cost_of_dot,

@@ -35,7 +35,7 @@ from fungrad.errors import ShapeError
 from fungrad.ir.graph import Equation
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.cotangents import Collected, Masked
-from fungrad.primitives.facts import TRANSCENDENTAL, Facts, ScalarForm, Work
+from fungrad.primitives.facts import EXACT, TRANSCENDENTAL, Facts, ScalarForm, Work
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, convert, prepend_axes
 from fungrad.primitives.primitive import Later, Primitive
 from fungrad.tracing.trace import Tracer, registry, shape_of, typeof
@@ -357,6 +357,7 @@ neg = elementwise(
     "neg",
     operator.neg,
     ufunc=np.negative,
+    rounding=EXACT,
     partials=[-1],
     cost=arithmetic(1, 2),
     scalar=ScalarForm("neg", "fi"),
@@ -399,6 +400,7 @@ select = elementwise(
     "select",
     _eval_select,
     fresh=True,
+    rounding=EXACT,
     partials=[None, lambda z, c, x, y: c, lambda z, c, x, y: logical_not(c)],
     reads=(0,),
     cost=1,

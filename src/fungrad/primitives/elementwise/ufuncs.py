@@ -25,7 +25,7 @@ from fungrad.primitives.elementwise.family import (
     python_operator,
     select,
 )
-from fungrad.primitives.facts import ScalarForm, Work
+from fungrad.primitives.facts import ARITHMETIC, EXACT, FUNCTION, ScalarForm, Work
 from fungrad.primitives.movement.reshape_broadcast_cast import conj
 from fungrad.primitives.primitive import Primitive, general
 from fungrad.tracing.trace import registry, typeof
@@ -101,7 +101,9 @@ hypot = elementwise("hypot", np.hypot, partials=[
 
 # --- powers ---------------------------------------------------------------------------------------
 
-sqrt = elementwise("sqrt", np.sqrt, partials=[Over(lambda y, x: y * 2.0)], scalar="sqrt")
+sqrt = elementwise(
+    "sqrt", np.sqrt, partials=[Over(lambda y, x: y * 2.0)], scalar="sqrt", rounding=ARITHMETIC
+)
 cbrt = elementwise("cbrt", np.cbrt, partials=[Over(lambda y, x: y * y * 3.0)], scalar="cbrt")
 square = elementwise(
     "square",
@@ -145,6 +147,7 @@ def _cost_of_power(equation: Equation) -> Work:
 
 
 power = elementwise("power", python_operator(np.power), ufunc=np.power, cost=_cost_of_power,
+                    rounding=FUNCTION,
                     partials=[_power_by_base, _power_by_exponent],
                     scalar=ScalarForm("power", "f"))  # fmt: skip
 
@@ -161,13 +164,20 @@ abs = elementwise(
     "abs",
     operator.abs,
     ufunc=np.absolute,
+    rounding=EXACT,
     partials=[_abs_slope],
     cost=1,
     scalar=ScalarForm("abs", "fi"),
     kink=_at_zero,
 )
 fabs = elementwise(
-    "fabs", np.fabs, partials=[lambda y, x: np.sign(x)], cost=1, scalar="abs", kink=_at_zero
+    "fabs",
+    np.fabs,
+    rounding=EXACT,
+    partials=[lambda y, x: np.sign(x)],
+    cost=1,
+    scalar="abs",
+    kink=_at_zero,
 )
 
 
@@ -199,6 +209,7 @@ def _smaller_number(z: Any, x: Any, y: Any) -> Masked:
 maximum = elementwise(
     "maximum",
     np.maximum,
+    rounding=EXACT,
     partials=[_larger, lambda z, x, y: _larger(z, y, x)],
     cost=1,
     scalar=ScalarForm("maximum", "fi"),
@@ -207,6 +218,7 @@ maximum = elementwise(
 minimum = elementwise(
     "minimum",
     np.minimum,
+    rounding=EXACT,
     partials=[_smaller, lambda z, x, y: _smaller(z, y, x)],
     cost=1,
     scalar=ScalarForm("minimum", "fi"),
@@ -215,6 +227,7 @@ minimum = elementwise(
 fmax = elementwise(
     "fmax",
     np.fmax,
+    rounding=EXACT,
     partials=[_larger_number, lambda z, x, y: _larger_number(z, y, x)],
     cost=1,
     kink=np.equal,
@@ -222,6 +235,7 @@ fmax = elementwise(
 fmin = elementwise(
     "fmin",
     np.fmin,
+    rounding=EXACT,
     partials=[_smaller_number, lambda z, x, y: _smaller_number(z, y, x)],
     cost=1,
     kink=np.equal,
@@ -230,6 +244,7 @@ fmin = elementwise(
 copysign = elementwise(
     "copysign",
     np.copysign,
+    rounding=EXACT,
     partials=[lambda z, x, y: np.sign(x) * np.copysign(1.0, y), None],
     cost=1,
     scalar="copysign",
@@ -237,6 +252,7 @@ copysign = elementwise(
 heaviside = elementwise(
     "heaviside",
     np.heaviside,
+    rounding=EXACT,
     partials=[None, lambda z, x, y: x == 0],
     cost=1,
     kink=lambda x, y: np.equal(x, 0),
@@ -248,13 +264,14 @@ remainder = elementwise("remainder", python_operator(np.remainder), ufunc=np.rem
 fmod = elementwise(
     "fmod",
     np.fmod,
+    rounding=EXACT,
     partials=[1, lambda z, x, y: -np.trunc(np.divide(x, y))],
     cost=1,
     scalar=ScalarForm("fmod", "f"),
 )
-nextafter = elementwise("nextafter", np.nextafter, partials=[1, None])
+nextafter = elementwise("nextafter", np.nextafter, rounding=EXACT, partials=[1, None])
 ldexp: Primitive = elementwise(
-    "ldexp", np.ldexp, partials=[lambda z, x, n: ldexp(1.0, n), None], cost=1
+    "ldexp", np.ldexp, rounding=EXACT, partials=[lambda z, x, n: ldexp(1.0, n), None], cost=1
 )
 frexp_exponent = elementwise("frexp_exponent", lambda x: np.frexp(x)[1], partials=[None], cost=1)
 
@@ -320,14 +337,19 @@ def _eval_complex_of(x: Any, y: Any) -> Any:
 complex_of = elementwise("complex_of", _eval_complex_of, partials=[1, 1j], cost=0)
 """`complex_of(x, y)`: x + i y of real numbers, infinities and zeros of both signs included."""
 
-real = elementwise("real", np.real, partials=[1], cost=1)
-imag = elementwise("imag", np.imag, partials=[-1j], cost=1)
+real = elementwise("real", np.real, rounding=EXACT, partials=[1], cost=1)
+imag = elementwise("imag", np.imag, rounding=EXACT, partials=[-1j], cost=1)
 registry.ufuncs[np.conjugate] = conj
 
 # --- linear ---------------------------------------------------------------------------------------
 
 positive = elementwise(
-    "positive", operator.pos, ufunc=np.positive, partials=[1], scalar=ScalarForm("positive", "fi")
+    "positive",
+    operator.pos,
+    ufunc=np.positive,
+    rounding=EXACT,
+    partials=[1],
+    scalar=ScalarForm("positive", "fi"),
 )
 
 # --- without a derivative, on purpose -------------------------------------------------------------

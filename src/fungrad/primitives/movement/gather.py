@@ -26,7 +26,7 @@ from fungrad.primitives.elementwise.family import (
     logical_or,
     plain,
 )
-from fungrad.primitives.facts import each_element
+from fungrad.primitives.facts import TERMS, each_element
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
     concatenate,
@@ -278,6 +278,7 @@ def _jvp_scatter(primals: Any, tangents: Any, **params: Any) -> Any:
 
 scatter: Primitive = Primitive(
     "scatter",
+    rounding=TERMS,
     sections=sections_written,
     fresh=True,
     order="rows",

@@ -13,7 +13,7 @@ import numpy as np
 from fungrad.errors import ShapeError
 from fungrad.ir.graph import Equation
 from fungrad.ir.types import PYTHON_SCALARS, Type
-from fungrad.primitives.facts import FIRST, Along, Section, straight, whole
+from fungrad.primitives.facts import EXACT, FIRST, TERMS, Along, Section, straight, whole
 from fungrad.primitives.primitive import Primitive, full, general, linear, zeros
 from fungrad.tracing.memory_order import of_reshape
 from fungrad.tracing.trace import shape_of, typeof
@@ -176,6 +176,7 @@ def cost_of_reduction(equation: Equation) -> int:
 
 reduce_sum: Primitive = linear(
     "reduce_sum",
+    rounding=TERMS,
     reduces=np.add,
     cost=cost_of_reduction,
     moves=True,
@@ -265,6 +266,7 @@ def cast(x: Any, dtype: Any) -> Any:
 
 conj: Primitive = linear(
     "conj",
+    rounding=EXACT,
     order="example",
     cost=lambda e: e.inputs[0].type.size if e.inputs[0].type.dtype.kind == "c" else 0,
     eval=np.conj,

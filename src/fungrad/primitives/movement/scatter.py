@@ -17,7 +17,7 @@ import numpy as np
 from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import Masked, eq, logical_not, select
-from fungrad.primitives.facts import Cost, Sections, each_element
+from fungrad.primitives.facts import EXACT, FACTORS, TERMS, Cost, Rounding, Sections, each_element
 from fungrad.primitives.movement.gather import (
     ARRAY,
     Index,
@@ -55,6 +55,7 @@ def _declare(
     undo: Rule | None = None,
     cost: Cost = _EACH_VALUE,
     sections: Sections = lambda equation: None,
+    rounding: Rounding = EXACT,
 ) -> Primitive:
     """Declares a primitive (x, values, *arrays, index=); `eval` writes into a copy of x, or into x
     itself if nothing else holds it.
@@ -88,6 +89,7 @@ def _declare(
     primitive = Primitive(
         name,
         cost=cost,
+        rounding=rounding,
         eval=evaluated,
         type=result_type,
         jvp=jvp_unpacked,
@@ -198,6 +200,7 @@ index_add: Primitive = _declare(
     vjp=_vjp_add,
     keep=_types_kept,
     undo=_undo_add,
+    rounding=TERMS,
     sections=functools.partial(sections_written, operand=1, adds=True),
 )
 """`index_add(x, values, *arrays, index=)`: x with x[index] += values, repeats included."""
@@ -285,6 +288,7 @@ index_multiply: Primitive = _declare(
     lambda out, values, arrays, index: apply_at(np.multiply, out, values, arrays, index),
     jvp=_jvp_multiply,
     vjp=_vjp_multiply,
+    rounding=FACTORS,
 )
 """`index_multiply(x, values, *arrays, index=)`: x with x[index] *= values, repeats included."""
 

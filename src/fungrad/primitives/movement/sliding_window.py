@@ -16,7 +16,7 @@ from fungrad.errors import ShapeError
 from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import elementwise
-from fungrad.primitives.facts import Along, Section, each_element, straight, whole
+from fungrad.primitives.facts import TERMS, Along, Section, each_element, straight, whole
 from fungrad.primitives.primitive import Primitive, linear
 
 Sizes = tuple[int, ...]
@@ -97,6 +97,7 @@ def _eval_overlap(x: Any, *, lengths: Sizes, strides: Sizes, dilations: Sizes) -
 
 overlap_add: Primitive = linear(
     "overlap_add",
+    rounding=TERMS,
     cost=each_element(1),
     eval=_eval_overlap,
     type=lambda x, *, lengths, strides, dilations: x.with_shape(

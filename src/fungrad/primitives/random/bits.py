@@ -14,6 +14,7 @@ import numpy as np
 
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import Over, elementwise
+from fungrad.primitives.facts import FUNCTION
 from fungrad.primitives.movement.gather import with_batch
 from fungrad.primitives.primitive import Primitive, general
 from fungrad.primitives.random import philox
@@ -207,7 +208,9 @@ def _eval_normal(bits: Any) -> Any:
     return _by_blocks(bits, np.float64 if wide else np.float32, normal)
 
 
-normal_of_bits: Primitive = elementwise("normal_of_bits", _eval_normal, partials=[None])
+normal_of_bits: Primitive = elementwise(
+    "normal_of_bits", _eval_normal, partials=[None], rounding=FUNCTION
+)
 """`normal_of_bits(bits)`: the standard normal quantile of 1/2 + (k + 1/2) / 2^53, where k is the
 word of 64 bits as a signed number over 2^11, rounded down; for words of 32 bits that of
 1/2 + (k + 1/2) / 2^32, a float32."""

@@ -15,6 +15,7 @@ import numpy as np
 from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import elementwise, select
+from fungrad.primitives.facts import EXACT, FACTORS, TERMS
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, concatenate, slice_axis
 from fungrad.primitives.primitive import Primitive, full, linear
 from fungrad.tracing.trace import shape_of, typeof
@@ -110,6 +111,7 @@ def _batch_recurrence(
 
 linear_recurrence: Primitive = Primitive(
     "linear_recurrence",
+    rounding=TERMS,
     cost=2,
     eval=_eval_recurrence,
     type=lambda a, u, *, axis, reverse=False: Type(u.shape, np.result_type(a.dtype, u.dtype)),
@@ -137,6 +139,7 @@ def _cost_of_cumulative(equation: Equation) -> int:
 
 cumsum: Primitive = linear(
     "cumsum",
+    rounding=TERMS,
     order="example",
     cost=_cost_of_cumulative,
     eval=lambda x, *, axis, reverse=False: _accumulated(np.add, x, axis, reverse),
@@ -168,6 +171,7 @@ def _jvp_cumprod(primals: Any, tangents: Any, *, axis: int, reverse: bool = Fals
 
 cumprod: Primitive = Primitive(
     "cumprod",
+    rounding=FACTORS,
     order="example",
     cost=_cost_of_cumulative,
     eval=lambda x, *, axis, reverse=False: _accumulated(np.multiply, x, axis, reverse),
@@ -226,6 +230,7 @@ def _running(name: str, ufunc: np.ufunc) -> Primitive:
 
     primitive = Primitive(
         name,
+        rounding=EXACT,
         cost=_cost_of_cumulative,
         kink=ties,
         eval=lambda x, *, axis, reverse=False: _accumulated(ufunc, x, axis, reverse),

@@ -16,7 +16,7 @@ from fungrad.errors import ShapeError
 from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import Masked, Over, elementwise, select
-from fungrad.primitives.facts import Work
+from fungrad.primitives.facts import ARITHMETIC, EXACT, FACTORS, Work
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
     cast,
@@ -92,6 +92,7 @@ def _extremum(name: str, ufunc: np.ufunc) -> Primitive:
 
     primitive = Primitive(
         name,
+        rounding=EXACT,
         cost=cost_of_reduction,
         kink=ties,
         reduces=ufunc,
@@ -157,6 +158,7 @@ def _tangent_others(x: Any, dx: Any, axes: Axes) -> Any:
 
 product_of_others: Primitive = Primitive(
     "product_of_others",
+    rounding=FACTORS,
     cost=3,
     eval=_eval_others,
     type=lambda x, *, axes: Type(x.shape, x.dtype),
@@ -184,6 +186,7 @@ def _vjp_prod(ct: Any, output: Any, args: Any, wanted: Any, *, axes: Axes) -> li
 
 reduce_prod: Primitive = Primitive(
     "reduce_prod",
+    rounding=FACTORS,
     order="example",
     cost=cost_of_reduction,
     eval=lambda x, *, axes: np.multiply.reduce(x, axes),
@@ -253,6 +256,7 @@ reduce_logaddexp2 = _log_sum("reduce_logaddexp2", np.logaddexp2, exp2_difference
 root = elementwise(
     "root",
     lambda x: np.sqrt(x),  # not np.sqrt itself, which belongs to the plain square root
+    rounding=ARITHMETIC,
     partials=[Over(lambda y, x: select(y == 0, np.inf, y * 2))],
     kink=lambda x: np.equal(x, 0),
 )
@@ -272,6 +276,7 @@ def _spread_last(cotangent: Any, x: Type) -> Any:
 
 exact_sum: Primitive = linear(
     "exact_sum",
+    rounding=ARITHMETIC,
     order="example",
     cost=cost_of_reduction,
     eval=_eval_exact_sum,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fungrad.compiler.guard_trace import GuardTrace, Question, impure
-from fungrad.control_flow.call import Runner, call, compiled, compiled_key
+from fungrad.control_flow.call import Runner, call, compiled, compiled_key, run
 from fungrad.errors import ArgumentError, BranchError
 from fungrad.ir.graph import Atom, Graph, Variable, effectful
 from fungrad.retracing.graph_transforms import drop_dead
@@ -91,9 +91,11 @@ class Program:
         """The outputs on arrays."""
         key = compiled_key(self.graph)
         runner = self._runners.get(key)
-        if runner is None:
-            runner = self._runners[key] = compiled(self.graph)
-        return runner(*args)
+        if runner is not None:
+            return runner(*args)
+        outputs = run(self.graph, args)
+        self._runners[key] = compiled(self.graph)  # after the first run, which checks the program
+        return outputs
 
 
 class Part:

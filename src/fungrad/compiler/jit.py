@@ -14,6 +14,7 @@ import numpy as np
 from fungrad.compiler import backend_choice, branch_guards
 from fungrad.compiler.branch_guards import MAX_PATHS, Paths, TakenPath, UnguardedTrace
 from fungrad.compiler.lowered import CacheInfo, Lowered
+from fungrad.compiler.self_check.setting import checked_runs
 from fungrad.control_flow.call import call, compiled, run
 from fungrad.errors import (
     AbstractBooleanError,
@@ -76,8 +77,10 @@ class Jitted(OfFunction):
         reassociate: bool | None = None,
         branches: str | None = None,
         max_paths: int = MAX_PATHS,
+        verify: str | None = None,
     ) -> None:
         super().__init__(f)
+        self._verify = verify
         self._branches = branches
         self._max_paths = max_paths
         self._argnums = frozenset(static_argnums)
@@ -209,7 +212,7 @@ class Jitted(OfFunction):
 
     def _recipe(self) -> tuple[Any, ...]:
         static = tuple(self._argnums), tuple(self._argnames)
-        options = self._inline, self._reassociate, self._branches, self._max_paths
+        options = self._inline, self._reassociate, self._branches, self._max_paths, self._verify
         return self._f, *static, *options
 
     def _entry(
@@ -316,8 +319,10 @@ class Jitted(OfFunction):
             return paths, None
 
     def choose(self, graph: Graph) -> Graph:
-        """A Graph with the `reassociate` option of this function, if it has one."""
-        return graph if self._reassociate is None else graph.choosing(self._reassociate)
+        """A Graph with the options `reassociate` and `verify` of this function, if it has them."""
+        if self._reassociate is None and self._verify is None:
+            return graph
+        return graph.choosing(reassociate=self._reassociate, verify=self._verify)
 
     def _notice(self, key: Any) -> None:
         """Warns if nearly every call traces again, and names the argument that changes."""
@@ -405,6 +410,7 @@ def jit(
     reassociate: bool | None = None,
     branches: str | None = None,
     max_paths: int = MAX_PATHS,
+    verify: str | None = None,
 ) -> Any:
     """Compiles f: traces it once for each types and structure of its arguments.
 
@@ -423,6 +429,8 @@ def jit(
         "error" refuses them; "guard" answers them with the values of the call, and compiles a
         program for each path that the answers lead to; None means `fg.config.branches`.
       max_paths: the most paths that "guard" follows for arguments of the same types.
+      verify: which runs of a program are compared with the evaluator: "first", "always" or "never";
+        None means `fg.config.verify`.
 
     Returns:
       A `Jitted`, with `lower(*args)`, `cache_info()` and `cache_clear()`.
@@ -445,14 +453,15 @@ def jit(
     if not isinstance(reassociate, bool | None):
         raise ArgumentError(f"reassociate has to be True or False, not {reassociate!r}.")
     branch_guards.checked(branches, "branches")
+    checked_runs(verify, "verify")
     if not isinstance(max_paths, int) or max_paths < 1:
         raise ArgumentError(f"max_paths has to be a whole number of 1 or more, not {max_paths!r}.")
     if f is None:
         return lambda g: jit(
             g, static_argnums=nums, static_argnames=names, inline=inline, reassociate=reassociate,
-            branches=branches, max_paths=max_paths,
+            branches=branches, max_paths=max_paths, verify=verify,
         )  # fmt: skip
     check_function(f, "jit")
     if nums or names:
         check_static(f, nums, names)
-    return Jitted(f, nums, names, inline, reassociate, branches, max_paths)
+    return Jitted(f, nums, names, inline, reassociate, branches, max_paths, verify)

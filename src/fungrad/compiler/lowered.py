@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fungrad.control_flow.call import compiled
+from fungrad.control_flow.call import built
 from fungrad.ir.graph import Graph, above
 from fungrad.support import pytree
 from fungrad.support.lazy import Module, Record
@@ -109,7 +109,7 @@ class Lowered:
 
         Needs llvmlite.
         """
-        runners: list[Any] = [compiled(part) for part in self.parts]
+        runners: list[Any] = [built(part) for part in self.parts]
         for part in self.parts:
             runners += pipeline.optimised(part).derived.get("native clusters", ())
         found: list[Any] = [getattr(runner, "__self__", None) for runner in runners]
@@ -121,9 +121,25 @@ class Lowered:
         native code that was tried.
         """
         for part in self.parts:
-            compiled(part)
+            built(part)
         found = [pipeline.optimised(part).derived.get("refused", ()) for part in self.parts]
         return tuple([line for lines in found for line in lines])
+
+    @property
+    def checked(self) -> str:
+        """What the program's first run was compared with: see `fg.config.verify`. If the check
+        would have taken longer than the build, it is a shorter twin.
+
+        >>> import numpy as np, fungrad as fg
+        >>> f = fg.jit(np.sin)
+        >>> f.lower(np.ones(3)).checked
+        'it has not run yet'
+        >>> y = f(np.ones(3))
+        >>> f.lower(np.ones(3)).checked
+        "the first run was compared with the evaluator's"
+        """
+        found = [part.derived.get("check", "it has not run yet") for part in self.parts]
+        return "\n".join(dict.fromkeys(found))
 
     def cost(self) -> Any:
         """The cost of a call, counted without running it.

@@ -7,7 +7,9 @@ how a Graph runs on arrays (`run`); by default it is the reference evaluator.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -48,8 +50,22 @@ class Backend:
         """
         return None
 
+    def checked(
+        self, graph: Graph, build: Callable[[], Runner | None], settle: Callable[[Runner], None]
+    ) -> Runner | None:
+        """The function that runs a program: the program itself, or one that checks it first.
+
+        Args:
+          graph: what the program computes.
+          build: makes the program; None if there is none.
+          settle: takes the function that shall run from the next call on.
+        """
+        return build()
+
 
 _backend = Backend()
+_INTERPRETER = Backend()
+_chosen: ContextVar[Backend | None] = ContextVar("fungrad_backend", default=None)
 
 
 def use(backend: Backend) -> None:
@@ -58,15 +74,57 @@ def use(backend: Backend) -> None:
     _backend = backend
 
 
+def backend() -> Backend:
+    """The backend that compiles Graphs in this context."""
+    return _chosen.get() or _backend
+
+
+@contextmanager
+def interpreted() -> Iterator[None]:
+    """A block in which this thread evaluates Graphs equation by equation, also the Graphs of loops
+    and branches.
+    """
+    token = _chosen.set(_INTERPRETER)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def is_interpreted() -> bool:
+    """Whether Graphs are evaluated equation by equation now."""
+    return backend() is _INTERPRETER
+
+
+def built(graph: Graph) -> Runner:
+    """The program of a Graph, made once."""
+    chosen = backend()
+    program: Runner = memoised(
+        graph, ("program", chosen.name, graph.reassociates), lambda: chosen.compile(graph)
+    )
+    return program
+
+
 def compiled(graph: Graph) -> Runner:
-    """The function of arrays that runs a Graph, made once."""
-    runner: Runner = memoised(graph, compiled_key(graph), lambda: _backend.compile(graph))
+    """The function of arrays that runs a Graph: its program, which is checked at its first run."""
+    key = compiled_key(graph)
+
+    def make() -> Runner | None:
+        return backend().checked(
+            graph, functools.partial(built, graph), functools.partial(_settle, graph, key)
+        )
+
+    runner: Runner = memoised(graph, key, make)
     return runner
 
 
 def compiled_key(graph: Graph) -> Any:
     """The key of a Graph's program, which depends on the settings."""
-    return ("compiled", _backend.name, graph.reassociates)
+    return ("compiled", backend().name, graph.reassociates, graph.verified)
+
+
+def _settle(graph: Graph, key: Any, runner: Runner) -> None:
+    graph.derived[key] = runner
 
 
 def run(graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
@@ -83,13 +141,21 @@ def in_one(primitive: Callable[[], Primitive], steps: Callable[..., Any]) -> Cal
             return steps(*args, **params)
         types = tuple([type_of(arg) for arg in args])
         loop = primitive()
+        key = _loop_key(loop, types, params)
 
         def make() -> Runner | None:
             outputs = tuple([Variable(type_) for type_ in loop.infer(types, params)])
-            equation = Equation(loop, tuple(map(Variable, types)), outputs, params)
-            return _backend.loop(equation, functools.partial(steps, **params))
+            inputs = tuple(map(Variable, types))
+            equation = Equation(loop, inputs, outputs, params)
+            graph = Graph(inputs, (), (equation,), outputs, loop.name, verify=body.verify)
+            run_steps = functools.partial(steps, **params)
+            return backend().checked(
+                graph,
+                functools.partial(backend().loop, equation, run_steps),
+                functools.partial(_settle, body, key),
+            )
 
-        runner = memoised(body, _loop_key(loop, types, params), make)
+        runner = memoised(body, key, make)
         return steps(*args, **params) if runner is None else tuple(runner(*args))
 
     return eval
@@ -97,7 +163,8 @@ def in_one(primitive: Callable[[], Primitive], steps: Callable[..., Any]) -> Cal
 
 def _loop_key(loop: Primitive, types: tuple[Type, ...], params: dict[str, Any]) -> Any:
     rest = [(k, v) for k, v in params.items() if k != "body"]
-    return ("loop", _backend.name, params["body"].reassociates, loop, types, *rest)
+    body = params["body"]
+    return ("loop", backend().name, body.reassociates, body.verified, loop, types, *rest)
 
 
 def by_steps(loop: Primitive, args: Sequence[Any], params: dict[str, Any]) -> None:

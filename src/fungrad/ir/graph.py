@@ -7,6 +7,7 @@ primitive, and holds the parameters and types.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Protocol
@@ -130,14 +131,21 @@ class Reassociation:
     allowed = False
 
 
+class Verification:
+    """The setting `fg.config.verify`, for Graphs whose `verify` is None."""
+
+    runs = os.environ.get("FUNGRAD_VERIFY", "first")
+
+
 class Graph:
     """A traced function: inputs, constants with their values, equations, outputs.
 
     `print(graph)` shows it in the style of a jaxpr; `graph.show(source=True)` adds the user's
     lines. Graphs are never changed after they are made. They can be pickled.
 
-    `reassociate` says whether passes may regroup sums and products; None leaves that to the
-    setting.
+    `reassociate` says whether passes may regroup sums and products, `verify` which runs of its
+    program are compared with the evaluator: "first", "always" or "never". None leaves that to the
+    settings.
     """
 
     def __init__(
@@ -148,6 +156,7 @@ class Graph:
         outputs: tuple[Atom, ...],
         name: str = "",
         reassociate: bool | None = None,
+        verify: str | None = None,
     ) -> None:
         self.inputs = inputs
         self.constants = constants
@@ -155,20 +164,32 @@ class Graph:
         self.outputs = outputs
         self.name = name
         self.reassociate = reassociate
+        self.verify = verify
 
     @property
     def reassociates(self) -> bool:
         """Whether rewrites that are exact only without rounding errors are allowed."""
         return Reassociation.allowed if self.reassociate is None else self.reassociate
 
-    def choosing(self, reassociate: bool | None) -> Graph:
-        """The Graph with this choice; made once, since its programs are kept on it."""
-        if self.reassociate is reassociate:
+    @property
+    def verified(self) -> str:
+        """Which runs of its program are compared with the evaluator."""
+        return Verification.runs if self.verify is None else self.verify
+
+    def choosing(self, **options: Any) -> Graph:
+        """The Graph with these options, `reassociate` or `verify`; made once, as its programs are
+        kept on it.
+        """
+        if all(getattr(self, name) is value for name, value in options.items()):
             return self
         made: Graph = self.derived.setdefault(
-            ("reassociate", reassociate), self.replace(reassociate=reassociate)
+            ("choosing", *options.items()), self.replace(**options)
         )
         return made
+
+    def choosing_as(self, other: Graph) -> Graph:
+        """The Graph with the options of another one."""
+        return self.choosing(reassociate=other.reassociate, verify=other.verify)
 
     def replace(self, **parts: Any) -> Graph:
         """A Graph with other parts, named as the arguments of its class; the others stay."""
@@ -207,7 +228,7 @@ class Graph:
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update({"reassociate": None, **state})
+        self.__dict__.update({"reassociate": None, "verify": None, **state})
 
     def __repr__(self) -> str:
         return self.show()
@@ -246,7 +267,7 @@ class Graph:
         return drawing
 
 
-_PARTS = ("inputs", "constants", "equations", "outputs", "name", "reassociate")
+_PARTS = ("inputs", "constants", "equations", "outputs", "name", "reassociate", "verify")
 
 
 def inner_graphs(equation: Equation) -> Iterator[Graph]:

@@ -66,7 +66,7 @@ def strong_type(type_: Type) -> Type:
 def _stage(f: Callable[..., Any], types: Sequence[Type], graph: Graph, what: str) -> Graph:
     names = [f"input {i}" for i in range(len(types))]
     label = f"{what} of {graph.name or 'a graph'}"
-    return stage(f, types, names, lambda: label, graph.name).choosing(graph.reassociate)
+    return stage(f, types, names, lambda: label, graph.name).choosing_as(graph)
 
 
 def differentiate(graph: Graph, wanted: Sequence[bool]) -> Differentiated:

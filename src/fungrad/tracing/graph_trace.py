@@ -24,7 +24,7 @@ from fungrad.tracing.created_arrays import Writable, unwrapped
 from fungrad.tracing.memory_order import MemoryLayout, dense, follow, memory_layout, one_order
 from fungrad.tracing.provenance import Place, place, replayed
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import EVAL, Trace, Tracer, current, enter, leaked, leave, typeof
+from fungrad.tracing.trace import Trace, Tracer, current, enter, leaked, leave, typeof
 
 
 def evaluate(graph: Graph, args: Sequence[Any]) -> list[Any]:
@@ -39,7 +39,7 @@ def evaluate(graph: Graph, args: Sequence[Any]) -> list[Any]:
     def read(atom: Atom) -> Any:
         return atom.value if isinstance(atom, Literal) else values[id(atom)]
 
-    recording = current() is not EVAL
+    recording = current().records
     for equation, dead in zip(graph.equations, graph.last_uses, strict=True):
         place = Place(equation.source, equation.scope, equation.backward) if recording else None
         token = replayed.set(place) if recording else None

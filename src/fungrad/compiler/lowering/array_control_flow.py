@@ -37,7 +37,7 @@ from fungrad.compiler.lowering.program import (
 from fungrad.compiler.lowering.scalar.emitter import TAPE_DTYPE, Elements, boxed, flattened
 from fungrad.compiler.lowering.scalar.emitter import Value as Array
 from fungrad.compiler.lowering.scalar.scalar_program import structural
-from fungrad.control_flow.call import call, compiled
+from fungrad.control_flow.call import built, call
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.tape_type import TAPE, as_tape, residuals_of
 from fungrad.ir.graph import Equation, Graph
@@ -228,7 +228,7 @@ class _OnNumPy(ArrayControlFlow):
 
     def graph(self, graph: Graph, inputs: Sequence[Elements]) -> list[Elements]:
         name = self._names.get(id(graph), self._half)
-        called = self.symbols.constant(name, Later(functools.partial(compiled, graph)))
+        called = self.symbols.constant(name, Later(functools.partial(built, graph)))
         single = len(graph.outputs) == 1
         text = f"{called}({', '.join(['{}'] * len(inputs))})" + "[0]" * single
         return self.call(text, handles(inputs), graph.output_types, unpack=not single)

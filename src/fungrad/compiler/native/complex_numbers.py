@@ -131,7 +131,7 @@ def _real_form(graph: Graph) -> Graph:
             made = stage(run, types, [""] * len(types), lambda: "real_form", graph.name)
     finally:
         replayed.reset(token)
-    return as_optimised(drop_dead(made.choosing(graph.reassociate)))
+    return as_optimised(drop_dead(made.choosing(reassociate=graph.reassociate)))
 
 
 def _constant(x: Any) -> _Complex:

@@ -215,7 +215,7 @@ def settle(graph: Graph) -> Graph:
 
     def settled(value: Any) -> Any:
         if isinstance(value, Graph):
-            return value.choosing(graph.reassociate)
+            return value.choosing(reassociate=graph.reassociate)
         return tuple(map(settled, value)) if type(value) is tuple else value
 
     def replace(equation: Equation) -> Equation:

@@ -32,6 +32,7 @@ def pytest_configure(config):
     code.
     """
     os.environ["FUNGRAD_CACHE"] = "0"
+    os.environ["FUNGRAD_STRICT"] = "1"
     fg.config.backend = config.getoption("--backend")
     os.environ["FUNGRAD_NATIVE"] = "1" if fg.config.backend == "native" else "0"
 

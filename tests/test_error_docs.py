@@ -48,13 +48,17 @@ def test_every_class_shows_its_programs_in_its_docstring():
 @pytest.fixture
 def clean(monkeypatch):
     """Restores the registry and the imported modules after the programs."""
-    known = dict(primitives)
+    known, backend = dict(primitives), fg.config.backend
+    monkeypatch.delenv("FUNGRAD_STRICT")
     for name in ("hypothesis", "hypothesis.strategies"):
         monkeypatch.setitem(sys.modules, name, importlib.import_module(name))
     with warnings.catch_warnings():
         warnings.simplefilter("error", errors.RetraceWarning)
         warnings.simplefilter("error", errors.DensePatternWarning)
+        warnings.simplefilter("error", errors.MiscompiledWarning)
+        warnings.simplefilter("error", errors.CompilerWarning)
         yield
+    fg.config.backend = backend
     primitives.clear()
     primitives.update(known)
 

@@ -20,7 +20,7 @@ from fungrad.compiler import backend_choice
 from fungrad.compiler.native import backend
 from fungrad.compiler.native.kernel import Kernel, Refused
 from fungrad.compiler.native.llvm_ir import Function, Module
-from fungrad.ir.graph import Graph
+from fungrad.ir.graph import Graph, Verification
 
 GIVEN = [("ptr", "arrays"), ("i64", "begin"), ("i64", "end"), ("ptr", "scratch")]
 
@@ -43,6 +43,7 @@ def sines_as_a_thousand(graph: Graph) -> Kernel:
 @pytest.fixture
 def thousands(native: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend, "GENERATORS", [sines_as_a_thousand])
+    monkeypatch.setattr(Verification, "runs", "never")
 
 
 def test_a_change_of_the_setting_takes_effect_at_the_next_call(thousands: None) -> None:

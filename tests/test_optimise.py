@@ -209,7 +209,7 @@ def check_rewritten(f, args, expected, **tolerance):
 
 
 def traced(f, args, regroup=False):
-    return fg.make_jaxpr(f)(*args).choosing(regroup)
+    return fg.make_jaxpr(f)(*args).choosing(reassociate=regroup)
 
 
 ALL = {**EXAMPLES, **OF_KERNELS, **OF_REGROUPING}

@@ -190,7 +190,7 @@ def backward(graph):
 
 def regrouped(graph):
     """The Graph with leave to regroup its sums."""
-    return graph.choosing(True)
+    return graph.choosing(reassociate=True)
 
 
 def loops(f, *args, how=lambda graph: graph):

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fungrad.errors import ArgumentError
-from fungrad.ir.graph import Reassociation
+from fungrad.ir.graph import Reassociation, Verification
 from fungrad.support.lazy import Module
 from fungrad.tracing import interception
 
 if TYPE_CHECKING:
     from fungrad.compiler import backend_choice, branch_guards
     from fungrad.compiler.passes.simplify import blas_and_power_forms
+    from fungrad.compiler.self_check import setting as verification
     from fungrad.runtime import blas_threads, thread_pool
 else:
+    verification = Module("fungrad.compiler.self_check.setting")
     backend_choice = Module("fungrad.compiler.backend_choice")
     branch_guards = Module("fungrad.compiler.branch_guards")
     blas_threads = Module("fungrad.runtime.blas_threads")
@@ -132,6 +134,28 @@ class Config:
     @branches.setter
     def branches(self, value: str) -> None:
         branch_guards.choose(value)
+
+    @property
+    def verify(self) -> str:
+        """Which runs of a compiled program are compared with the evaluator, which runs the traced
+        Graph equation by equation: "first", "always" or "never".
+
+        If they differ by more than the rounding of the operations explains, the evaluator's numbers
+        are returned, with a MiscompiledWarning, and the program is not used again. Initially
+        "first", or the value of the environment variable FUNGRAD_VERIFY. The argument `verify=` of
+        `fg.jit` sets it for one function. See docs/self-check.md.
+
+        >>> import fungrad as fg
+        >>> fg.config.verify
+        'first'
+        """
+        return Verification.runs
+
+    @verify.setter
+    def verify(self, value: str) -> None:
+        verification.choose(value)
+        for listener in backend_choice.state.listeners:
+            listener()
 
     @property
     def intercept(self) -> bool:

@@ -424,3 +424,55 @@ class DensePatternWarning(UserWarning):
 
         fg.jacobian(lambda x: x * np.sum(x))(np.ones(50))
     """
+
+
+class MiscompiledError(FungradError, AssertionError):
+    """A compiled program disagrees with the evaluator, and FUNGRAD_STRICT=1 makes that an error.
+
+    Fails: a kernel that triples where its primitive doubles::
+
+        os.environ["FUNGRAD_STRICT"] = "1"
+        double = fg.extend.elementwise("double", lambda x: 2.0 * x, partials=[2.0])
+        fg.extend.kernel(double, lambda x, out: np.multiply(x, 3.0, out))
+        fg.jit(lambda x: double(x) + 1.0)(np.ones(50_000))
+
+    Repaired: the kernel computes what the primitive computes::
+
+        fg.extend.kernel(double, lambda x, out: np.multiply(x, 2.0, out))
+    """
+
+
+class MiscompiledWarning(UserWarning):
+    """The first run of a compiled program differs from the evaluator's by more than rounding.
+
+    fungrad returns the evaluator's numbers, and evaluates the function from then on: slower, but
+    right. The message names a file, which fg.load opens: please report it.
+
+    Fails: a kernel that triples where its primitive doubles::
+
+        double = fg.extend.elementwise("double", lambda x: 2.0 * x, partials=[2.0])
+        fg.extend.kernel(double, lambda x, out: np.multiply(x, 3.0, out))
+        fg.jit(lambda x: double(x) + 1.0)(np.ones(50_000))
+
+    Repaired: the kernel computes what the primitive computes::
+
+        fg.extend.kernel(double, lambda x, out: np.multiply(x, 2.0, out))
+    """
+
+
+class CompilerWarning(UserWarning):
+    """A part of the compiler has raised an error; the function is evaluated instead.
+
+    The numbers are right, and slower than compiled ones. The message names a file, which fg.load
+    opens: please report it. FUNGRAD_STRICT=1 raises the error instead.
+
+    Fails: a kernel that does not take the array that it has to fill::
+
+        triple = fg.extend.elementwise("triple", lambda x: 3.0 * x, partials=[3.0])
+        fg.extend.kernel(triple, lambda x: 3.0 * x)
+        fg.jit(lambda x: triple(x) + x)(np.ones(50_000))
+
+    Repaired: a kernel writes its result into the last argument::
+
+        fg.extend.kernel(triple, lambda x, out: np.multiply(x, 3.0, out))
+    """

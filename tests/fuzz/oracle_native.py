@@ -14,7 +14,7 @@ from unittest import mock
 from fungrad.compiler import backend_choice
 from fungrad.compiler.native import backend, clusters, fused
 from fungrad.compiler.passes import pipeline
-from fungrad.control_flow.call import compiled
+from fungrad.control_flow.call import built
 
 from .case import Case, Outcome
 from .noise import running_on
@@ -40,14 +40,14 @@ def loops_over_arrays() -> Iterator[None]:
 
 def is_native(graph: Any) -> bool:
     """Whether a compiled Graph has native code."""
-    program = getattr(compiled(graph), "__self__", None)
+    program = getattr(built(graph), "__self__", None)
     return hasattr(program, "text") or "native clusters" in pipeline.optimised(graph).derived
 
 
 def _judged(case: Case, call: Call, signs: bool) -> str:
     if not backend_choice.installed():
         raise Outcome("llvmlite is missing")
-    with running_on(backend.Native()):
+    with running_on(backend_choice.Chosen("native")):
         wrong = walked_and_run(case, *call, signs, warns=False)
         if not wrong and not is_native(call[0]):
             raise Outcome("native code refuses it")

@@ -20,7 +20,9 @@ from fungrad.support.lazy import Module
 if TYPE_CHECKING:
     from fungrad.compiler.lowering import backend as of_numpy
     from fungrad.compiler.native import backend as of_llvm
+    from fungrad.compiler.self_check import checked_program
 else:
+    checked_program = Module("fungrad.compiler.self_check.checked_program")
     of_numpy = Module("fungrad.compiler.lowering.backend")
     of_llvm = Module("fungrad.compiler.native.backend")
 
@@ -46,6 +48,12 @@ class Chosen(Backend):
 
     def compile(self, graph: Graph) -> Runner:
         return self._made.compile(graph)
+
+    def checked(
+        self, graph: Graph, build: Callable[[], Runner | None], settle: Callable[[Runner], None]
+    ) -> Runner | None:
+        found: Runner | None = checked_program.checked(graph, build, settle, self.compile)
+        return found
 
     def loop(self, equation: Equation, steps: Runner) -> Runner | None:
         return self._made.loop(equation, steps)

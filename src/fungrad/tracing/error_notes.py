@@ -103,6 +103,19 @@ def add_note(error: BaseException, is_library: Any, is_installed: Any) -> None:
     )
 
 
+def warn_at(frame: FrameType | None, text: str, category: type[Warning]) -> None:
+    """Issues a warning at the line that a frame runs."""
+    if frame is None:  # a thread of a compiled program
+        warnings.warn(text, category, stacklevel=2)
+        return
+    # Python drops warnings of modules whose name is None.
+    module, registry = frame.f_globals.get("__name__") or "<unknown>", "__warningregistry__"
+    warnings.warn_explicit(
+        text, category, frame.f_code.co_filename, frame.f_lineno, module,
+        frame.f_globals.setdefault(registry, {}),
+    )  # fmt: skip
+
+
 # The variable that np.errstate sets; np.errstate itself takes a tenth of a small gradient's time.
 _settings: ContextVar[Any] = getattr(
     importlib.import_module("numpy._core.umath"), "_extobj_contextvar", ContextVar("settings")
@@ -122,15 +135,7 @@ class NumPyWarnings:
     def write(self, message: str) -> None:
         """Issues a message of NumPy's (`divide by zero encountered in log`) as a warning."""
         text = message.removeprefix("Warning: ").rstrip("\n")
-        frame = self._user_frame()
-        if frame is None:  # a thread of a compiled program
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
-            return
-        module, registry = frame.f_globals.get("__name__"), "__warningregistry__"
-        warnings.warn_explicit(
-            text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, module,
-            frame.f_globals.setdefault(registry, {}),
-        )  # fmt: skip
+        warn_at(self._user_frame(), text, RuntimeWarning)
 
     def _settings_for(self, settings: Any) -> Any:
         if np.geterrcall() not in (None, self):  # the user has installed a handler

@@ -25,7 +25,7 @@ from fungrad.errors import (
     UnsupportedFunctionError,
 )
 from fungrad.ir.graph import Source
-from fungrad.tracing.error_notes import NumPyWarnings, add_note
+from fungrad.tracing.error_notes import NumPyWarnings, add_note, warn_at
 
 
 def no_factor(error: BaseException, line: str) -> set[str]:
@@ -373,6 +373,11 @@ def shortened(error: Exception) -> Exception:
         _advise(error)
     add_note(error, is_library, _is_installed)
     return error.with_traceback(short)
+
+
+def warn_user(text: str, category: type[Warning]) -> None:
+    """Issues a warning at the user's line."""
+    warn_at(_user_frame(), text, category)
 
 
 _warnings = NumPyWarnings(_user_frame)

@@ -7,6 +7,8 @@ the caller passes lowers the loops.
 from __future__ import annotations
 
 import functools
+import keyword
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -44,6 +46,9 @@ LowerLoop = Callable[[Equation | FusionCluster, bool], Runner | None]
 returns a function that runs the loop on arrays, or None.
 """
 
+_GENERATED = re.compile(r"[a-z](_?\d+|_\d+_\d+)$")
+"""The names that programs give to values, which functions must not have."""
+
 
 class Symbols:
     """The constants of a program: its global names (see `Names`)."""
@@ -54,12 +59,18 @@ class Symbols:
         self._zero_d: dict[Any, Any] = {}
 
     def constant(self, wished: str, value: Any) -> str:
-        """The name of a constant: the wished one, unless another value has it."""
+        """The name of a constant: the wished one, unless another value may have it."""
         if id(value) in self._known:
             return self._known[id(value)]
-        name = wished
-        if wished in ("c", "k") or name in self.namespace:
-            name = f"{wished}{len(self.namespace)}"
+        name = (
+            wished
+            if wished.isidentifier()
+            and not keyword.iskeyword(wished)
+            and not _GENERATED.match(wished)
+            else "function"
+        )
+        if name in ("c", "k", "function") or name in self.namespace:
+            name = f"{name}{len(self.namespace)}"
         self.namespace[name] = value
         self._known[id(value)] = name
         return name

@@ -10,7 +10,7 @@ from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.printer import Later, callees, in_python, printed, written_out
 from fungrad.compiler.lowering.scalar.scalar_program import of_equation, program
 from fungrad.compiler.passes.pipeline import optimised
-from fungrad.control_flow.call import Backend, Runner, compiled
+from fungrad.control_flow.call import Backend, Runner, built
 from fungrad.ir.graph import Equation, Graph
 from fungrad.support.lazy import Module
 
@@ -22,8 +22,9 @@ class NumpyBackend(Backend):
 
     def compile(self, graph: Graph) -> Runner:
         """The function of the inputs; it returns the list of the outputs."""
-        graph = optimised(graph)
-        return program(graph, Later(functools.partial(build, graph))) or build(graph)
+        better = optimised(graph)
+        arrays = functools.partial(build, better)
+        return program(better, Later(arrays, graph, _built)) or arrays()
 
     def loop(self, equation: Equation, steps: Runner) -> Runner | None:
         """The loop as a Python loop, on numbers or on arrays."""
@@ -32,19 +33,24 @@ class NumpyBackend(Backend):
 
 def source(graph: Graph) -> str:
     """The text of the program of a Graph and of its callees: regions, loops, branches."""
-    return written_out(in_python(compiled(graph)))
+    return written_out(in_python(built(graph)))
 
 
 def programs(graph: Graph) -> str:
     """The loop IR of the program of a Graph and of its callees; those on numbers have none."""
-    found = [c for c in callees(in_python(compiled(graph))) if hasattr(c.function, "program")]
+    found = [c for c in callees(in_python(built(graph))) if hasattr(c.function, "program")]
     return "\n\n".join([c.headed(printed(c.function.program, kinds=True)) for c in found])
 
 
 def clusters(graph: Graph) -> tuple[FusionCluster, ...]:
     """The fusion clusters of the program of a Graph and of its callees."""
-    found = callees(in_python(compiled(graph)))
+    found = callees(in_python(built(graph)))
     return tuple([c.function.cluster for c in found if hasattr(c.function, "cluster")])
+
+
+def _built(graph: Graph) -> Runner:
+    """The program of a Graph on arrays."""
+    return build(optimised(graph))
 
 
 def build(graph: Graph) -> Runner:

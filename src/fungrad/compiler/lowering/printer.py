@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from fungrad.compiler.lowering.program import Block, Free, Move, Program, Return, Value
-from fungrad.control_flow.call import compiled
+from fungrad.compiler.self_check.checked_program import checked
+from fungrad.control_flow.call import built
 from fungrad.ir.graph import Graph, last_uses
 from fungrad.support.lazy import Record
 
@@ -140,22 +141,43 @@ def defined(text: str, file: str, namespace: dict[str, Any], name: str = "run") 
 
 
 class Later:
-    """A program that is compiled at its first call.
+    """A program that is compiled at its first call, and checked then if it is called on its own.
 
     Args:
       make: compiles the program.
+      graph: what it computes; None for a part that is checked with its program.
+      compile: compiles another Graph in the same way.
     """
 
-    def __init__(self, make: Callable[[], Function]) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Function],
+        graph: Graph | None = None,
+        compile: Callable[[Graph], Function] | None = None,
+    ) -> None:
         self._make = make
+        self._graph = graph
+        self._compile = compile
 
     def __call__(self, *args: Any) -> Any:
         return self.run(*args)
 
     @functools.cached_property
-    def run(self) -> Function:
+    def program(self) -> Function:
         """The program."""
         return self._make()
+
+    @functools.cached_property
+    def run(self) -> Function:
+        """The program, or the function that checks its first run."""
+        if self._graph is None or self._compile is None:
+            return self.program
+        found = checked(self._graph, lambda: self.program, self._settle, self._compile)
+        assert found is not None
+        return found
+
+    def _settle(self, program: Function) -> None:
+        self.__dict__["run"] = program
 
 
 class Callee(Record):
@@ -210,7 +232,7 @@ def in_python(runner: Any) -> Any:
     """The Python program behind one that is compiled later, or the fallback of a native one."""
     behind = getattr(getattr(runner, "__self__", None), "fallback", None)
     later = runner if isinstance(runner, Later) else behind
-    return runner if later is None else in_python(later.run)
+    return runner if later is None else in_python(later.program)
 
 
 def _graphs(params: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -219,4 +241,4 @@ def _graphs(params: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         several = isinstance(value, tuple)
         for i, graph in enumerate(value if several else (value,)):
             if isinstance(graph, Graph):
-                yield f"{key}{i}" if several else key, in_python(compiled(graph))
+                yield f"{key}{i}" if several else key, in_python(built(graph))

@@ -42,6 +42,9 @@ TRIPS = 100
 """The assumed trip count of a loop of unknown length."""
 
 
+_NUMPY = NumpyBackend()
+
+
 class Native(Backend):
     """Compiles optimised Graphs to machine code, or like the NumPy backend.
 
@@ -55,18 +58,20 @@ class Native(Backend):
         self.only_profitable = only_profitable
 
     def compile(self, graph: Graph) -> Runner:
-        graph = optimised(graph)
-        on_numpy = functools.partial(NumpyBackend().compile, graph)
-        return self._native(graph, Later(on_numpy)) or self._mixed(graph) or on_numpy()
+        better = optimised(graph)
+        on_numpy = functools.partial(_NUMPY.compile, better)
+        fallback = Later(on_numpy, graph, _NUMPY.compile)
+        return self._native(better, fallback) or self._mixed(better) or on_numpy()
 
     def loop(self, equation: Equation, steps: Runner) -> Runner | None:
         inputs: Any = equation.inputs
         graph = Graph(inputs, (), (equation,), equation.outputs)
 
         def on_numpy() -> Runner | None:
-            return NumpyBackend().loop(equation, steps)
+            return _NUMPY.loop(equation, steps)
 
-        return self._native(graph, Later(lambda: on_numpy() or steps)) or on_numpy()
+        fallback = Later(lambda: on_numpy() or steps, graph, _NUMPY.compile)
+        return self._native(graph, fallback) or on_numpy()
 
     def _native(
         self, graph: Graph, fallback: Later, generators: Sequence[Generator] | None = None,
@@ -107,7 +112,7 @@ class Native(Backend):
         def make(cluster: Graph, times: float = 1.0, into: int = 0) -> Runner | None:
             loop = len(cluster.equations) == 1 and cluster.equations[0].primitive.multiple
             generators = GENERATORS[:-1] if loop else GENERATORS[-1:]
-            fallback = Later(functools.partial(build, cluster))
+            fallback = Later(functools.partial(build, cluster), cluster, _NUMPY.compile)
             reused = [] if into else in_pool(cluster, graph)
             found = self._native(cluster, fallback, generators, times, into or len(reused))
             if found is None:

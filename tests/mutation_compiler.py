@@ -4,6 +4,7 @@
     python -m tests.mutation_compiler --only shelf pool  those with such words in their names
     python -m tests.mutation_compiler --list             their names
     python -m tests.mutation_compiler --alive            those that are known to survive, instead
+    python -m tests.mutation_compiler --self-check       what the compiler itself notices of them
 
 A mutant is a copy of the package with one snippet of its source replaced: a guard dropped, operands
 swapped, a bound off by one, a buffer used again too early. The tests that have to fail with it are
@@ -121,6 +122,49 @@ def passes(folder: Path, tests: Sequence[str]) -> bool:
     return done.returncode == 0
 
 
+def noticed(mutant: Mutant) -> dict[str, int] | None:
+    """What the self-check of the compiler finds in the tests of a mutant: the number of its alarms,
+    and of runs of programs with plainly wrong numbers (`self_check_watch`). None if the tests
+    crash.
+    """
+    with package(mutant) as folder:
+        counts = folder / "counts"
+        options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "-p", "self_check_watch"]
+        options += ["-k", f"not ({' or '.join(SLOW)})"]
+        nodes = [str(HERE / test) for test in mutant.tests]
+        paths = [str(folder), str(HERE), os.environ.get("PYTHONPATH", "")]
+        path = os.pathsep.join(filter(None, paths))
+        environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+        environment |= {"SELF_CHECK_COUNTS": str(counts), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        seconds = str(4 * SECONDS * len(nodes))
+        subprocess.run(
+            [sys.executable, "-c", _RUN, str(folder), seconds, *options, *nodes],
+            cwd=HERE.parent, env=environment, capture_output=True, timeout=WAIT * len(nodes),
+            check=False,
+        )  # fmt: skip
+        found: dict[str, int] | None = (
+            ast.literal_eval(counts.read_text()) if counts.exists() else None
+        )
+        return found
+
+
+def check_the_self_check(mutants: Sequence[Mutant], jobs: int) -> int:
+    """Prints what the self-check notices of each mutant, and the share that it does."""
+    wrong = seen = 0
+    with ThreadPoolExecutor(jobs) as pool:
+        for mutant, found in zip(mutants, pool.map(noticed, mutants), strict=True):
+            if found is None:
+                print("CRASHED ", mutant.name, flush=True)
+                continue
+            wrong += found["wrong"] > 0
+            seen += found["alarms"] > 0
+            missed = found["wrong"] and not found["alarms"]
+            word = "MISSED  " if missed else "noticed " if found["wrong"] else "no wrong"
+            print(word, mutant.name, found, flush=True)
+    print(f"{wrong} mutants give wrong numbers, the self-check notices {seen}")
+    return 0 if seen >= 0.9 * wrong else 1
+
+
 def killed(mutant: Mutant) -> bool:
     """Whether the tests of a mutant fail with it."""
     with package(mutant) as folder:
@@ -132,6 +176,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", metavar="WORD", help="mutants with one of these words")
     parser.add_argument("--jobs", type=int, default=1, help="how many run at once")
     parser.add_argument("--alive", action="store_true", help="those that are known to survive")
+    parser.add_argument(
+        "--self-check", action="store_true", help="what the compiler's self-check notices"
+    )
     parser.add_argument("--list", action="store_true", help="only say what there is")
     return parser.parse_args()
 
@@ -144,6 +191,8 @@ def main() -> int:
     if given.list:
         print("\n".join(": ".join(filter(None, (m.name, ALIVE.get(m.name)))) for m in chosen))
         return 0
+    if given.self_check:
+        return check_the_self_check(chosen, given.jobs)
     tests = sorted({test for m in chosen for test in m.tests})
     with package() as folder:  # tests that fail anyway would notice nothing
         if not passes(folder, tests):

@@ -212,6 +212,11 @@ class Graph:
         return list(last_uses(self.equations, self.outputs))
 
     @cached_property
+    def effectful(self) -> bool:
+        """Whether an equation, or one inside its Graphs, has an effect."""
+        return any(map(effectful, self.equations))
+
+    @cached_property
     def derived(self) -> dict[Any, Any]:
         """A cache of objects derived from this Graph: derivatives, batched forms, programs."""
         return {}
@@ -224,6 +229,7 @@ class Graph:
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
         state.pop("last_uses", None)
+        state.pop("effectful", None)
         state.pop("derived", None)
         return state
 
@@ -283,7 +289,7 @@ def effectful(equation: Equation) -> bool:
     """Whether an equation, or one inside its Graphs, has an effect."""
     if equation.primitive.effect or not equation.params:
         return equation.primitive.effect
-    return any(effectful(inner) for graph in inner_graphs(equation) for inner in graph.equations)
+    return any(graph.effectful for graph in inner_graphs(equation))
 
 
 def last_uses(steps: Sequence[Any], outputs: Iterable[Any]) -> Iterator[list[Any]]:

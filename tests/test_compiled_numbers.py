@@ -192,3 +192,16 @@ def test_the_gradient_of_a_quotient_keeps_its_zero():
     y = np.array([1e-300, 1.0])
     with np.errstate(all="ignore"):
         same(fg.jit(fg.grad(f))(y), fg.grad(f)(y))
+
+
+def test_the_stack_of_a_scan_as_the_cotangent_of_a_constant_of_a_loop():
+    def loss(x):
+        def body(state):
+            i, y = state
+            _, ys = fg.lax.scan(lambda c, row: (np.tanh(c) + np.sum(row), c * row), y, x)
+            return i + 1, np.sum(ys) * 0.1
+
+        return fg.lax.while_loop(lambda state: state[0] < 4, body, (0, 0.3))[1]
+
+    x = np.array([[0.1, 0.2, 0.3]])
+    np.testing.assert_allclose(fg.jit(fg.grad(loss))(x), fg.grad(loss)(x), rtol=1e-12)

@@ -384,3 +384,26 @@ def test_checkpoints_in_loops(native: Any) -> None:
     gradient = fg.grad(total(f), (0, 1))
     must_be_native(gradient, args)
     agree(gradient, args)
+
+
+def test_rows_gathered_by_a_long_constant_array(native: Any) -> None:
+    """The forward pass of a hidden Markov model, with 500 observations."""
+    seen = np.random.default_rng(0).integers(0, 8, 500)
+
+    def log_sum(x: Any, axis: int) -> Any:
+        m = np.max(x, axis=axis, keepdims=True)
+        return np.log(np.sum(np.exp(x - m), axis=axis)) + np.squeeze(m, axis)
+
+    def loss(a: Any, b: Any) -> Any:
+        a, b = a - log_sum(a, 1)[:, None], b - log_sum(b, 1)[:, None]
+        e = b.T[seen]
+
+        def step(s: Any, v: Any) -> Any:
+            return log_sum(s[:, None] + a, 0) + v, None
+
+        return -log_sum(lax.scan(step, e[0] - np.log(5.0), e[1:])[0], 0)
+
+    a, b = np.linspace(-1.0, 1.0, 25).reshape(5, 5), np.linspace(1.0, -2.0, 40).reshape(5, 8)
+    found, expected = fg.jit(fg.grad(loss, (0, 1)))(a, b), fg.grad(loss, (0, 1))(a, b)
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-10, atol=1e-12)

@@ -237,6 +237,19 @@ def test_rule(reason):
         assert reason not in asked(traced(f, args))[1]
 
 
+@pytest.mark.parametrize("reason", ALL)
+def test_a_rule_in_compiled_programs(reason):
+    programs = [ALL[reason][:2], *[(f, args) for f, *args in FORBIDDEN.get(reason, ())]]
+    for f, args in programs:
+        with np.errstate(all="ignore"):
+            got = fg.jit(f, reassociate=reason in OF_REGROUPING)(*args)
+            want = fg.evaluate(fg.make_jaxpr(f)(*args), *args)
+        for x, y in zip(got if isinstance(got, tuple) else (got,), want, strict=True):
+            np.testing.assert_allclose(
+                x, y, rtol=1e-5 if np.asarray(y).dtype.itemsize < 8 else 1e-12
+            )
+
+
 def asked(graph):
     """The reasons of the rules that held for some equation of a Graph, and of those asked."""
     held, of = set(), set()

@@ -93,7 +93,7 @@ def _getitem(walk: Any, equation: Equation, inputs: list[Any]) -> list[Any]:
     """The rule of getitem, also for elements of a long array, which are loaded from memory."""
     x, *arrays = inputs
     if not isinstance(x, Stack) or arrays:
-        return element_rules.RULES[getitem].write(walk, equation, [walk.whole(x), *arrays])
+        return element_rules.RULES[getitem].write(walk, equation, [*map(walk.whole, inputs)])
     walk.plans.check(equation.outputs[0].type)
     shape = [n for axis, n in enumerate(x.type.shape) if axis != x.axis]
     found, entries = np.empty(equation.outputs[0].type.shape, object), equation.params["index"]

@@ -191,7 +191,7 @@ class Scalariser:
 
     def accumulate(self, total: Elements, part: Elements, dtype: Any) -> None:
         """Adds `part` to the variables `total`, which start at 0.0."""
-        pairs = zip(total.reshape(-1), part.reshape(-1), strict=True)
+        pairs = zip(flattened([total]), flattened([part]), strict=True)
         sums = [self.total(pair, "add", dtype) for pair in pairs]
         self.assign([total], [np.array(sums, object)])
 

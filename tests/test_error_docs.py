@@ -58,7 +58,7 @@ def clean(monkeypatch):
         warnings.simplefilter("error", errors.MiscompiledWarning)
         warnings.simplefilter("error", errors.CompilerWarning)
         yield
-    fg.config.backend = backend
+    fg.config.backend, fg.config.verify_tracing = backend, "foreign"
     primitives.clear()
     primitives.update(known)
 

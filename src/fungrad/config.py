@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Reassociation, Verification
 from fungrad.support.lazy import Module
-from fungrad.tracing import interception
+from fungrad.tracing import interception, tracing_check
+from fungrad.tracing.tracing_check import TracingCheck
 
 if TYPE_CHECKING:
     from fungrad.compiler import backend_choice, branch_guards
@@ -156,6 +157,26 @@ class Config:
         verification.choose(value)
         for listener in backend_choice.state.listeners:
             listener()
+
+    @property
+    def verify_tracing(self) -> str:
+        """Which functions are called once without a trace, at the first call of a derivative of
+        them, to compare the values: "foreign", if code of other packages ran under the trace;
+        "always" or "never".
+
+        If the values differ, the call raises a TracingError that names the line at which the two
+        runs part. NumPy's and Python's global random states are as before. A function that differs
+        from itself raises no error. Initially "foreign".
+
+        >>> import fungrad as fg
+        >>> fg.config.verify_tracing
+        'foreign'
+        """
+        return TracingCheck.runs
+
+    @verify_tracing.setter
+    def verify_tracing(self, value: str) -> None:
+        tracing_check.choose(value)
 
     @property
     def intercept(self) -> bool:

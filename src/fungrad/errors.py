@@ -426,6 +426,21 @@ class DensePatternWarning(UserWarning):
     """
 
 
+class TracingError(FungradError, AssertionError):
+    """A function computes another value under a trace than in a plain call.
+
+    Code of another package takes another path if its numbers are traced: it asks for their class,
+    or reads their memory. A derivative would be that of another function. Fails, where `package`
+    doubles numbers of the class float and triples all others::
+
+        fg.grad(package.scaled)(2.0)
+
+    Repaired: the function is opaque, and has a derivative::
+
+        fg.grad(fg.external(package.scaled, vjp="finite_differences"))(2.0)
+    """
+
+
 class MiscompiledError(FungradError, AssertionError):
     """A compiled program disagrees with the evaluator, and FUNGRAD_STRICT=1 makes that an error.
 

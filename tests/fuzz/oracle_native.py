@@ -47,7 +47,7 @@ def is_native(graph: Any) -> bool:
 def _judged(case: Case, call: Call, signs: bool) -> str:
     if not backend_choice.installed():
         raise Outcome("llvmlite is missing")
-    with running_on(backend_choice.Chosen("native")):
+    with running_on(backend.Native()):
         wrong = walked_and_run(case, *call, signs, warns=False)
         if not wrong and not is_native(call[0]):
             raise Outcome("native code refuses it")

@@ -21,6 +21,7 @@ from fungrad.errors import (
     AbstractValueError,
     ArgumentError,
     RetraceWarning,
+    TracingError,
 )
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
@@ -30,6 +31,7 @@ from fungrad.support.lazy import Module
 from fungrad.tracing.graph_trace import GraphTrace, evaluate
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.trace import EVAL, current
+from fungrad.tracing.tracing_check import first_call
 from fungrad.tracing.transformed_function import OfFunction
 from fungrad.transforms.arguments import (
     Static,
@@ -148,6 +150,31 @@ class Jitted(OfFunction):
     @boundary
     def _call(self, args: Any, kwargs: Any, key: Any = None, trees: bool = False) -> Any:
         """The general path: any tree of arguments, under any trace."""
+        watch = first_call(self._f, "jit")
+        if watch is None:
+            return self._result(args, kwargs, key, trees)
+        with watch.observing():
+            out = self._result(args, kwargs, key, trees)
+        static, dynamic = self._parted(args, kwargs)
+        leaves, treedef = flat_leaves(dynamic)
+
+        def flat(*values: Any) -> list[Any]:
+            positional, named = joined(static, *pytree.unflatten(treedef, values))
+            return pytree.leaves(self._f(*positional, **named))
+
+        def traced() -> Any:
+            types = [self._type(leaf, dynamic, i) for i, leaf in enumerate(leaves)]
+            return self._stage(static, treedef, types, leaves, branch_guards.chosen(self._branches))
+
+        try:
+            watch.compare(flat, leaves, pytree.leaves(out), traced)
+        except TracingError:
+            self.cache_clear()  # the next call is no better
+            raise
+        return out
+
+    def _result(self, args: Any, kwargs: Any, key: Any, trees: bool) -> Any:
+        """The result of a call, of functions whose first call was observed, too."""
         leaves, staged, way = self._entry(args, kwargs)
         short = key is not None and not self._argnums and not self._argnames
         if isinstance(staged, Paths):

@@ -7,6 +7,7 @@ around calls of the function, so that they can be batched, recorded, and differe
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +15,12 @@ import numpy as np
 
 from fungrad.custom_rules.closures_and_arguments import Arguments
 from fungrad.custom_rules.custom_vjp_jvp import Custom
-from fungrad.errors import ArgumentError, MissingRuleError, StructureMismatchError
+from fungrad.errors import (
+    ArgumentError,
+    GradientCheckError,
+    MissingRuleError,
+    StructureMismatchError,
+)
 from fungrad.host.host_function import Host, Sparsity, declared_type
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import add, div, mul, select, sub
@@ -142,6 +148,56 @@ def contracted(push: Push, primals: Any, cotangent: Any, wanted: Any) -> tuple[A
     return tuple(pytree.unflatten(treedef, result))
 
 
+class StepCheck:
+    """An opaque function whose complex step is compared with differences, along one direction, when
+    an argument is first complex.
+
+    For a function that drops imaginary parts (`x.real`, `abs(x)`, `float(x)`) the complex step
+    gives zero, or a part of the derivative.
+    """
+
+    def __init__(self, f: Callable[..., Any]) -> None:
+        self._f = f
+        self._checked: set[tuple[int, ...]] = set()
+        functools.update_wrapper(self, f)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, treedef = pytree.flatten((args, kwargs))
+        places = tuple([i for i, x in enumerate(leaves) if np.iscomplexobj(x)])
+        if places and places not in self._checked:
+            self._compare(leaves, treedef, places)
+            self._checked.add(places)
+        return self._f(*args, **kwargs)
+
+    def _compare(self, leaves: list[Any], treedef: Any, places: Sequence[int]) -> None:
+        random = np.random.default_rng(0)
+        at = {i: np.real(leaves[i]) for i in places}
+        along = {i: random.normal(size=x.shape) * np.maximum(1.0, np.abs(x)) for i, x in at.items()}
+
+        def run(step: complex) -> list[Any]:
+            moved = [at[i] + step * along[i] if i in at else x for i, x in enumerate(leaves)]
+            given, named = pytree.unflatten(treedef, moved)
+            return [np.asarray(y) for y in pytree.leaves(self._f(*given, **named))]
+
+        exact = [np.imag(y) / 1e-20 for y in run(1e-20j)]
+        pairs = [list(zip(run(h), run(-h), strict=True)) for h in (1e-5, 2e-5)]
+        near, far = ([(np.real(a) - np.real(b)) / (2 * h) for a, b in of]
+                     for of, h in zip(pairs, (1e-5, 2e-5), strict=True))  # fmt: skip
+        for found, close, further in zip(exact, near, far, strict=True):
+            if close.dtype.kind not in "fc" or not close.size:
+                continue
+            size = np.max(np.abs(close), initial=0.0)
+            error = np.max(np.abs(close - further), initial=0.0)  # of the differences themselves
+            if np.max(np.abs(found - close), initial=0.0) > 1e-3 * size + 10 * error:
+                place = int(np.argmax(np.abs(np.ravel(found - close))))
+                raise GradientCheckError(
+                    f"The complex step is no derivative of {describe(self._f)}{user_line()}: along "
+                    f"one direction it gives {np.ravel(found)[place]:.6g}, differences give "
+                    f"{np.ravel(close)[place]:.6g}. The function drops imaginary parts, as x.real, "
+                    'abs(x), float(x) and comparisons do. Take vjp="finite_differences".'
+                )
+
+
 NUMERIC = ("finite_differences", "complex_step")
 
 
@@ -208,6 +264,7 @@ class External(OfFunction):
         self._jvp = jvp
         self._shape = shape
         self._vectorized = vectorized
+        self._run = StepCheck(f) if vjp == "complex_step" else f
 
         def plain(*args: Any) -> Any:
             return self._plain(*args)
@@ -238,7 +295,7 @@ class External(OfFunction):
 
     def _plain(self, *args: Any) -> Any:
         known = self._known("value", args)
-        return _call(self._f, args, {}, self._result(args), self._vectorized, known)
+        return _call(self._run, args, {}, self._result(args), self._vectorized, known)
 
     def _known(self, of: str, args: Sequence[Any], places: Any = ()) -> Sparsity | None:
         if self._sparsity is None:
@@ -371,6 +428,8 @@ def external(
     Raises:
       MissingRuleError: if it is differentiated without a rule.
       StructureMismatchError: if the result differs from the declared one.
+      GradientCheckError: if the complex step is no derivative of f, as differences along one
+        direction show at its first use.
 
     Steps: Press et al., Numerical Recipes 5.7 (cube root of the precision); complex step: Squire
     and Trapp, SIAM Review 40 (1998) 110.

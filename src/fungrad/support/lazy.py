@@ -13,6 +13,7 @@ ignores annotations.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections import namedtuple
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -76,4 +77,9 @@ class Module:
         return getattr(importlib.import_module(self._module), name)
 
 
-__all__ = ["ByPrimitive", "Module", "Record"]
+def loaded(name: str) -> Any:
+    """A module, if it is imported already; else None."""
+    return sys.modules.get(name)
+
+
+__all__ = ["ByPrimitive", "Module", "Record", "loaded"]

@@ -54,6 +54,7 @@ _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 _SCIPY = re.compile(_INSTALLED.pattern + r"scipy[\\/](\w+)[\\/]")
+_COMPILER = re.compile(_INSTALLED.pattern + r"llvmlite[\\/]")
 _COMPILED = ("<graph ", "<scalarised ")  # the file names of compiled programs
 _LIBRARIES = (_PACKAGE, _NUMPY, "<__array_function__", *_COMPILED)
 # Shipped programs that use fungrad as a user does: their frames are the user's.
@@ -106,6 +107,20 @@ def user_source() -> Source | None:
 def _is_installed(filename: str) -> bool:
     """Whether a file belongs to Python or to an installed package, and not to the user."""
     return filename.startswith((_PYTHON, "<frozen ")) or bool(_INSTALLED.search(filename))
+
+
+@functools.lru_cache(maxsize=4096)
+def is_of_python(filename: str) -> bool:
+    """Whether a file belongs to Python's own library."""
+    return filename.startswith((_PYTHON, "<frozen ")) and not _INSTALLED.search(filename)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_foreign(filename: str) -> bool:
+    """Whether a file belongs to an installed package other than fungrad, NumPy and llvmlite."""
+    if not _INSTALLED.search(filename) or filename.startswith((_PACKAGE, _NUMPY)):
+        return False
+    return not _COMPILER.search(filename)
 
 
 def user_line() -> str:

@@ -17,6 +17,7 @@ from fungrad.tracing.captured_arrays import Residuals
 from fungrad.tracing.graph_trace import evaluate, stage
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.trace import EVAL, current, typeof
+from fungrad.tracing.tracing_check import first_call
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import (
     NONDIFF,
@@ -56,14 +57,22 @@ def _pullback_of(
     shapes: list[Any] = []
 
     def flat(*values: Any) -> list[Any]:
-        found, *rest = results_and_aux(f, call(inputs.with_active(values)), has_aux)
-        shapes.extend(rest)
+        found, *shapes[:] = results_and_aux(f, call(inputs.with_active(values)), has_aux)
         return found
 
-    values, pullback = linearized(
-        flat, inputs.differentiated(), lambda: f"{verb} of {describe(f)}", keeper,
-        handed=keeper is None,
-    )  # fmt: skip
+    def run() -> Any:
+        return linearized(
+            flat, leaves, lambda: f"{verb} of {describe(f)}", keeper, handed=keeper is None
+        )
+
+    leaves = inputs.differentiated()
+    watch = first_call(f, verb)
+    if watch is None:
+        values, pullback = run()
+    else:
+        with watch.observing():
+            values, pullback = run()
+        watch.compare(flat, leaves, values, run)
     count, treedef, aux_def = shapes
     if current() is EVAL:
         values = owned(values, inputs.leaves)
@@ -367,11 +376,19 @@ def jvp(
         args = [
             pytree.unflatten(d, [next(iterator) for _ in range(d.leaf_count)]) for d in treedefs
         ]
-        found, *rest = results_and_aux(f, f(*args), has_aux)
-        shapes.extend(rest)
+        found, *shapes[:] = results_and_aux(f, f(*args), has_aux)
         return found
 
-    values, pushed = pushed_forward(flat, leaves, moved, lambda: f"jvp of {describe(f)}")
+    def run() -> Any:
+        return pushed_forward(flat, leaves, moved, lambda: f"jvp of {describe(f)}")
+
+    watch = first_call(f, "jvp")
+    if watch is None:
+        values, pushed = run()
+    else:
+        with watch.observing():
+            values, pushed = run()
+        watch.compare(flat, leaves, values, run)
     count, out_def, aux_def = shapes
     full = [
         zeros(Type(typeof(v).shape, typeof(v).dtype))

@@ -26,6 +26,7 @@ from fungrad.support import pytree
 from fungrad.tracing.captured_arrays import Residuals
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
+from fungrad.tracing.tracing_check import first_call
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import (
     check_differentiated,
@@ -99,6 +100,20 @@ class Call:
                 )
         return leaves
 
+    def linearized(self, keeper: Residuals) -> Any:
+        """The outputs, and the pullback."""
+
+        def run() -> Any:
+            return linearized(self.flat, self.leaves, self.label, keeper)
+
+        watch = first_call(self.f, self.verb)
+        if watch is None:
+            return run()
+        with watch.observing():
+            values, pullback = run()
+        watch.compare(self.flat, self.leaves, values, run)
+        return values, pullback
+
     def require(self, kind: str, values: Sequence[Any], what: str, advice: str) -> None:
         """Raises ArgumentError unless all values (inputs or outputs) have dtypes of the kind."""
         for value in values:
@@ -170,13 +185,24 @@ def _forward(call: Call, holomorphic: bool) -> Any:
         return [*values, *moved[: call.count]]
 
     vectors = _basis(types)
-    found, flags = batched_call(push, vectors, [True] * len(vectors), count, call.label)
+
+    def run() -> Any:
+        return batched_call(push, vectors, [True] * len(vectors), count, call.label)
+
+    watch = first_call(call.f, call.verb)
+    if watch is None:
+        found, flags = run()
+    else:
+        with watch.observing():
+            found, flags = run()
     first = len(found) - call.count
     # A loop or a branch may batch a value together with its tangents; all its examples are equal.
     if any(flags[:first]) and count == 0:
         values = list(call.flat(*call.leaves))
     else:
         values = [take_first(v, 0) if b else v for v, b in zip(found[:first], flags, strict=False)]
+    if watch is not None and count:
+        watch.compare(call.flat, call.leaves, values, run)
     tangents = found[first:]
     outputs = values[: call.count]
     if holomorphic:
@@ -197,7 +223,7 @@ def _forward(call: Call, holomorphic: bool) -> Any:
 def _reverse(call: Call, holomorphic: bool) -> Any:
     keeper = Residuals(copies=False)
     try:
-        values, pullback = linearized(call.flat, call.leaves, call.label, keeper)
+        values, pullback = call.linearized(keeper)
         return _pulled(call, holomorphic, values, pullback)
     finally:
         keeper.release()
@@ -317,7 +343,7 @@ def jacobian(
         call = Call(f, argnums, args, kwargs, has_aux, "jacobian")
         keeper = Residuals(copies=False)
         try:
-            values, pullback = linearized(call.flat, call.leaves, call.label, keeper)
+            values, pullback = call.linearized(keeper)
             inputs = [typeof(leaf) for leaf in call.leaves]
             outputs = [typeof(value) for value in values[: call.count]]
             plane = not holomorphic and any(type_.dtype.kind == "c" for type_ in inputs)
@@ -434,7 +460,7 @@ def elementwise_grad(
         call = Call(f, argnums, args, kwargs, False, "elementwise_grad")
         keeper = Residuals(copies=False)
         try:
-            values, pullback = linearized(call.flat, call.leaves, call.label, keeper)
+            values, pullback = call.linearized(keeper)
             if call.outputs is not pytree.LEAF:
                 raise StructureMismatchError(
                     f"elementwise_grad needs a function that returns one array, but {describe(f)} "

@@ -10,12 +10,13 @@ from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.printer import Later, callees, in_python, printed, written_out
 from fungrad.compiler.lowering.scalar.scalar_program import of_equation, program
 from fungrad.compiler.passes.pipeline import optimised
-from fungrad.control_flow.call import Backend, Runner, built
+from fungrad.compiler.self_check.checked_program import CheckedBackend
+from fungrad.control_flow.call import Runner, built
 from fungrad.ir.graph import Equation, Graph
 from fungrad.support.lazy import Module
 
 
-class NumpyBackend(Backend):
+class NumpyBackend(CheckedBackend):
     """Optimises a Graph and compiles it to a Python function of its inputs."""
 
     name = "numpy"

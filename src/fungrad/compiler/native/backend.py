@@ -23,7 +23,8 @@ from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel, Refused
 from fungrad.compiler.native.tiles import with_tiles
 from fungrad.compiler.passes.pipeline import optimised
-from fungrad.control_flow.call import Backend, Runner
+from fungrad.compiler.self_check.checked_program import CheckedBackend
+from fungrad.control_flow.call import Runner
 from fungrad.ir.graph import Equation, Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.facts import factor_of_complex
@@ -45,7 +46,7 @@ TRIPS = 100
 _NUMPY = NumpyBackend()
 
 
-class Native(Backend):
+class Native(CheckedBackend):
     """Compiles optimised Graphs to machine code, or like the NumPy backend.
 
     Args:

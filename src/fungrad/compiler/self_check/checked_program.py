@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from fungrad.control_flow.call import Runner, interpreted
+from fungrad.control_flow.call import Backend, Runner, interpreted
 from fungrad.errors import MiscompiledError
 from fungrad.ir.graph import Graph
 from fungrad.support.lazy import Module
@@ -186,3 +186,12 @@ class CheckedProgram:
         if wrong is not None:
             return self._evaluated(args, log), wrong
         return found, None
+
+
+class CheckedBackend(Backend):
+    """A backend whose programs are checked at their first run."""
+
+    def checked(
+        self, graph: Graph, build: Callable[[], Runner | None], settle: Callable[[Runner], None]
+    ) -> Runner | None:
+        return checked(graph, build, settle, self.compile)

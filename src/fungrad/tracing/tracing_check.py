@@ -1,0 +1,328 @@
+"""Tracing checks itself: the value of a function under a trace against that of a plain call.
+
+Code that asks for the class of a number, or reads its memory, can take another path under a trace,
+and so compute another function. Code of other packages was not written with traces in mind: if it
+ran under the trace of a function's first derivative, or of its first compilation, the function is
+called once more, without a trace, and the two values have to agree.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import ArgumentError, TracingError
+from fungrad.ir.graph import Source
+from fungrad.support.lazy import loaded
+from fungrad.tracing.source_location import (
+    describe,
+    is_foreign,
+    is_library,
+    is_of_python,
+    user_line,
+)
+from fungrad.tracing.trace import EVAL, Tracer, current
+
+CHOICES = ("foreign", "always", "never")
+DIGITS = 1e-6
+"""The part of the largest number by which outputs may differ; more in low precision."""
+FACTOR = 64.0
+"""Values may differ by so many times the effect of a change in the last place of the arguments."""
+EVENTS = 100_000
+"""The most lines of two runs that are compared to find out where they part."""
+
+
+class TracingCheck:
+    """The setting `fg.config.verify_tracing`."""
+
+    runs = "foreign"
+
+
+def choose(value: str) -> None:
+    """Sets which first calls are compared.
+
+    Raises:
+      ArgumentError: if there is no such choice.
+    """
+    if value not in CHOICES:
+        raise ArgumentError(
+            f'fg.config.verify_tracing has to be "foreign", "always" or "never", not {value!r}.'
+        )
+    TracingCheck.runs = value
+
+
+_known: set[tuple[str, CodeType]] = set()
+"""The verbs, with the functions by their code, whose first call was observed."""
+
+
+def _code_of(f: Any) -> CodeType | None:
+    """The code that a call of f runs, which is the same for all closures and methods of it."""
+    for _ in range(20):
+        inner = getattr(f, "_f", None) or getattr(f, "func", None) or getattr(f, "__func__", None)
+        if inner is None:
+            break
+        f = inner
+    code = getattr(f, "__code__", None)
+    if code is None:
+        code = getattr(vars(type(f)).get("__call__"), "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def first_call(f: Callable[..., Any], verb: str) -> Watch | None:
+    """A Watch of the outermost trace of f by a verb, if it is the first one; else None."""
+    if current() is not EVAL or TracingCheck.runs == "never":
+        return None
+    code = getattr(f, "__code__", None) or _code_of(f)
+    if code is None or (verb, code) in _known:
+        return None
+    _known.add((verb, code))
+    return Watch(f, (verb, code))
+
+
+class Watch:
+    """Observes whether code of other packages runs under a trace, and compares values then.
+
+    Args:
+      f: the user's function.
+      key: of f among the known ones.
+    """
+
+    def __init__(self, f: Callable[..., Any], key: tuple[str, CodeType]) -> None:
+        self.f = f
+        self._key = key
+        self.foreign = TracingCheck.runs == "always"
+        self._states = _random_states()
+
+    @contextmanager
+    def observing(self) -> Iterator[None]:
+        """A block in which f runs under the trace."""
+        if self.foreign or sys.getprofile() is not None:
+            yield
+            return
+
+        def seen(frame: FrameType, event: str, arg: Any) -> None:
+            if event == "call" and is_foreign(frame.f_code.co_filename):
+                if current() is not EVAL:  # not in a callback
+                    self.foreign = True
+                    sys.setprofile(None)
+
+        sys.setprofile(seen)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+    def compare(
+        self,
+        flat: Callable[..., Sequence[Any]],
+        leaves: Sequence[Any],
+        values: Sequence[Any],
+        traced: Callable[[], Any],
+    ) -> None:
+        """Compares the values of the trace with those of a plain call.
+
+        Args:
+          flat: f as a function of flat arguments that returns flat outputs.
+          leaves: the arguments.
+          values: the outputs under the trace.
+          traced: calls f under the trace once more.
+
+        Raises:
+          TracingError: naming the first line at which the two runs part.
+        """
+        if not self.foreign:
+            return
+        try:
+            self._compare(flat, leaves, values, traced)
+        except TracingError:
+            _known.discard(self._key)  # the next call is no better
+            raise
+
+    def _compare(
+        self,
+        flat: Callable[..., Sequence[Any]],
+        leaves: Sequence[Any],
+        values: Sequence[Any],
+        traced: Callable[[], Any],
+    ) -> None:
+        after = _random_states()
+        try:
+            plain = self._plain(flat, leaves)
+            if plain is None or agree(values, plain, 0.0):
+                return
+            again = self._plain(flat, leaves)
+            if again is None or not agree(plain, again, 0.0):
+                return  # it differs from itself
+            moved = self._plain(flat, [_moved(leaf) for leaf in leaves])
+            if moved is None or agree(values, plain, _distance(plain, moved)):
+                return
+            where = self._parting(flat, leaves, traced)
+        finally:
+            _restore(after)
+        shown, expected = _first(values, plain)
+        raise TracingError(
+            f"The value of {describe(self.f)} under a trace is {shown}, and {expected} in a plain "
+            f"call{user_line()}{where}. So its derivative would be that of another function. Code "
+            "that asks for the class of its numbers, or reads their memory, does that. Give it "
+            "fg.stop_gradient(x) where no derivative is wanted, or wrap the function that contains "
+            'the line by fg.external(f, vjp="finite_differences"). fg.config.verify_tracing = '
+            '"never" leaves the check out.'
+        )
+
+    def _plain(self, flat: Callable[..., Sequence[Any]], leaves: Sequence[Any]) -> Any:
+        """The outputs of a plain call; None if it raises."""
+        _restore(self._states)
+        given = [x.copy() if isinstance(x, np.ndarray) else x for x in leaves]
+        try:
+            with np.errstate(all="ignore"):
+                return list(flat(*given))
+        except TracingError:  # of a derivative in f
+            raise
+        except Exception:  # the trace did what a plain call cannot do
+            return None
+
+    def _parting(
+        self, flat: Callable[..., Sequence[Any]], leaves: Sequence[Any], traced: Callable[[], Any]
+    ) -> str:
+        """The first line at which a traced and a plain run do something else, as text."""
+        runs = []
+        for run in (traced, lambda: self._plain(flat, leaves)):
+            _restore(self._states)
+            lines = _Lines()
+            with lines.recorded():
+                run()
+            runs.append(lines.events)
+        before: Source | None = None
+        for one, other in zip(*runs, strict=False):
+            if one[:3] != other[:3]:
+                break
+            if not _same_numbers(one[3], other[3]):
+                break
+            before = Source(one[0], one[1], one[2])
+        return "" if before is None else f". The two runs part at {before}"
+
+
+def _random_states() -> tuple[Any, Any]:
+    """The states of NumPy's and Python's global generators, if they are imported."""
+    of_numpy, of_python = loaded("numpy.random"), loaded("random")
+    return (
+        None if of_numpy is None else of_numpy.get_state(),
+        None if of_python is None else of_python.getstate(),
+    )
+
+
+def _restore(states: tuple[Any, Any]) -> None:
+    of_numpy, of_python = states
+    if of_numpy is not None:
+        loaded("numpy.random").set_state(of_numpy)
+    if of_python is not None:
+        loaded("random").setstate(of_python)
+
+
+class _Lines:
+    """Records the lines that run outside of fungrad and NumPy, with the numbers that they see."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, int, str, dict[str, Any]]] = []
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        before = sys.gettrace()
+        sys.settrace(self._called)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+    def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if is_library(frame.f_code.co_filename) or is_of_python(frame.f_code.co_filename):
+            return None
+        return self._line
+
+    def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "line" and len(self.events) < EVENTS:
+            code = frame.f_code
+            numbers = {k: _number(v) for k, v in frame.f_locals.items()}
+            known = {k: v for k, v in numbers.items() if v is not None}
+            self.events.append((code.co_filename, frame.f_lineno, code.co_name, known))
+        return self._line
+
+
+def _number(value: Any) -> float | None:
+    """A number that stands for a value: itself, or the sum of the sizes of its elements."""
+    while type(value) is Tracer:
+        value = value.value
+    try:
+        if isinstance(value, (bool, int, float, complex, np.number, np.ndarray)):
+            with np.errstate(all="ignore"):
+                return float(np.sum(np.abs(np.asarray(value, complex))))
+    except (TypeError, ValueError, OverflowError):  # of objects, and of more than a float holds
+        return None
+    return None
+
+
+def _same_numbers(one: dict[str, float], other: dict[str, float]) -> bool:
+    return all(
+        np.isclose(one[k], other[k], rtol=1e-6, atol=0.0, equal_nan=True)
+        for k in one.keys() & other.keys()
+    )
+
+
+def agree(values: Sequence[Any], others: Sequence[Any], distance: float) -> bool:
+    """Whether two lists of outputs agree, up to rounding and a distance."""
+    if len(values) != len(others):
+        return False
+    return all(_near(v, o, distance) for v, o in zip(values, others, strict=True))
+
+
+def _near(value: Any, other: Any, distance: float) -> bool:
+    try:
+        v, o = np.asarray(value), np.asarray(other)
+    except ValueError:
+        return True
+    if v.dtype.kind not in "biufc" or o.dtype.kind not in "biufc":
+        return True
+    if v.shape != o.shape:
+        return False
+    with np.errstate(all="ignore"):
+        finite = np.isfinite(v) & np.isfinite(o)
+        if not np.array_equal(v[~finite], o[~finite], equal_nan=True):
+            return False
+        coarsest = max(np.finfo(x.dtype).eps if x.dtype.kind in "fc" else 0.0 for x in (v, o))
+        part = max(DIGITS, float(coarsest) ** 0.5) if coarsest else 0.0
+        largest = np.max(np.abs(o), initial=0.0, where=finite)
+        return bool(np.all(np.abs(v - o * 1.0) <= part * largest + FACTOR * distance, where=finite))
+
+
+def _moved(leaf: Any) -> Any:
+    """An argument, each number of it moved to its next but one neighbour."""
+    found = np.asarray(leaf)
+    if found.dtype.kind != "f":
+        return leaf
+    moved = found + 2 * np.spacing(found)
+    return moved.astype(found.dtype) if isinstance(leaf, np.ndarray) else type(leaf)(moved)
+
+
+def _distance(values: Sequence[Any], others: Sequence[Any]) -> float:
+    """The largest distance of two lists of outputs."""
+    found = 0.0
+    with np.errstate(all="ignore"):
+        for v, o in zip(map(np.asarray, values), map(np.asarray, others), strict=True):
+            if v.shape == o.shape and v.dtype.kind in "fc":
+                found = max(found, float(np.nanmax(np.abs(v - o), initial=0.0)))
+    return found
+
+
+def _first(values: Sequence[Any], others: Sequence[Any]) -> tuple[str, str]:
+    """The first outputs that differ, as text."""
+    for v, o in zip(values, others, strict=False):
+        if not _near(v, o, 0.0):
+            return np.array2string(np.asarray(v), threshold=6), np.array2string(
+                np.asarray(o), threshold=6
+            )
+    return f"{len(values)} outputs", f"{len(others)}"

@@ -63,7 +63,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     (folder / "odd_package").mkdir(parents=True)
     (folder / "odd_package" / "__init__.py").write_text(PACKAGE)
     monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setattr(tracing_check, "_known", set())
+    tracing_check.OBSERVED.clear()
+    tracing_check.COMPILED.clear()
     found: ModuleType = importlib.import_module("odd_package")
     yield found
     del sys.modules["odd_package"]

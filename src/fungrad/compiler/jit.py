@@ -31,7 +31,7 @@ from fungrad.support.lazy import Module
 from fungrad.tracing.graph_trace import GraphTrace, evaluate
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.trace import EVAL, current
-from fungrad.tracing.tracing_check import first_call
+from fungrad.tracing.tracing_check import COMPILED, first_call
 from fungrad.tracing.transformed_function import OfFunction
 from fungrad.transforms.arguments import (
     Static,
@@ -150,7 +150,7 @@ class Jitted(OfFunction):
     @boundary
     def _call(self, args: Any, kwargs: Any, key: Any = None, trees: bool = False) -> Any:
         """The general path: any tree of arguments, under any trace."""
-        watch = first_call(self._f, "jit")
+        watch = first_call(self._f, COMPILED)
         if watch is None:
             return self._result(args, kwargs, key, trees)
         with watch.observing():

@@ -19,11 +19,13 @@ import numpy as np
 from fungrad.errors import ArgumentError, TracingError
 from fungrad.ir.graph import Source
 from fungrad.support.lazy import loaded
+from fungrad.tracing.effects import muted
 from fungrad.tracing.source_location import (
     describe,
     is_foreign,
     is_library,
     is_of_python,
+    is_ours,
     user_line,
 )
 from fungrad.tracing.trace import EVAL, Tracer, current
@@ -56,32 +58,71 @@ def choose(value: str) -> None:
     TracingCheck.runs = value
 
 
-_known: set[tuple[str, CodeType]] = set()
-"""The verbs, with the functions by their code, whose first call was observed."""
+Key = CodeType | tuple[Any, ...]
+OBSERVED: set[Key | None] = set()
+"""The functions of which a derivative was observed: their code, after the verbs of transforms."""
+COMPILED: set[Key | None] = set()
+"""Those of which a compilation was observed."""
 
 
-def _code_of(f: Any) -> CodeType | None:
-    """The code that a call of f runs, which is the same for all closures and methods of it."""
+def _key_of(f: Any) -> Key | None:
+    """The code that a call of f runs, which is the same for all closures and methods; None if it
+    runs no Python code. Functions that transforms made of it have keys of their own.
+    """
+    verbs: list[Any] = []
     for _ in range(20):
-        inner = getattr(f, "_f", None) or getattr(f, "func", None) or getattr(f, "__func__", None)
+        inner = getattr(f, "_f", None)
+        if inner is not None:
+            verbs.append((type(f), getattr(f, "_verb", None)))
+        else:
+            inner = getattr(f, "func", None) or getattr(f, "__func__", None)
         if inner is None:
             break
         f = inner
     code = getattr(f, "__code__", None)
     if code is None:
         code = getattr(vars(type(f)).get("__call__"), "__code__", None)
-    return code if isinstance(code, CodeType) else None
+    if not isinstance(code, CodeType):
+        return None
+    return (*verbs, code) if verbs else code
 
 
-def first_call(f: Callable[..., Any], verb: str) -> Watch | None:
-    """A Watch of the outermost trace of f by a verb, if it is the first one; else None."""
+def first_call(f: Callable[..., Any], known: set[Key | None] = OBSERVED) -> Watch | None:
+    """A Watch, if this is the outermost trace of a function that is not known; else None."""
     if current() is not EVAL or TracingCheck.runs == "never":
         return None
-    code = getattr(f, "__code__", None) or _code_of(f)
-    if code is None or (verb, code) in _known:
+    key = _key_of(f)
+    if key is None or key in known:
         return None
-    _known.add((verb, code))
-    return Watch(f, (verb, code))
+    known.add(key)
+    return Watch(f, lambda: known.discard(key))
+
+
+def observed(
+    f: Callable[..., Any],
+    run: Callable[[], tuple[Sequence[Any], Any]],
+    flat: Callable[..., Sequence[Any]],
+    leaves: Sequence[Any],
+) -> Any:
+    """The result of `run`: the outputs of f under a trace, and what the trace made. The outputs are
+    compared with those of a plain call if the first trace of f has to be.
+
+    Args:
+      f: the user's function.
+      run: runs it under the trace.
+      flat: f as a function of flat arguments that returns flat outputs.
+      leaves: the arguments.
+
+    Raises:
+      TracingError: if the values differ.
+    """
+    watch = first_call(f)
+    if watch is None:
+        return run()
+    with watch.observing():
+        values, made = run()
+    watch.compare(flat, leaves, values, run)
+    return values, made
 
 
 class Watch:
@@ -89,12 +130,12 @@ class Watch:
 
     Args:
       f: the user's function.
-      key: of f among the known ones.
+      forget: makes the next trace of f the first one.
     """
 
-    def __init__(self, f: Callable[..., Any], key: tuple[str, CodeType]) -> None:
+    def __init__(self, f: Callable[..., Any], forget: Callable[[], None]) -> None:
         self.f = f
-        self._key = key
+        self._forget = forget
         self.foreign = TracingCheck.runs == "always"
         self._states = _random_states()
 
@@ -106,8 +147,10 @@ class Watch:
             return
 
         def seen(frame: FrameType, event: str, arg: Any) -> None:
-            if event == "call" and is_foreign(frame.f_code.co_filename):
-                if current() is not EVAL:  # not in a callback
+            # Other code asks a traced value for something: its caller is of another package.
+            caller = frame.f_back
+            if event == "call" and caller is not None and is_ours(frame.f_code.co_filename):
+                if is_foreign(caller.f_code.co_filename) and current() is not EVAL:
                     self.foreign = True
                     sys.setprofile(None)
 
@@ -140,7 +183,7 @@ class Watch:
         try:
             self._compare(flat, leaves, values, traced)
         except TracingError:
-            _known.discard(self._key)  # the next call is no better
+            self._forget()  # the next call is no better
             raise
 
     def _compare(
@@ -178,6 +221,7 @@ class Watch:
         """The outputs of a plain call; None if it raises."""
         _restore(self._states)
         given = [x.copy() if isinstance(x, np.ndarray) else x for x in leaves]
+        token = muted.set(True)
         try:
             with np.errstate(all="ignore"):
                 return list(flat(*given))
@@ -185,6 +229,8 @@ class Watch:
             raise
         except Exception:  # the trace did what a plain call cannot do
             return None
+        finally:
+            muted.reset(token)
 
     def _parting(
         self, flat: Callable[..., Sequence[Any]], leaves: Sequence[Any], traced: Callable[[], Any]

@@ -17,7 +17,7 @@ from fungrad.tracing.captured_arrays import Residuals
 from fungrad.tracing.graph_trace import evaluate, stage
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.trace import EVAL, current, typeof
-from fungrad.tracing.tracing_check import first_call
+from fungrad.tracing.tracing_check import OBSERVED, observed
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import (
     NONDIFF,
@@ -60,19 +60,17 @@ def _pullback_of(
         found, *shapes[:] = results_and_aux(f, call(inputs.with_active(values)), has_aux)
         return found
 
-    def run() -> Any:
-        return linearized(
-            flat, leaves, lambda: f"{verb} of {describe(f)}", keeper, handed=keeper is None
-        )
+    leaves, handed = inputs.differentiated(), keeper is None
 
-    leaves = inputs.differentiated()
-    watch = first_call(f, verb)
-    if watch is None:
-        values, pullback = run()
+    def label() -> str:
+        return f"{verb} of {describe(f)}"
+
+    if getattr(f, "__code__", None) in OBSERVED:  # the usual case
+        values, pullback = linearized(flat, leaves, label, keeper, handed)
     else:
-        with watch.observing():
-            values, pullback = run()
-        watch.compare(flat, leaves, values, run)
+        values, pullback = observed(
+            f, lambda: linearized(flat, leaves, label, keeper, handed), flat, leaves
+        )
     count, treedef, aux_def = shapes
     if current() is EVAL:
         values = owned(values, inputs.leaves)
@@ -382,13 +380,7 @@ def jvp(
     def run() -> Any:
         return pushed_forward(flat, leaves, moved, lambda: f"jvp of {describe(f)}")
 
-    watch = first_call(f, "jvp")
-    if watch is None:
-        values, pushed = run()
-    else:
-        with watch.observing():
-            values, pushed = run()
-        watch.compare(flat, leaves, values, run)
+    values, pushed = observed(f, run, flat, leaves)
     count, out_def, aux_def = shapes
     full = [
         zeros(Type(typeof(v).shape, typeof(v).dtype))

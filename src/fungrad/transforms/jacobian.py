@@ -26,7 +26,7 @@ from fungrad.support import pytree
 from fungrad.tracing.captured_arrays import Residuals
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
-from fungrad.tracing.tracing_check import first_call
+from fungrad.tracing.tracing_check import first_call, observed
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import (
     check_differentiated,
@@ -106,13 +106,7 @@ class Call:
         def run() -> Any:
             return linearized(self.flat, self.leaves, self.label, keeper)
 
-        watch = first_call(self.f, self.verb)
-        if watch is None:
-            return run()
-        with watch.observing():
-            values, pullback = run()
-        watch.compare(self.flat, self.leaves, values, run)
-        return values, pullback
+        return observed(self.f, run, self.flat, self.leaves)
 
     def require(self, kind: str, values: Sequence[Any], what: str, advice: str) -> None:
         """Raises ArgumentError unless all values (inputs or outputs) have dtypes of the kind."""
@@ -189,7 +183,7 @@ def _forward(call: Call, holomorphic: bool) -> Any:
     def run() -> Any:
         return batched_call(push, vectors, [True] * len(vectors), count, call.label)
 
-    watch = first_call(call.f, call.verb)
+    watch = first_call(call.f)
     if watch is None:
         found, flags = run()
     else:

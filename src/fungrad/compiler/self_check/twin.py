@@ -21,6 +21,7 @@ from fungrad.ir.verifier import check_graph
 from fungrad.primitives.elementwise.family import add, logical_and, lt
 from fungrad.primitives.movement.static_index import Index
 from fungrad.primitives.primitive import Primitive
+from fungrad.retracing.graph_transforms import memoised
 from fungrad.retracing.inlining import copied
 from fungrad.rounding.agreement import Disagreement
 from fungrad.rounding.evaluation_time import evaluation_seconds
@@ -81,6 +82,8 @@ def shortened(graph: Graph, args: Sequence[Any], seconds: float) -> tuple[Graph,
     Raises:
       NoTwin: if the program cannot be shortened to take so many seconds in the evaluator.
     """
+    if _acts(graph):
+        raise NoTwin("it has effects, or calls opaque functions")
     lengths: dict[int, int] = {}
     _lengths_of(graph, lengths)
     shorter: dict[int, int] = {}
@@ -101,6 +104,18 @@ def shortened(graph: Graph, args: Sequence[Any], seconds: float) -> tuple[Graph,
     if not writer.changes or evaluation_seconds(short) > 4 * seconds:
         raise NoTwin("the evaluator takes longer than the build, also for fewer rows and steps")
     return short, given, ", ".join(writer.changes)
+
+
+def _acts(graph: Graph) -> bool:
+    """Whether a Graph has effects or calls opaque functions, which a shorter run would repeat."""
+
+    def found() -> bool:
+        return any(e.primitive.effect or "host" in e.params for e in graph.equations) or any(
+            map(_acts, graph.subgraphs())
+        )
+
+    result: bool = memoised(graph, "acts", found)
+    return result
 
 
 def _lengths_of(graph: Graph, lengths: dict[int, int]) -> None:

@@ -1008,11 +1008,32 @@ def test_calls_stay_calls_where_they_would_be_too_many_equations(monkeypatch):
     graph = fg.make_jaxpr(f)(x)
     assert 0 < len(inline(graph).equations) <= 100
     monkeypatch.setattr(costs, "expanded_equations", 1 << 17)
+    monkeypatch.setattr(costs, "repeated_equations", 1 << 17)
     assert len(inline(fg.make_jaxpr(whole)(x)).equations) > 1_000
     monkeypatch.setattr(costs, "expanded_equations", 100)
     np.testing.assert_array_equal(f(x), whole(x))
     for transform in (lambda f: fg.grad(lambda x: np.sum(f(x))), fg.vmap, fg.jacobian):
         np.testing.assert_allclose(fg.jit(transform(f))(x), transform(f)(x))
+
+
+def test_a_large_graph_of_several_calls_is_compiled_once(monkeypatch):
+    def doubled(f):
+        return fg.jit(lambda x: f(f(x)))
+
+    def nested(depth):
+        f = fg.jit(lambda x: np.sin(x) + 0.1)
+        for _ in range(depth):
+            f = doubled(f)
+        return f
+
+    x = np.linspace(0.0, 1.0, 3)
+    for depth in (4, 8, 14):
+        graph = inline(fg.make_jaxpr(nested(depth))(x))
+        assert len(graph.equations) == (32 if depth == 4 else 512 if depth == 8 else 2)
+    monkeypatch.setattr(costs, "repeated_equations", 8)
+    f = nested(5)
+    for transform in (lambda f: f, lambda f: fg.grad(lambda x: np.sum(f(x))), fg.vmap, fg.jacobian):
+        np.testing.assert_allclose(fg.jit(transform(f))(x), transform(f)(x), rtol=1e-13)
 
 
 def test_what_the_passes_make_of_constants_is_folded_where_it_is_small():

@@ -23,6 +23,10 @@ class CostModel:
     """The most equations of a Graph after inlining of its calls: staging."""
     attempted_equations: int = 1 << 13
     """The most equations that inlining of a larger call tries, in case many are shared: staging."""
+    repeated_equations: int = 1 << 9
+    """The most equations of a Graph that is written for each of several calls; a larger one is
+    compiled once and called: staging of functions that call others twice, which call others twice.
+    """
     searched_operands: int = 8
     """The most definitions that a recursive rule follows upwards; further ones gain little and use
     Python's stack: staging of long chains.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,7 +38,8 @@ def inline(graph: Graph) -> Graph:
     operations of their `eval`, which the compiler can fuse: no derivative rule is needed any more.
 
     A pure equation or call with the same operands as an earlier one is not written again. A call
-    stays if the result would exceed costs.expanded_equations equations.
+    stays if the result would exceed costs.expanded_equations equations. A Graph with more than
+    costs.repeated_equations that several calls run is compiled once, and its calls stay.
     """
     if not any(is_call(e) or e.primitive.inline for e in graph.equations):
         return graph
@@ -51,6 +53,7 @@ class _Inlining(Expansion):
         super().__init__(graph)
         self.staged: list[Graph] = []
         """The Graphs of inline primitives: `constants` has the ids of their variables."""
+        self._calls = _counted_calls(graph)
 
     def called(self, equation: Equation) -> tuple[Atom, ...] | None:
         if equation.primitive.inline:
@@ -61,14 +64,14 @@ class _Inlining(Expansion):
             return self.of(found, equation.inputs)
         if not is_call(equation):
             return None
-        inner = equation.params["graph"]
-        if (
-            self.limit < math.inf
-            or len(self.equations) + _expanded_size(inner) <= costs.expanded_equations
-        ):
+        inner, size = equation.params["graph"], len(self.equations)
+        attempted, most = costs.attempted_equations, costs.expanded_equations - size
+        if self._calls[id(inner)] > 1:
+            attempted = most = min(costs.repeated_equations, most)
+        if self.limit < math.inf or _expanded_size(inner) <= most:
             return self.of(inner, equation.inputs)
-        before = len(self.equations), len(self.constants), len(self.known)
-        self.limit = min(costs.expanded_equations, before[0] + costs.attempted_equations)
+        before = size, len(self.constants), len(self.known)
+        self.limit = size + min(attempted, most)
         try:
             return self.of(inner, equation.inputs)
         except TooMany:
@@ -79,6 +82,17 @@ class _Inlining(Expansion):
             return None
         finally:
             self.limit = math.inf
+
+
+def _counted_calls(graph: Graph) -> Counter[int]:
+    """How many calls run each of the Graphs that a Graph and its callees call, by their ids."""
+    found: Counter[int] = Counter()
+    waiting = [graph]
+    while waiting:
+        called = [e.params["graph"] for e in waiting.pop().equations if is_call(e)]
+        waiting += {id(g): g for g in called if id(g) not in found}.values()
+        found.update(map(id, called))
+    return found
 
 
 def _called(equation: Equation) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import tracemalloc
 
 import numpy as np
@@ -271,27 +272,47 @@ def _softening(name, scalar):
     return elementwise(name, lambda x: x / np.sqrt(x * x + 1.0), partials=[slope], scalar=scalar)
 
 
-def _composed(apply, x):
-    return apply("div", x, apply("sqrt", apply("add", apply("square", x), 1.0)))
-
-
 def test_declared_primitives_have_a_scalar_form():
-    """A form put together of operations, one of a single operation, none, and one unknown."""
-    softened = _softening("softened", ScalarForm(_composed, "f"))
+    """A function, an expression, a function of math, none, and a name."""
+    by_function = _softening("softened", ScalarForm(lambda x: x / math.sqrt(x * x + 1.0), "f"))
+    by_text = _softening("softened_by_text", "{0} / sqrt({0} * {0} + 1.0)")
     exponential = elementwise(
-        "exponential", lambda x: np.exp(x), partials=[lambda y, x: y], scalar="exp"
+        "exponential", lambda x: np.exp(x), partials=[lambda y, x: y], scalar=math.exp
     )
 
-    def f(x):
-        return np.sum(softened(x) * exponential(x[::-1]))
-
     x = np.array([0.3, -0.9, 2.0])
-    for g in (f, fg.grad(f), lambda x: fg.jvp(fg.grad(f), (x,), (x,))[1]):
-        agrees(g, x)
-    for other in (_softening("plain_softened", None), _softening("odd", ScalarForm("no_such"))):
-        assert forced(optimised(fg.make_jaxpr(other)(x))) is None
-        np.testing.assert_array_equal(fg.jit(other)(x), other(x))
-    agrees(softened, np.arange(3))  # computed in floats
+    for softened in (by_function, by_text):
+
+        def f(x, softened=softened):
+            return np.sum(softened(x) * exponential(x[::-1]))
+
+        for g in (f, fg.grad(f), lambda x: fg.jvp(fg.grad(f), (x,), (x,))[1]):
+            agrees(g, x)
+        agrees(softened, np.arange(3))  # computed in floats
+    other = _softening("plain_softened", None)
+    assert forced(optimised(fg.make_jaxpr(other)(x))) is None
+    np.testing.assert_array_equal(fg.jit(other)(x), other(x))
+    with pytest.raises(TypeError, match=r"scalar='sqrt' is no expression: write .* math.sqrt"):
+        _softening("odd", "sqrt")
+
+
+def test_names_of_functions_do_not_meet_those_of_the_program():
+    """A user's function may have the name of a variable, a builtin or a function of math."""
+    x, made = np.array([0.5, 2.0]), []
+    for number, name in enumerate(("v1", "x0_0", "abs", "sin", "float", "lambda")):
+
+        def function(x, n=number):
+            return 2.0 * x + n
+
+        made.append(elementwise(name, lambda x, n=number: 2.0 * x + n, partials=[2.0],
+                                scalar=function))  # fmt: skip
+        function.__name__ = name
+
+    def f(x):
+        return np.sin(x) + np.abs(x - 1) + sum([g(x) for g in made])
+
+    agrees(f, x)
+    assert "f_sin(" in fg.jit(f).lower(x).source and " sin(" in fg.jit(f).lower(x).source
 
 
 def test_what_is_dearer_is_refused_before_a_line_is_written(monkeypatch):

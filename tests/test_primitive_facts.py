@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -328,7 +329,7 @@ WRONG: dict[str, tuple[Primitive, tuple]] = {
         ),
         (X,),
     ),
-    "scalar": (elementwise("halved", lambda x: 0.5 * x, partials=[0.5], scalar="exp"), (X,)),
+    "scalar": (elementwise("halved", lambda x: 0.5 * x, partials=[0.5], scalar=math.exp), (X,)),
     "inline": (
         elementwise("grown", lambda x: x + next(CALLS), partials=[1], inline=True), (X,)
     ),

@@ -6,7 +6,7 @@ tests/test_primitive_facts.py checks each fact against `eval` on samples. `Primi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
+from types import BuiltinFunctionType, MappingProxyType
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -41,21 +41,45 @@ Cost = int | Work | Callable[[Equation], float | Work]
 
 
 class ScalarForm:
-    """An elementwise primitive as a function of numbers, one for each argument.
+    """An elementwise primitive on Python's numbers, one for each argument.
 
     Attributes:
-      operation: the name of an operation of scalar programs ("mul", "select") or of a function of
-        C's mathematical library ("atan2", "erf"), or a function `operation(apply, *numbers)` that
-        composes them: `apply("mul", x, 2.0)`.
+      expression: a function of numbers (`math.sin`), or a Python expression with a field for each
+        number ("{0} * {1}"); of a conversion, the expression for each kind of result. Where NumPy's
+        result is none of Python's (1 / 0, exp(1000)) it raises, and the program on arrays runs.
       kinds: the kinds of numbers for which it agrees with the primitive: "f" floats, "i" integers,
         "b" truth values. With floats among the operands or the result, it computes in floats.
+      cost: the kind of operation in the cost table (`Costs`): "operation", "absolute", "power",
+        "conversion" or "function".
+      widens: whether integers have to become floats first if it computes in floats: by default
+        all but functions in C do.
+      grows: whether it may return an integer beyond 64 bits.
+      chooses: whether the first number is a condition, which is left as it is.
     """
 
-    __slots__ = ("kinds", "operation")
+    __slots__ = ("chooses", "cost", "expression", "grows", "kinds", "widens")
 
-    def __init__(self, operation: str | Callable[..., Any], kinds: str = "fib") -> None:
-        self.operation = operation
+    def __init__(
+        self,
+        expression: str | Callable[..., Any] | Mapping[str, str],
+        kinds: str = "fib",
+        *,
+        cost: str = "",
+        widens: bool | None = None,
+        grows: bool = False,
+        chooses: bool = False,
+    ) -> None:
+        if type(expression) is str and "{" not in expression:
+            raise TypeError(
+                f"scalar={expression!r} is no expression: write a function, as math.{expression}, "
+                'or an expression with fields, as "{0} * {1}".'
+            )
+        self.expression = expression
         self.kinds = kinds
+        self.cost = cost or ("function" if callable(expression) else "operation")
+        self.widens = type(expression) is not BuiltinFunctionType if widens is None else widens
+        self.grows = grows
+        self.chooses = chooses
 
 
 class Along(NamedTuple):
@@ -164,7 +188,7 @@ class Facts(TypedDict, total=False):
     cost: Cost
     view: bool
     commutative: bool
-    scalar: ScalarForm | str
+    scalar: ScalarForm | str | Callable[..., Any]
     reduces: np.ufunc
     inline: bool
     kink: Callable[..., Any]

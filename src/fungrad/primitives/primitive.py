@@ -105,8 +105,8 @@ class Primitive:
         index arrays it copies.
       commutative: whether two real arguments may be exchanged, to the bit (a product of complex
         numbers rounds by their order).
-      scalar: the form of an elementwise primitive for numbers in scalar programs: a `ScalarForm`
-        or the name of its operation.
+      scalar: an elementwise primitive on Python's numbers, for programs on a few numbers: a
+        `ScalarForm`, or its function or expression (`math.sin`, "{0} * {1}").
       reduces: the ufunc by which it reduces `axes` of its only argument, as `ufunc.reduce` does.
       inline: whether `eval` calls only NumPy functions that a trace can record: compiled programs
         run those in its place, and so can fuse, count and export them.
@@ -167,7 +167,9 @@ class Primitive:
             like = partials is not None or facts.get("reduces") is not None
             write(self, "order", "view" if facts.get("view") else "example" if like else None)
         scalar = facts.get("scalar")
-        write(self, "scalar", ScalarForm(scalar) if isinstance(scalar, str) else scalar)
+        if scalar is not None and not isinstance(scalar, ScalarForm):
+            scalar = ScalarForm(scalar)
+        write(self, "scalar", scalar)
         write(self, "name", name)
         write(self, "eval", logged(eval) if effect else eval)
         write(self, "type", type)

@@ -31,7 +31,7 @@ stop: Primitive = Primitive(
     type=lambda x, *, name: x,
     batch=lambda args, batched, size, *, name: stop(args[0], name=name),
     cuts=True,
-    scalar="positive",
+    scalar="{0}",
 )
 """Identity on the value; zero derivative of every order. A differentiating trace records nothing
 for it.

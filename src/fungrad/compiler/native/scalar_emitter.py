@@ -127,15 +127,12 @@ class NativeEmitter:
             return self.code.constant(number.number, type, 1)
         return convert(self.code, self.value(number), type)
 
-    def cost(self, operation: str, dtypes: Sequence[np.dtype[Any]], computed: Any = None) -> float:
-        return 0.0
-
     def apply(
-        self, operation: str, operands: Sequence[Number], computed: Any, result: Any
+        self, operation: Any, operands: Sequence[Number], computed: Any, result: Any
     ) -> Number:
         self.check_length()
         given = [self.value(x) for x in operands]
-        return Number(apply(self.code, operation, given, result, computed=computed), result)
+        return Number(apply(self.code, operation.name, given, result, computed=computed), result)
 
     def check_length(self) -> None:
         """Refuses programs that take too long to compile."""

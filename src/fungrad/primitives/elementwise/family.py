@@ -360,30 +360,30 @@ neg = elementwise(
     rounding=EXACT,
     partials=[-1],
     cost=arithmetic(1, 2),
-    scalar=ScalarForm("neg", "fi"),
+    scalar=ScalarForm("-{0}", "fi", grows=True),
 )
 add = elementwise("add", operator.add, ufunc=np.add, partials=[1, 1], cost=arithmetic(1, 2),
                   commutative=True,
-                  scalar=ScalarForm("add", "fi"))  # fmt: skip
+                  scalar=ScalarForm("{0} + {1}", "fi", grows=True))  # fmt: skip
 sub = elementwise(
     "sub",
     operator.sub,
     ufunc=np.subtract,
     partials=[1, -1],
     cost=arithmetic(1, 2),
-    scalar=ScalarForm("sub", "fi"),
+    scalar=ScalarForm("{0} - {1}", "fi", grows=True),
 )
 mul = elementwise("mul", operator.mul, ufunc=np.multiply, cost=arithmetic(1, 6), commutative=True,
                   degree="multilinear",
                   partials=[operator.itemgetter(1), operator.itemgetter(0)],
-                  scalar=ScalarForm("mul", "fi"))  # fmt: skip
+                  scalar=ScalarForm("{0} * {1}", "fi", grows=True))  # fmt: skip
 
 
 div = elementwise("div", python_operator(np.divide), ufunc=np.divide,
                   partials=[Over(lambda z, x, y: y),
                             AfterSum(lambda c, z, args: c * z, lambda c, args: -(c / args[1]))],
                   reads=(1,), cost=arithmetic(1, 11),
-                  scalar="div")  # fmt: skip
+                  scalar="{0} / {1}")  # fmt: skip
 
 ARITHMETIC = (add, sub, mul, div)
 
@@ -404,29 +404,44 @@ select = elementwise(
     partials=[None, lambda z, c, x, y: c, lambda z, c, x, y: logical_not(c)],
     reads=(0,),
     cost=1,
-    scalar="select",
+    scalar=ScalarForm("{1} if {0} else {2}", chooses=True),
 )
 """`select(condition, x, y)`: x where the condition holds, else y (np.where of three arguments)."""
 
 logical_not: Primitive = elementwise(
-    "logical_not", np.logical_not, partials=[None], scalar="logical_not"
+    "logical_not", np.logical_not, partials=[None], scalar="not {0}"
 )
 logical_and = elementwise(
-    "logical_and", np.logical_and, partials=[None, None], commutative=True, scalar="logical_and"
+    "logical_and",
+    np.logical_and,
+    partials=[None, None],
+    commutative=True,
+    scalar="bool({0} and {1})",
 )
 logical_or = elementwise(
-    "logical_or", np.logical_or, partials=[None, None], commutative=True, scalar="logical_or"
+    "logical_or",
+    np.logical_or,
+    partials=[None, None],
+    commutative=True,
+    scalar="bool({0} or {1})",
 )
 
-lt = elementwise("lt", operator.lt, ufunc=np.less, partials=[None, None], scalar="lt")
-le = elementwise("le", operator.le, ufunc=np.less_equal, partials=[None, None], scalar="le")
-gt = elementwise("gt", operator.gt, ufunc=np.greater, partials=[None, None], scalar="gt")
-ge = elementwise("ge", operator.ge, ufunc=np.greater_equal, partials=[None, None], scalar="ge")
+lt = elementwise("lt", operator.lt, ufunc=np.less, partials=[None, None], scalar="{0} < {1}")
+le = elementwise("le", operator.le, ufunc=np.less_equal, partials=[None, None], scalar="{0} <= {1}")
+gt = elementwise("gt", operator.gt, ufunc=np.greater, partials=[None, None], scalar="{0} > {1}")
+ge = elementwise(
+    "ge", operator.ge, ufunc=np.greater_equal, partials=[None, None], scalar="{0} >= {1}"
+)
 eq = elementwise(
-    "eq", operator.eq, ufunc=np.equal, partials=[None, None], commutative=True, scalar="eq"
+    "eq", operator.eq, ufunc=np.equal, partials=[None, None], commutative=True, scalar="{0} == {1}"
 )
 ne = elementwise(
-    "ne", operator.ne, ufunc=np.not_equal, partials=[None, None], commutative=True, scalar="ne"
+    "ne",
+    operator.ne,
+    ufunc=np.not_equal,
+    partials=[None, None],
+    commutative=True,
+    scalar="{0} != {1}",
 )
 
 __all__ = [

@@ -38,42 +38,46 @@ def _at_zero(*args: Any) -> Any:
 
 # --- exponentials and logarithms ------------------------------------------------------------------
 
-exp = elementwise("exp", np.exp, partials=[lambda y, x: y], scalar="exp")
-exp2 = elementwise("exp2", np.exp2, partials=[lambda y, x: y * math.log(2.0)], scalar="exp2")
-expm1 = elementwise("expm1", np.expm1, partials=[lambda y, x: y + 1.0], scalar="expm1")
-log = elementwise("log", np.log, partials=[Over(lambda y, x: x)], scalar="log")
-log2 = elementwise("log2", np.log2, partials=[Over(lambda y, x: x * math.log(2.0))], scalar="log2")
-log10 = elementwise(
-    "log10", np.log10, partials=[Over(lambda y, x: x * math.log(10.0))], scalar="log10"
+exp = elementwise("exp", np.exp, partials=[lambda y, x: y], scalar=math.exp)
+exp2 = elementwise("exp2", np.exp2, partials=[lambda y, x: y * math.log(2.0)], scalar=math.exp2)
+expm1 = elementwise("expm1", np.expm1, partials=[lambda y, x: y + 1.0], scalar=math.expm1)
+log = elementwise("log", np.log, partials=[Over(lambda y, x: x)], scalar=math.log)
+log2 = elementwise(
+    "log2", np.log2, partials=[Over(lambda y, x: x * math.log(2.0))], scalar=math.log2
 )
-log1p = elementwise("log1p", np.log1p, partials=[Over(lambda y, x: x + 1.0)], scalar="log1p")
+log10 = elementwise(
+    "log10", np.log10, partials=[Over(lambda y, x: x * math.log(10.0))], scalar=math.log10
+)
+log1p = elementwise("log1p", np.log1p, partials=[Over(lambda y, x: x + 1.0)], scalar=math.log1p)
 
 # --- trigonometric and hyperbolic -----------------------------------------------------------------
 
-sin = elementwise("sin", np.sin, partials=[lambda y, x: np.cos(x)], scalar="sin")
-cos = elementwise("cos", np.cos, partials=[lambda y, x: -np.sin(x)], scalar="cos")
-tan = elementwise("tan", np.tan, partials=[lambda y, x: y * y + 1.0], scalar="tan")
+sin = elementwise("sin", np.sin, partials=[lambda y, x: np.cos(x)], scalar=math.sin)
+cos = elementwise("cos", np.cos, partials=[lambda y, x: -np.sin(x)], scalar=math.cos)
+tan = elementwise("tan", np.tan, partials=[lambda y, x: y * y + 1.0], scalar=math.tan)
 arcsin = elementwise(
-    "arcsin", np.arcsin, partials=[Over(lambda y, x: np.sqrt(1.0 - x * x))], scalar="asin"
+    "arcsin", np.arcsin, partials=[Over(lambda y, x: np.sqrt(1.0 - x * x))], scalar=math.asin
 )
 arccos = elementwise(
-    "arccos", np.arccos, partials=[Over(lambda y, x: -np.sqrt(1.0 - x * x))], scalar="acos"
+    "arccos", np.arccos, partials=[Over(lambda y, x: -np.sqrt(1.0 - x * x))], scalar=math.acos
 )
-arctan = elementwise("arctan", np.arctan, partials=[Over(lambda y, x: x * x + 1.0)], scalar="atan")
-sinh = elementwise("sinh", np.sinh, partials=[lambda y, x: np.cosh(x)], scalar="sinh")
-cosh = elementwise("cosh", np.cosh, partials=[lambda y, x: np.sinh(x)], scalar="cosh")
-tanh = elementwise("tanh", np.tanh, partials=[lambda y, x: 1.0 - y * y], scalar="tanh")
+arctan = elementwise(
+    "arctan", np.arctan, partials=[Over(lambda y, x: x * x + 1.0)], scalar=math.atan
+)
+sinh = elementwise("sinh", np.sinh, partials=[lambda y, x: np.cosh(x)], scalar=math.sinh)
+cosh = elementwise("cosh", np.cosh, partials=[lambda y, x: np.sinh(x)], scalar=math.cosh)
+tanh = elementwise("tanh", np.tanh, partials=[lambda y, x: 1.0 - y * y], scalar=math.tanh)
 arcsinh = elementwise(
-    "arcsinh", np.arcsinh, partials=[Over(lambda y, x: np.sqrt(x * x + 1.0))], scalar="asinh"
+    "arcsinh", np.arcsinh, partials=[Over(lambda y, x: np.sqrt(x * x + 1.0))], scalar=math.asinh
 )
 arccosh = elementwise(
     "arccosh",
     np.arccosh,
     partials=[Over(lambda y, x: np.sqrt(x - 1.0) * np.sqrt(x + 1.0))],
-    scalar="acosh",
+    scalar=math.acosh,
 )
 arctanh = elementwise(
-    "arctanh", np.arctanh, partials=[Over(lambda y, x: 1.0 - x * x)], scalar="atanh"
+    "arctanh", np.arctanh, partials=[Over(lambda y, x: 1.0 - x * x)], scalar=math.atanh
 )
 deg2rad = elementwise("deg2rad", np.deg2rad, partials=[math.pi / 180.0])
 rad2deg = elementwise("rad2deg", np.rad2deg, partials=[180.0 / math.pi])
@@ -91,33 +95,33 @@ def _arctan2_slope(a: Any, x: Any, y: Any) -> Any:
 arctan2 = elementwise("arctan2", np.arctan2, partials=[
     lambda z, x, y: _arctan2_slope(y, x, y),
     lambda z, x, y: -_arctan2_slope(x, x, y),
-], scalar="atan2",
+], scalar=math.atan2,
                       kink=_at_zero)  # fmt: skip
 hypot = elementwise("hypot", np.hypot, partials=[
     lambda z, x, y: x / select(z == 0, 1.0, z),
     lambda z, x, y: y / select(z == 0, 1.0, z),
-], scalar="hypot",
+], scalar=math.hypot,
                     kink=_at_zero)  # fmt: skip
 
 # --- powers ---------------------------------------------------------------------------------------
 
 sqrt = elementwise(
-    "sqrt", np.sqrt, partials=[Over(lambda y, x: y * 2.0)], scalar="sqrt", rounding=ARITHMETIC
+    "sqrt", np.sqrt, partials=[Over(lambda y, x: y * 2.0)], scalar=math.sqrt, rounding=ARITHMETIC
 )
-cbrt = elementwise("cbrt", np.cbrt, partials=[Over(lambda y, x: y * y * 3.0)], scalar="cbrt")
+cbrt = elementwise("cbrt", np.cbrt, partials=[Over(lambda y, x: y * y * 3.0)], scalar=math.cbrt)
 square = elementwise(
     "square",
     np.square,
     partials=[lambda y, x: Times(2.0, x)],
     cost=arithmetic(1, 6),
-    scalar=ScalarForm("square", "fi"),
+    scalar=ScalarForm("{0} * {0}", "fi", grows=True),
 )
 reciprocal = elementwise(
     "reciprocal",
     np.reciprocal,
     partials=[lambda y, x: -(y * y)],
     cost=1,
-    scalar=ScalarForm("reciprocal", "f"),
+    scalar=ScalarForm("1.0 / {0}", "f"),
 )
 
 
@@ -149,7 +153,7 @@ def _cost_of_power(equation: Equation) -> Work:
 power = elementwise("power", python_operator(np.power), ufunc=np.power, cost=_cost_of_power,
                     rounding=FUNCTION,
                     partials=[_power_by_base, _power_by_exponent],
-                    scalar=ScalarForm("power", "f"))  # fmt: skip
+                    scalar=ScalarForm("pow({0}, {1})", "f", cost="power"))  # fmt: skip
 
 # --- kinks ----------------------------------------------------------------------------------------
 
@@ -167,7 +171,7 @@ abs = elementwise(
     rounding=EXACT,
     partials=[_abs_slope],
     cost=1,
-    scalar=ScalarForm("abs", "fi"),
+    scalar=ScalarForm("abs({0})", "fi", cost="absolute", grows=True),
     kink=_at_zero,
 )
 fabs = elementwise(
@@ -176,7 +180,7 @@ fabs = elementwise(
     rounding=EXACT,
     partials=[lambda y, x: np.sign(x)],
     cost=1,
-    scalar="abs",
+    scalar=ScalarForm("abs({0})", cost="absolute"),
     kink=_at_zero,
 )
 
@@ -212,7 +216,7 @@ maximum = elementwise(
     rounding=EXACT,
     partials=[_larger, lambda z, x, y: _larger(z, y, x)],
     cost=1,
-    scalar=ScalarForm("maximum", "fi"),
+    scalar=ScalarForm("{0} if {0} > {1} or {0} != {0} else {1}", "fi"),
     kink=np.equal,
 )
 minimum = elementwise(
@@ -221,7 +225,7 @@ minimum = elementwise(
     rounding=EXACT,
     partials=[_smaller, lambda z, x, y: _smaller(z, y, x)],
     cost=1,
-    scalar=ScalarForm("minimum", "fi"),
+    scalar=ScalarForm("{0} if {0} < {1} or {0} != {0} else {1}", "fi"),
     kink=np.equal,
 )
 fmax = elementwise(
@@ -247,7 +251,7 @@ copysign = elementwise(
     rounding=EXACT,
     partials=[lambda z, x, y: np.sign(x) * np.copysign(1.0, y), None],
     cost=1,
-    scalar="copysign",
+    scalar=math.copysign,
 )
 heaviside = elementwise(
     "heaviside",
@@ -260,14 +264,14 @@ heaviside = elementwise(
 remainder = elementwise("remainder", python_operator(np.remainder), ufunc=np.remainder,
                         partials=[1, lambda z, x, y: -np.floor_divide(x, y)],
                         cost=1,
-                        scalar=ScalarForm("remainder", "i"))  # fmt: skip
+                        scalar=ScalarForm("{0} % {1}", "i"))  # fmt: skip
 fmod = elementwise(
     "fmod",
     np.fmod,
     rounding=EXACT,
     partials=[1, lambda z, x, y: -np.trunc(np.divide(x, y))],
     cost=1,
-    scalar=ScalarForm("fmod", "f"),
+    scalar=ScalarForm(math.fmod, "f"),
 )
 nextafter = elementwise("nextafter", np.nextafter, rounding=EXACT, partials=[1, None])
 ldexp: Primitive = elementwise(
@@ -349,7 +353,7 @@ positive = elementwise(
     ufunc=np.positive,
     rounding=EXACT,
     partials=[1],
-    scalar=ScalarForm("positive", "fi"),
+    scalar=ScalarForm("{0}", "fi"),
 )
 
 # --- without a derivative, on purpose -------------------------------------------------------------
@@ -363,9 +367,9 @@ rint = elementwise("rint", np.rint, partials=[None])
 sign = elementwise("sign", np.sign, partials=[None])
 signbit = elementwise("signbit", np.signbit, partials=[None])
 spacing = elementwise("spacing", np.spacing, partials=[None])
-isnan = elementwise("isnan", np.isnan, partials=[None], scalar="isnan")
-isinf = elementwise("isinf", np.isinf, partials=[None], scalar="isinf")
-isfinite = elementwise("isfinite", np.isfinite, partials=[None], scalar="isfinite")
+isnan = elementwise("isnan", np.isnan, partials=[None], scalar="{0} != {0}")
+isinf = elementwise("isinf", np.isinf, partials=[None], scalar=math.isinf)
+isfinite = elementwise("isfinite", np.isfinite, partials=[None], scalar=math.isfinite)
 logical_xor = elementwise("logical_xor", np.logical_xor, partials=[None, None], commutative=True)
 bitwise_and = elementwise("bitwise_and", python_operator(np.bitwise_and),
                            ufunc=np.bitwise_and, partials=[None, None],

@@ -13,7 +13,16 @@ import numpy as np
 from fungrad.errors import ShapeError
 from fungrad.ir.graph import Equation
 from fungrad.ir.types import PYTHON_SCALARS, Type
-from fungrad.primitives.facts import EXACT, FIRST, TERMS, Along, Section, straight, whole
+from fungrad.primitives.facts import (
+    EXACT,
+    FIRST,
+    TERMS,
+    Along,
+    ScalarForm,
+    Section,
+    straight,
+    whole,
+)
 from fungrad.primitives.primitive import Primitive, full, general, linear, zeros
 from fungrad.tracing.memory_order import of_reshape
 from fungrad.tracing.trace import shape_of, typeof
@@ -198,6 +207,13 @@ def _eval_convert(x: Any, *, dtype: np.dtype[Any]) -> Any:
     return x.astype(dtype)
 
 
+CONVERSION = ScalarForm(
+    {"f": "float({0})", "i": "int({0})", "b": "({0} != 0)"},
+    cost="conversion",
+    widens=False,
+    grows=True,
+)
+
 convert: Primitive = linear(
     "convert",
     order="example",
@@ -209,7 +225,7 @@ convert: Primitive = linear(
     ),
     batch=lambda args, batched, size, *, dtype: convert(args[0], dtype=dtype),
     moves=True,
-    scalar="convert",
+    scalar=CONVERSION,
 )
 """`convert(x, dtype=)`: x in another floating or complex dtype; the real part if that is real. The
 mask of a cotangent stays boolean.
@@ -224,7 +240,7 @@ number: Primitive = linear(
     transpose=lambda ct, x: ct if typeof(ct).dtype == np.bool_ else convert(ct, dtype=x.dtype),
     batch=lambda args, batched, size: convert(args[0], dtype=np.dtype(np.float64)),
     moves=True,
-    scalar="number",
+    scalar=ScalarForm("float({0})"),
 )
 """`number(x)`: a real number of shape () as a Python float, which promotes as one."""
 
@@ -244,7 +260,7 @@ to_discrete: Primitive = general(
     type=lambda x, *, dtype: Type(x.shape, dtype),
     batch=lambda args, batched, size, *, dtype: to_discrete(args[0], dtype=dtype),
     cuts=True,
-    scalar="convert",
+    scalar=CONVERSION,
 )
 """`to_discrete(x, dtype=)`: x as integers, booleans or other objects without a derivative."""
 

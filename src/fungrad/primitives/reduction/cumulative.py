@@ -193,7 +193,13 @@ def _eval_attains(x: Any, y: Any) -> Any:
     return hit if least == least else hit | (np.not_equal(x, x) & np.not_equal(y, y))
 
 
-attains = elementwise("attains", _eval_attains, partials=[None, None], cost=1, scalar="attains")
+attains = elementwise(
+    "attains",
+    _eval_attains,
+    partials=[None, None],
+    cost=1,
+    scalar="{0} == {1} or ({0} != {0} and {1} != {1})",
+)
 """`attains(x, y)`: whether x equals y; NaN equals NaN."""
 
 

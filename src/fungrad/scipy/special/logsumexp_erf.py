@@ -131,7 +131,7 @@ erf = elementwise(
     sp.erf,
     partials=[lambda y, x: np.exp(-x * x) * _TWO_OVER_ROOT_PI],
     types=_REAL,
-    scalar="erf",
+    scalar=math.erf,
 )
 kernel(erf, kernels.erf, scratch=(3, 1))
 erfc = elementwise("erfc", sp.erfc, partials=[lambda y, x: np.exp(-x * x) * -_TWO_OVER_ROOT_PI])

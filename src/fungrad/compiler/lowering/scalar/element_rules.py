@@ -19,8 +19,16 @@ from fungrad.compiler.lowering.scalar.planning import Rule, Write
 from fungrad.compiler.lowering.scalar.scalarise import Scalariser, elementwise
 from fungrad.ir.graph import Equation, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
-from fungrad.primitives.elementwise.ufuncs import power
-from fungrad.primitives.facts import sections_of
+from fungrad.primitives.elementwise.family import add, logical_and, logical_or, mul
+from fungrad.primitives.elementwise.ufuncs import (
+    maximum,
+    minimum,
+    power,
+    reciprocal,
+    sqrt,
+    square,
+)
+from fungrad.primitives.facts import ScalarForm, sections_of
 from fungrad.primitives.movement.gather import ARRAY, getitem, indexed, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
@@ -48,12 +56,14 @@ def _power(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list
     """As in NumPy, a literal as the exponent has special cases; elements of arrays have none."""
     base, exponent = equation.inputs
     known: Any = exponent.value if isinstance(exponent, Literal) else None
-    operation = {2: "square", -1: "reciprocal", 0.5: "sqrt"}.get(known, "power")
-    if operation != "power":
-        inputs = inputs[:1]
-    elif exponent.type.shape == () != base.type.shape:
-        operation = "power_by_scalar"
-    return elementwise(walk, equation, inputs, operation)
+    special = {2: square, -1: reciprocal, 0.5: sqrt}.get(known)
+    if special is not None:
+        return elementwise(walk, equation, inputs[:1], special.scalar)
+    by_scalar = exponent.type.shape == () != base.type.shape
+    return elementwise(walk, equation, inputs, _BY_SCALAR if by_scalar else None)
+
+
+_BY_SCALAR = ScalarForm("sqrt({0}) if {1} == 0.5 else pow({0}, {1})", cost="power")
 
 
 # --- movement -------------------------------------------------------------------------------------
@@ -88,7 +98,7 @@ def _index_add(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> 
     flat = result.reshape(-1)
     places = np.arange(result.size).reshape(result.shape)[equation.params["index"].entries]
     for place, value in zip(np.ravel(places), inputs[1].reshape(-1), strict=True):
-        flat[place] = walk.total([flat[place], value], "add", dtype)
+        flat[place] = walk.total([flat[place], value], add, dtype)
     return walk.checked(result, dtype)
 
 
@@ -115,7 +125,7 @@ def _known(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list
 # --- reductions and contractions ------------------------------------------------------------------
 
 
-def _reduction(operation: str, start: Any = None) -> Rule:
+def _reduction(operation: Any, start: Any = None) -> Rule:
     """The rule that combines elements along axes; `start` is the result for no elements."""
 
     def write(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
@@ -132,10 +142,10 @@ def _reduction(operation: str, start: Any = None) -> Rule:
             parts = list(rows[place])
             if before != after:  # a single part would keep its own dtype
                 parts = [first, *parts]
-            elif operation == "add" and after.kind == "f":
+            elif operation is add and after.kind == "f":
                 parts = [*parts, walk.zero(after)]  # NumPy's sums start with it
             result[place] = walk.total(parts, operation, after) if parts else first
-        grows = operation in ("add", "mul")
+        grows = operation.scalar.grows
         return walk.checked(result, after) if grows else [result]
 
     def operations(equation: Equation) -> int:
@@ -144,7 +154,7 @@ def _reduction(operation: str, start: Any = None) -> Rule:
     return Rule(write, operations=operations)
 
 
-def _cumulative(operation: str) -> Write:
+def _cumulative(operation: Any) -> Write:
     def write(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
         axis, reverse = equation.params["axis"], equation.params.get("reverse", False)
         result, dtype = inputs[0].copy(), equation.outputs[0].type.dtype
@@ -201,14 +211,14 @@ RULES: Mapping[Any, Rule] = {
     full: Rule(_known),
     iota: Rule(_known),
     indexed: Rule(_known),
-    reduce_any: _reduction("logical_or", False),
-    reduce_all: _reduction("logical_and", True),
-    reduce_sum: _reduction("add", 0.0),
-    reduce_prod: _reduction("mul", 1.0),
-    reduce_max: _reduction("maximum"),
-    reduce_min: _reduction("minimum"),
-    cumsum: Rule(_cumulative("add")),
-    cumprod: Rule(_cumulative("mul")),
+    reduce_any: _reduction(logical_or, False),
+    reduce_all: _reduction(logical_and, True),
+    reduce_sum: _reduction(add, 0.0),
+    reduce_prod: _reduction(mul, 1.0),
+    reduce_max: _reduction(maximum),
+    reduce_min: _reduction(minimum),
+    cumsum: Rule(_cumulative(add)),
+    cumprod: Rule(_cumulative(mul)),
     dot_general: Rule(_dot, operations=_operations_of_dot),
 }
 """The rules of primitives that act on elements by their position."""

@@ -120,17 +120,8 @@ class Emitter(Protocol):
     def long_constant(self, array: Any, type_: Any) -> Stack:
         """A constant array that is too long to be split into numbers."""
 
-    def cost(self, operation: str, dtypes: Sequence[np.dtype[Any]], computed: Any = None) -> float:
-        """Nanoseconds of an operation on operands of these dtypes, computed in dtype `computed`.
-
-        Raises:
-          Unsupported: if there is no such operation.
-        """
-
-    def apply(self, operation: str, operands: Sequence[Value], computed: Any, result: Any) -> Value:
-        """The result, of dtype `result`, of an operation computed in dtype `computed`. If that is
-        float64, operands are converted to it (except for the condition of "select").
-        """
+    def apply(self, operation: Any, operands: Sequence[Value], computed: Any, result: Any) -> Value:
+        """The result, of dtype `result`, of a primitive computed in dtype `computed`."""
 
     def sum_of_products(self, pairs: Sequence[tuple[Value, Value]], dtype: Any) -> Value:
         """x0 * y0 + x1 * y1 + ..., from left to right; for floats plus a zero, as in BLAS."""

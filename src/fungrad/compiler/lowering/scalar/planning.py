@@ -188,7 +188,7 @@ def computed_in(equation: Equation) -> Any:
     output = equation.outputs[0].type.dtype
     if output not in DTYPES or not all(dtype in DTYPES for dtype in dtypes):
         return None
-    operands = dtypes[1:] if scalar.operation == "select" else dtypes
+    operands = dtypes[1:] if scalar.chooses else dtypes
     floats = output == FLOAT or FLOAT in operands
     kind = "f" if floats else "b" if BOOL in operands else "i"
     if kind not in scalar.kinds:

@@ -30,16 +30,9 @@ from fungrad.compiler.lowering.scalar.emitter import (
     flattened,
     shaped,
 )
-from fungrad.compiler.lowering.scalar.python_operations import (
-    CHUNK,
-    CONVERSIONS,
-    FUNCTIONS,
-    SPELLINGS,
-    Tape,
-    rows,
-    tape_of,
-)
+from fungrad.compiler.lowering.scalar.python_tapes import CHUNK, Tape, rows, tape_of
 from fungrad.control_flow.tape_type import TAPE, as_tape
+from fungrad.primitives.facts import ScalarForm
 from fungrad.support.lazy import Record
 
 DEEPEST = 18
@@ -53,7 +46,7 @@ HELD = 1 << 26
 """The maximum number of elements of a stack."""
 _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _NAMES = {
-    **FUNCTIONS, "inf": math.inf, "nan": math.nan, "pow": math.pow, "array": np.array,
+    "inf": math.inf, "nan": math.nan, "pow": math.pow, "sqrt": math.sqrt, "array": np.array,
     "empty": np.empty, "float64": np.float64, "int64": np.int64, "bool_": np.bool_,
     "islice": itertools.islice, "Tape": Tape, "tape_of": tape_of, "as_tape": as_tape,
     "rows": rows,
@@ -92,7 +85,6 @@ class PythonEmitter:
         self.lines: list[str] = []
         self.used: set[str] = set()
         self._costs = costs
-        self._prices = {name: getattr(costs, s.cost) for name, s in SPELLINGS.items()}
         self._namespace: dict[str, Any] = dict(_NAMES)
         self._arguments: list[tuple[str, Any, Any]] = []
         self._indent = 1
@@ -144,29 +136,46 @@ class PythonEmitter:
     def long_constant(self, array: Any, type_: Any) -> Stack:
         raise Unsupported(f"a constant of {type_}")
 
-    def cost(self, operation: str, dtypes: Sequence[np.dtype[Any]], computed: Any = None) -> float:
-        found = self._prices.get(operation)
-        if found is None:
-            raise Unsupported(operation)
-        if computed == FLOAT and SPELLINGS[operation].widens:
-            operands = dtypes[1:] if operation == "select" else dtypes
-            return float(found) + self._costs.operation * sum(t != FLOAT for t in operands)
-        return float(found)
+    def cost(self, form: ScalarForm, dtypes: Sequence[np.dtype[Any]], computed: Any) -> float:
+        """Nanoseconds of a form on numbers of these dtypes, computed in dtype `computed`."""
+        found = float(getattr(self._costs, form.cost))
+        if computed == FLOAT and form.widens:
+            operands = dtypes[1:] if form.chooses else dtypes
+            return found + self._costs.operation * sum(t != FLOAT for t in operands)
+        return found
 
-    def apply(self, operation: str, operands: Sequence[Value], computed: Any, result: Any) -> Value:
+    def apply(self, operation: Any, operands: Sequence[Value], computed: Any, result: Any) -> Value:
+        return self.written(operation.scalar, operands, computed, result)
+
+    def written(
+        self, form: ScalarForm, operands: Sequence[Value], computed: Any, result: Any
+    ) -> Value:
+        """The result, of dtype `result`, of a form computed in dtype `computed`. If that is
+        float64, the operands are converted to it, but for a condition.
+        """
         texts = [value.handle for value in operands]
         self.used.update(texts)
-        spelling = SPELLINGS[operation]
-        if computed == FLOAT and spelling.widens:
+        if computed == FLOAT and form.widens:
             for i, value in enumerate(operands):
-                if (
-                    value.dtype is not FLOAT
-                    and value.dtype != FLOAT
-                    and (i or operation != "select")
-                ):
+                if value.dtype is not FLOAT and value.dtype != FLOAT and (i or not form.chooses):
                     texts[i] = f"float({texts[i]})"
-        template = CONVERSIONS[result] if operation == "convert" else spelling.text
-        return self._named(template.format(*texts), result)
+        expression = form.expression
+        if callable(expression):
+            return self._named(f"{self._function(expression)}({', '.join(texts)})", result)
+        if not isinstance(expression, str):
+            expression = expression[result.kind]
+        return self._named(expression.format(*texts), result)
+
+    def _function(self, function: Callable[..., Any]) -> str:
+        """The global name of a function: math's own have theirs, others none of a builtin's."""
+        name = wished = getattr(function, "__name__", "")
+        if vars(math).get(name) is not function:
+            name = wished = f"f_{name}" if name.isidentifier() else "f_"
+        count = 1
+        while self._namespace.setdefault(name, function) is not function:
+            count += 1
+            name = f"{wished}_{count}"
+        return name
 
     def sum_of_products(self, pairs: Sequence[tuple[Value, Value]], dtype: Any) -> Value:
         terms = [" * ".join(self._read(pair)) for pair in pairs]

@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.lowering.scalar.emitter import (
-    BOOL,
     INT,
     Elements,
-    Emitter,
     Stack,
     Unsupported,
     Value,
@@ -25,13 +23,9 @@ from fungrad.compiler.lowering.scalar.emitter import (
 )
 from fungrad.compiler.lowering.scalar.planning import Elementwise, Planner, computed_in
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.primitives.elementwise.family import add
+from fungrad.primitives.facts import ScalarForm
 
-GROWING = frozenset(("add", "sub", "mul", "neg", "square", "abs", "convert"))
-"""Operations that may return an integer beyond 64 bits."""
-LOGICAL = frozenset(
-    ("lt", "le", "gt", "ge", "eq", "ne", "attains", "isnan", "isinf", "isfinite", "logical_and",
-     "logical_or", "logical_not")
-)  # fmt: skip
 _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
@@ -181,8 +175,8 @@ class Scalariser:
         """Counts the cost of an operation that is written here."""
         self.cost += cost * self._weight
 
-    def total(self, parts: Sequence[Value], operation: str, dtype: Any) -> Value:
-        """The parts combined by an operation, one after the other."""
+    def total(self, parts: Sequence[Value], operation: Any, dtype: Any) -> Value:
+        """The parts combined by a primitive of two operands, one after the other."""
         result = parts[0]
         for part in parts[1:]:
             self.pay(self.costs.operation)
@@ -192,7 +186,7 @@ class Scalariser:
     def accumulate(self, total: Elements, part: Elements, dtype: Any) -> None:
         """Adds `part` to the variables `total`, which start at 0.0."""
         pairs = zip(flattened([total]), flattened([part]), strict=True)
-        sums = [self.total(pair, "add", dtype) for pair in pairs]
+        sums = [self.total(pair, add, dtype) for pair in pairs]
         self.assign([total], [np.array(sums, object)])
 
     def checked(self, values: Elements, dtype: Any) -> list[Elements]:
@@ -206,52 +200,33 @@ class Scalariser:
 
 
 def elementwise(
-    walk: Scalariser, equation: Equation, inputs: list[Elements], operation: str = ""
+    walk: Scalariser, equation: Equation, inputs: list[Elements], form: ScalarForm | None = None
 ) -> list[Elements]:
-    """Applies a primitive's scalar form, or the given operation, to each element."""
+    """Applies a primitive's scalar form, or the given one, to each element."""
     primitive: Any = equation.primitive
-    computed = computed_in(equation)
-    form, result = primitive.scalar.operation, equation.outputs[0].type.dtype
+    emitter: Any = walk.emitter
+    computed, result = computed_in(equation), equation.outputs[0].type.dtype
     spread = np.broadcast_arrays(*inputs) if len(inputs) > 1 else inputs
     places = zip(*[x.reshape(-1) for x in spread], strict=True)
-    if callable(form):
-        found = [composed(walk, form, parts, computed) for parts in places]
-    else:
-        cost, operation = price(walk.emitter, equation) or 0.0, operation or form
-        found = [walk.emitter.apply(operation, parts, computed, result) for parts in places]
-        walk.pay(cost * len(found))
+    form = form or primitive.scalar
+    found = [emitter.written(form, parts, computed, result) for parts in places]
+    walk.pay((price(emitter, equation) or 0.0) * len(found))
     elements = shaped(found, spread[0].shape)
-    return walk.checked(elements, result) if form in GROWING else [elements]
+    return walk.checked(elements, result) if primitive.scalar.grows else [elements]
 
 
-def price(emitter: Emitter, equation: Equation) -> float | None:
+def price(emitter: Any, equation: Equation) -> float | None:
     """Nanoseconds of one element by the primitive's scalar form; None if it has none for these
-    dtypes. Composed forms cost 0 here: their operations are counted when they are written.
+    dtypes.
     """
     computed = computed_in(equation)
     if computed is None:
         return None
     primitive: Any = equation.primitive
-    form = primitive.scalar.operation
-    if callable(form):
-        return 0.0
-    return emitter.cost(form, [a.type.dtype for a in equation.inputs], computed)
+    dtypes = [a.type.dtype for a in equation.inputs]
+    cost: float = emitter.cost(primitive.scalar, dtypes, computed)
+    return cost
 
 
 FORMS = Elementwise(price, elementwise)
-"""Elementwise equations by the scalar forms of their primitives."""
-
-
-def composed(
-    walk: Scalariser, form: Callable[..., Value], parts: Sequence[Value], computed: Any
-) -> Value:
-    """Writes a scalar form that is composed of operations."""
-    emitter = walk.emitter
-
-    def apply(operation: str, *operands: Any) -> Value:
-        given = [x if isinstance(x, Value) else emitter.constant(x, computed) for x in operands]
-        result = BOOL if operation in LOGICAL else computed
-        walk.pay(emitter.cost(operation, [x.dtype for x in given], computed))
-        return emitter.apply(operation, given, computed, result)
-
-    return form(apply, *parts)
+"""Elementwise equations by the scalar forms of their primitives, for the Python emitter."""

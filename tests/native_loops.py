@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,8 +12,19 @@ import numpy as np
 from fungrad.compiler.native.element_operations import type_of
 from fungrad.compiler.native.llvm_ir import Function, Module, Value
 from fungrad.compiler.native.machine_code import build
+from fungrad.primitives.primitive import Primitive, primitives
 
 _KEPT: list[Any] = []
+
+
+def ours(name: str) -> Primitive:
+    """fungrad's own primitive of a name, which is unique."""
+    if importlib.util.find_spec("scipy") is not None:
+        importlib.import_module("fungrad.scipy.special.lazy_functions")
+    (found,) = [
+        p for (module, n), p in primitives.items() if n == name and module.startswith("fungrad.")
+    ]
+    return found
 
 
 def element_loop(

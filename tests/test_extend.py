@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import math
 import re
 
 import numpy as np
@@ -12,6 +14,8 @@ import fungrad.scipy.special as sp
 from fungrad import extend, lax
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError
+from fungrad.primitives.elementwise import family, ufuncs
+from fungrad.primitives.primitive import primitives
 from fungrad.retracing.inlining import is_pure
 
 XS = np.linspace(0.1, 2.0, 50 * 200).reshape(50, 200)
@@ -201,3 +205,180 @@ def test_what_cannot_be_recorded_says_whose_eval_it_is():
     assert branching(1.0) == 1.0
     with pytest.raises(fg.errors.FungradError, match="eval of `branching`, declared inline"):
         fg.jit(branching)(np.ones(3))
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+HAS_NATIVE = importlib.util.find_spec("llvmlite") is not None
+
+
+@pytest.fixture(params=["numpy", "native"])
+def backend(request):
+    """Both backends."""
+    if request.param == "native" and not HAS_NATIVE:
+        pytest.skip("needs llvmlite")
+    before = fg.config.backend
+    fg.config.backend = request.param
+    yield request.param
+    fg.config.backend = before
+
+
+@pytest.fixture
+def anew():
+    """Takes back the names that a test declares, so that another may declare them, too."""
+    before = set(primitives)
+    yield
+    for key in set(primitives) - before:
+        del primitives[key]
+
+
+def test_a_logarithm_of_the_users_is_not_numpys(backend, anew):
+    log = extend.elementwise(
+        "log",
+        lambda x: np.log(np.maximum(x, 1e-30)),
+        partials=[lambda y, x: 1 / np.maximum(x, 1e-30)],
+    )
+
+    def f(x):
+        return log(x) * 2.0
+
+    expected = 2.0 * math.log(1e-30)
+    assert f(0.0) == fg.jit(f)(0.0) == expected
+    assert fg.jit(fg.grad(f))(0.0) == fg.grad(f)(0.0) == 2.0 * (1 / 1e-30)
+    zeros = np.zeros(20_000)
+    assert (fg.jit(f)(zeros) == expected).all()
+    found = fg.jit(lambda x: np.sum(np.log(x + 1.0) + f(x)))(zeros)
+    assert found == pytest.approx(20_000 * expected, rel=1e-12)
+    assert (fg.lax.scan(lambda c, x: (c, f(x)), 0.0, zeros[:9])[1] == expected).all()
+
+
+def test_a_root_of_the_users_is_not_numpys_in_a_loop(backend, anew):
+    sqrt = extend.elementwise("sqrt", lambda x: np.sqrt(x + 1.0), partials=[lambda y, x: 0.5 / y])
+
+    def f(x):
+        return lax.scan(lambda c, _: (sqrt(c), None), x, None, length=4)[0]
+
+    expected, slope = 3.0, 1.0
+    for _ in range(4):
+        expected = math.sqrt(expected + 1.0)
+        slope *= 0.5 / expected
+    assert f(3.0) == fg.jit(f)(3.0) == pytest.approx(expected, rel=1e-15)
+    assert fg.grad(f)(3.0) == fg.jit(fg.grad(f))(3.0) == pytest.approx(slope, rel=1e-14)
+
+
+def test_a_logistic_function_of_the_users_is_not_scipys_in_a_sparse_jacobian(backend, anew):
+    expit = extend.elementwise("expit", lambda x: 2 * x, partials=[2.0])
+    found = fg.sparse.jacobian(lambda x: expit(x) * x[::-1])(np.linspace(-1, 1, 3))
+    assert found.toarray().tolist() == [[2.0, 0.0, -2.0], [0.0, 0.0, 0.0], [2.0, 0.0, -2.0]]
+
+
+NATIVE = sorted(
+    ["add", "maximum", "floor", "lt", "isnan", "power", "exp", "arctan2", "erf", "gammaln", "abs"]
+)
+
+
+@pytest.mark.parametrize("name", NATIVE)
+@pytest.mark.parametrize("count", [1, 2])
+def test_no_name_makes_a_primitive_ours(backend, anew, name, count):
+    """Primitives of one and of two arguments, on numbers, arrays, in loops, and on complex ones."""
+    if count == 1:
+        own = extend.elementwise(name, lambda x: x * 3.0 - 1.0, partials=[3.0])
+    else:
+        own = extend.elementwise(name, lambda x, y: x * 3.0 - y, partials=[3.0, -1])
+
+    def f(x):
+        return own(*[x, 2.0 * x][:count]) + 1.0
+
+    def g(x):
+        return (x * 3.0 - (1.0 if count == 1 else 2.0 * x)) + 1.0
+
+    for x in (0.25, np.linspace(-1.0, 1.0, 5), np.linspace(-1.0, 1.0, 20_000) * (1 + 2j)):
+        np.testing.assert_array_equal(fg.jit(f)(x), g(x))
+        if not np.iscomplexobj(x):
+            loop = lax.scan(lambda c, x: (c, f(x)), 0.0, np.atleast_1d(x)[:9])[1]
+            np.testing.assert_array_equal(loop, g(np.atleast_1d(x)[:9]))
+
+
+def test_a_loop_of_the_users_is_not_ours(anew):
+    """Names of primitives that record residuals, in the tools that look into them."""
+    graph = fg.make_jaxpr(np.sin)(1.0)
+    for name in ("scan_record", "switch_record", "scan", "while_loop_pullback", "fixed_point"):
+        own = extend.structural(
+            name, eval=lambda *arrays, graph: fg.evaluate(graph, *arrays), pure=True
+        )
+
+        def f(x, own=own):
+            return own(x, graph=graph)[0]
+
+        assert fg.grad(f)(0.0) == 1.0
+        assert fg.jit(f).lower(1.0).cost().transcendentals == 1
+        with pytest.raises(FloatingPointError), fg.debug.trap():
+            f(np.inf)
+
+
+# --- native forms ---------------------------------------------------------------------------------
+
+
+def _wise(name, function, slope):
+    def eval(x):
+        found = np.vectorize(function, otypes=[float])(x)
+        return found.astype(np.result_type(x)) if np.ndim(x) else np.result_type(x).type(found)
+
+    return extend.elementwise(name, eval, partials=[slope])
+
+
+@pytest.mark.skipif(not HAS_NATIVE, reason="needs llvmlite")
+def test_a_native_form_runs_in_the_place_of_eval(native, anew):
+    calls = []
+
+    def eval(x):
+        calls.append(x)
+        return math.log1p(math.exp(-abs(x)))
+
+    tail = _wise("exp", eval, lambda y, x: np.exp(-y) - 1.0)
+    extend.native_form(tail, lambda x: np.log1p(np.exp(-np.abs(x))))
+    assert tail(2.0) == pytest.approx(math.log1p(math.exp(-2.0)), rel=1e-15) and calls
+
+    def f(x):
+        return tail(x) * 2.0 + np.exp(x)
+
+    def loop(x):
+        return lax.scan(lambda c, _: (tail(c), c), x, None, length=6)
+
+    for dtype in (np.float64, np.float32):
+        x = np.linspace(-5.0, 5.0, 3001).astype(dtype)
+        compiled = fg.jit(f)
+        compiled(x)  # the first run is compared with `eval`
+        calls.clear()
+        found = compiled(x)
+        assert found.dtype == dtype and not calls
+        expected = 2.0 * np.log1p(np.exp(-np.abs(x))) + np.exp(x)
+        np.testing.assert_allclose(found, expected, rtol=4 * np.finfo(dtype).eps)
+    compiled = fg.jit(loop)
+    compiled(0.5)
+    calls.clear()
+    ends, steps = compiled(0.5)
+    assert not calls
+    expected = [0.5]
+    for _ in range(6):
+        expected.append(math.log1p(math.exp(-expected[-1])))
+    np.testing.assert_allclose([*steps, ends], expected, rtol=1e-15)
+    assert fg.jit(fg.grad(tail))(0.5) == pytest.approx(math.exp(-math.log1p(math.exp(-0.5))) - 1.0)
+
+
+@pytest.mark.skipif(not HAS_NATIVE, reason="needs llvmlite")
+def test_a_native_form_that_cannot_be_written_leaves_eval(native, anew):
+    """One of another shape, and one with what native code does not know, run as `eval`."""
+    for n, form in enumerate((lambda x: np.stack([x, x]), lambda x: np.spacing(x), lambda x: 1)):
+        cosine = _wise(f"cosine{n}", math.cos, lambda y, x: -np.sin(x))
+        extend.native_form(cosine, form)
+        x = np.linspace(-1.0, 1.0, 3000)
+        np.testing.assert_array_equal(fg.jit(lambda x, f=cosine: f(x) + x)(x), cosine(x) + x)
+
+
+def test_native_forms_are_for_elementwise_primitives_without_one():
+    with pytest.raises(ArgumentError, match=r"`reversing` is not elementwise.*no native form"):
+        extend.native_form(reversing, lambda x: x)
+    for primitive in (ufuncs.exp, family.add):
+        with pytest.raises(ArgumentError, match=f"`{primitive.name}` has a native form"):
+            extend.native_form(primitive, np.exp)

@@ -126,6 +126,21 @@ def test_primitives_of_scipy_run_by_entries_or_callbacks(name: str) -> None:
     assert compare(name, callbacks=True)
 
 
+def test_a_primitive_of_the_users_has_no_rule_by_its_name() -> None:
+    """Not even where it has the name, and the parameter, of one that has a rule."""
+    doubled = fg.extend.general(
+        "matrix_function", eval=lambda x, *, name: 2.0 * x, type=lambda x, *, name: x
+    )
+
+    def f(x: Any) -> Any:
+        return doubled(x, name="expm")
+
+    x = np.eye(2)
+    with pytest.raises(UnsupportedFunctionError, match="no rule for `matrix_function`"):
+        fg.to_jax(f)(x)
+    assert np.array_equal(fg.to_jax(f, callbacks=True)(x), 2.0 * x)
+
+
 def gradient_programs(name: str) -> list[tuple[Callable[[Any], Any], np.ndarray, Any]]:
     """For samples of a primitive: a function of one real argument to a number, the argument, and
     all arrays that the primitive reads and gives."""

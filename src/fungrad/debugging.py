@@ -76,7 +76,7 @@ class TrapTrace(Trace):
 
     def _look_inside(self, primitive: Any, args: Any, params: dict[str, Any]) -> None:
         """Evaluates a call, branch or loop once more, to raise at the line inside."""
-        primitive = RECORDS.get(primitive.name, primitive)
+        primitive = RECORDS.get(primitive, primitive)
         if unfolds(primitive):
             params = {key: value for key, value in params.items() if key != "wanted"}
             self.run(unfold, primitive, args, params)

@@ -25,6 +25,9 @@ from fungrad.tracing.trace import current as current_trace
 
 tile_lowering: Any = Module("fungrad.compiler.lowering.fusion.tile_lowering")
 kernels: Any = Module("fungrad.runtime.kernels.elementwise")
+native_forms: Any = Module("fungrad.compiler.native.native_forms")
+element_operations: Any = Module("fungrad.compiler.native.element_operations")
+traced_forms: Any = Module("fungrad.compiler.native.traced_forms")
 jax_rules: dict[Primitive, Callable[..., Any]] = {}
 """By primitive: the equivalent function of jax.numpy (see `jax_rule`)."""
 
@@ -80,8 +83,40 @@ def kernel(
         tile_lowering.SINGLE.add(function)
 
 
+def native_form(primitive: Primitive, function: Callable[..., Any]) -> None:
+    """Gives an elementwise primitive a form for native code, which runs it in the place of `eval`.
+
+    A primitive without one leaves native code for a call of `eval`, unless `inline` says that
+    `eval` itself is written with NumPy's functions. A form is for a primitive whose `eval` is not,
+    as a function of SciPy. It computes real floats; other arguments go to `eval`.
+
+    Args:
+      primitive: declared with this module; before a function that uses it is compiled.
+      function: `function(*numbers)`, written with NumPy's functions. It takes float64 or float32
+        numbers, and returns one of the same dtype: what `eval` gives, within a few units in the
+        last place.
+
+    Raises:
+      ArgumentError: where the primitive is not elementwise, or has a native form.
+
+    >>> import math, numpy as np
+    >>> cosine = elementwise("cosine", np.vectorize(math.cos), partials=[lambda y, x: -np.sin(x)])
+    >>> native_form(cosine, np.cos)
+    """
+    if primitive.partials is None:
+        raise ArgumentError(
+            f"`{primitive.name}` is not elementwise{user_line()}: it has no native form."
+        )
+    if element_operations.known(primitive):
+        raise ArgumentError(f"`{primitive.name}` has a native form{user_line()}.")
+    count = len(primitive.partials)
+    native_forms.FUNCTIONS[primitive] = native_forms.NativeForm(
+        lambda: traced_forms.rules(primitive.name, function, count)
+    )
+
+
 __all__ = [
     "Along", "Masked", "Over", "Primitive", "ScalarForm", "Section", "Trace", "Tracer", "Type",
     "current_trace", "elementwise", "general", "jax_rule", "kernel", "linear", "multilinear",
-    "structural", "typeof",
+    "native_form", "structural", "typeof",
 ]  # fmt: skip

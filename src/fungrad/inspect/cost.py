@@ -16,7 +16,11 @@ from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_a
 from fungrad.compiler.lowering.fusion.tile_lowering import build
 from fungrad.compiler.lowering.scalar.scalar_program import structural
 from fungrad.compiler.passes.pipeline import PASSES, optimised
+from fungrad.control_flow.call import call
+from fungrad.control_flow.scan import scan, scan_pullback, scan_record
 from fungrad.control_flow.scan_reverse import plan
+from fungrad.control_flow.unroll import RECORDS
+from fungrad.implicit import iteration
 from fungrad.inspect.tables import Table, drawn, number, plain
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
 from fungrad.ir.types import size_in_bytes
@@ -52,14 +56,13 @@ def bodies_of(equation: Equation) -> Bodies | None:
     graphs = list(inner_graphs(equation))
     if not graphs:
         return None
-    kind = primitive.name.removesuffix("_record").removesuffix("_pullback")
-    if primitive.module.startswith(("fungrad.control_flow.", "fungrad.implicit")):
-        if kind in ("switch", "while_loop"):
-            return _by_rule(equation, structural(primitive))
-        if kind == "scan":
-            return _scan(equation)
-        if kind == "fixed_point":
-            return Bodies([Body(graphs[0], 1, size_in_bytes(graphs[0].output_types))], by_trip=True)
+    if primitive in (scan, scan_record, scan_pullback):
+        return _scan(equation)
+    rule = None if primitive is call else structural(primitive)
+    if rule is not None:
+        return _by_rule(equation, rule)
+    if primitive is iteration:
+        return Bodies([Body(graphs[0], 1, size_in_bytes(graphs[0].output_types))], by_trip=True)
     return Bodies([Body(graph, 1) for graph in graphs])
 
 
@@ -68,7 +71,7 @@ def _scan(equation: Equation) -> Bodies:
     params = equation.params
     body, length, counts = params["body"], params["length"], params["counts"]
     carried = size_in_bytes(body.output_types[: counts[1]])
-    if not equation.primitive.name.endswith("_pullback"):
+    if equation.primitive is not scan_pullback:
         return Bodies([Body(body, length, carried)])
     halves = plan(body, counts, params["wanted"]).halves
     return Bodies([Body(halves.forward, length, carried), Body(halves.backward, length, carried)])
@@ -81,7 +84,7 @@ def _by_rule(equation: Equation, rule: Any) -> Bodies:
     carried = 0 if body is None else size_in_bytes(body.output_types)
     bodies = [Body(graph, 1, 0 if graph is cond else carried) for graph in graphs]
     held = 0
-    if equation.primitive.name.endswith("_record"):
+    if equation.primitive in RECORDS:
         count = len(equation.outputs) - 1
         held = max([size_in_bytes(graph.output_types[count:]) for graph in graphs])
     return Bodies(bodies, choice=not rule.loop, by_trip=rule.loop, held=held)

@@ -105,7 +105,7 @@ def _is_linear(equation: Equation, inputs: tuple[Any, ...], outputs: tuple[Varia
 
 def _inside(equation: Equation, states: Sequence[State]) -> Sequence[State] | None:
     """The states of the outputs of a call, a branch or a loop; None for other equations."""
-    primitive = RECORDS.get(equation.primitive.name, equation.primitive)
+    primitive: Any = RECORDS.get(equation.primitive, equation.primitive)
     if primitive in _PULLBACKS:
         return _pulled(equation, states)
     found = _inside_of(primitive, equation, states)

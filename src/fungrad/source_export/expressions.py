@@ -170,8 +170,9 @@ class Values:
             base = next(c for c in value.__mro__ if c.__module__ in ("builtins", "numpy.linalg"))
             return self._public(base if base is not Exception else RuntimeError)
         if isinstance(value, np.ufunc):
-            if name in _HOMES:
-                return f"{self.module(sys.modules[_HOMES[name]])}.{name.rsplit('_', 1)[1]}"
+            special: Any = sys.modules.get(_HOMES.get(name, ""))
+            if special is not None and getattr(special._ufuncs, name, None) is value:
+                return f"{self.module(special)}.{name.rsplit('_', 1)[1]}"
             homes = ["numpy", "scipy.special"]
         else:
             homes = [getattr(value, "__module__", None) or ""]

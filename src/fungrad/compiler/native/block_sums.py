@@ -12,14 +12,17 @@ from fungrad.compiler.native.element_operations import OPERATIONS, TYPES, conver
 from fungrad.compiler.native.llvm_ir import FLOATS, Function, Module, Value
 from fungrad.ir.graph import Atom, Equation
 from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.elementwise.family import add
+from fungrad.primitives.elementwise.ufuncs import maximum, minimum
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
+from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.reduction.reduce import reduce_max, reduce_min
 
-OPERATION: dict[Any, str] = {
-    reduce_sum: "add",
-    dot_general: "add",
-    reduce_max: "maximum",
-    reduce_min: "minimum",
+OPERATION: dict[Any, Primitive] = {
+    reduce_sum: add,
+    dot_general: add,
+    reduce_max: maximum,
+    reduce_min: minimum,
 }
 
 
@@ -28,12 +31,12 @@ class Reduction(NamedTuple):
 
     Attributes:
       equation: a sum, maximum, minimum, or a contraction of vectors.
-      operation: the name of the operation that combines two partial results.
+      operation: the primitive that combines two partial results.
       type: the type of the values.
     """
 
     equation: Equation
-    operation: str
+    operation: Primitive
     type: str
 
     @property
@@ -67,7 +70,7 @@ class Reduction(NamedTuple):
 
     def joined_lanes(self, code: Function, x: Value) -> Value:
         """`across`, by a call: for code that runs once per unit."""
-        name = f"{self.operation}_across_{self.type}_{x.lanes}"
+        name = f"{self.operation.name}_across_{self.type}_{x.lanes}"
         if x.lanes > 1 and name not in code.module.functions:
             given = [(x.full, "x")]
             inner = Function(code.module, name, self.type, given, attributes="internal")
@@ -84,9 +87,9 @@ class Reduction(NamedTuple):
 
 
 START: Any = {
-    "add": lambda type: 0,
-    "maximum": lambda type: float("-inf") if type in FLOATS else -(2 ** (int(type[1:]) - 1)),
-    "minimum": lambda type: float("inf") if type in FLOATS else 2 ** (int(type[1:]) - 1) - 1,
+    add: lambda type: 0,
+    maximum: lambda type: float("-inf") if type in FLOATS else -(2 ** (int(type[1:]) - 1)),
+    minimum: lambda type: float("inf") if type in FLOATS else 2 ** (int(type[1:]) - 1) - 1,
 }
 
 
@@ -116,7 +119,7 @@ def _part(code: Function, x: Value, start: int, lanes: int) -> Value:
 def by_pairs(module: Module, reduction: Reduction) -> str:
     """The name of a function `T(ptr parts, i64 count)` that combines partial results, 8 bytes
     apart, in place."""
-    name = f"{reduction.operation}_pairs_{reduction.type}"
+    name = f"{reduction.operation.name}_pairs_{reduction.type}"
     if name in module.functions:
         return name
     type = reduction.type

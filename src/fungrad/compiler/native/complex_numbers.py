@@ -21,14 +21,28 @@ from fungrad.control_flow.while_loop import halves_of
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, inner_graphs
 from fungrad.ir.types import Type
 from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.elementwise import family, ufuncs
 from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.movement.gather import getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
     cast,
     concatenate,
+    conj,
+    convert,
+    flip,
     full,
+    pad,
+    reduce_sum,
     reshape,
+    slice_axis,
+    to_discrete,
+    transpose,
 )
+from fungrad.primitives.movement.scatter import index_add, index_set
+from fungrad.primitives.movement.sliding_window import diagonal, roll
+from fungrad.primitives.movement.stack_iota import stack, unstack
+from fungrad.primitives.primitive import Primitive
 from fungrad.rematerialisation.checkpoint import checkpointed
 from fungrad.retracing.graph_transforms import (
     Differentiated,
@@ -148,11 +162,10 @@ def _outputs(equation: Equation, xs: Sequence[Any]) -> Sequence[Any]:
     if not any(map(_is_complex, (*equation.inputs, *equation.outputs))):
         found = primitive(*xs, **equation.params)
         return found if primitive.multiple else [found]
-    name, rule = primitive.name, RULES.get(primitive.name)
-    known = rule is not None or name in BY_PARTS
-    if not (known and primitive.module.startswith("fungrad.")):
-        raise Refused(f"{name} of complex numbers")
-    numbers = _NUMBERS.get(name, slice(None))
+    rule = RULES.get(primitive)
+    if rule is None and primitive not in BY_PARTS:
+        raise Refused(f"{primitive.name} of complex numbers")
+    numbers = _NUMBERS.get(primitive, slice(None))
     examples = [a.type.zeros() if a.type.weak else a.type.dtype for a in equation.inputs[numbers]]
     dtype = np.result_type(*examples or [np.complex128])
     given = [_parts(x, part_dtype(dtype)) for x in xs[numbers]]
@@ -364,43 +377,44 @@ def _sqrt(a: Parts) -> Parts:
     return select(np.isinf(y), np.inf, real), select(np.isinf(y), y, np.copysign(imag, y))
 
 
-RULES: dict[str, Callable[..., Any]] = {
-    "mul": _product,
-    "square": lambda a: _product(a, a),
-    "div": _quotient,
-    "reciprocal": _reciprocal,
-    "power": _power,
-    "conj": lambda a: (a[0], -a[1]),
-    "real": lambda a: a[0],
-    "imag": lambda a: a[1],
-    "abs": lambda a: np.hypot(*a),
-    "exp": _exp,
-    "sqrt": _sqrt,
-    "full": lambda *, shape, value, dtype: tuple(
+RULES: dict[Primitive, Callable[..., Any]] = {
+    family.mul: _product,
+    ufuncs.square: lambda a: _product(a, a),
+    family.div: _quotient,
+    ufuncs.reciprocal: _reciprocal,
+    ufuncs.power: _power,
+    conj: lambda a: (a[0], -a[1]),
+    ufuncs.real: lambda a: a[0],
+    ufuncs.imag: lambda a: a[1],
+    ufuncs.abs: lambda a: np.hypot(*a),
+    ufuncs.exp: _exp,
+    ufuncs.sqrt: _sqrt,
+    full: lambda *, shape, value, dtype: tuple(
         [full(shape=shape, value=x, dtype=part_dtype(dtype)) for x in (value.real, value.imag)]
     ),
-    "complex_of": lambda a, b: (a[0], b[0]),
-    "convert": _converted,
-    "to_discrete": _converted,
-    "dot_general": _dot,
-    "eq": _either(operator.eq, operator.and_),
-    "ne": _either(operator.ne),
-    "isnan": _either(np.isnan),
-    "isinf": _either(np.isinf),
-    "isfinite": _either(np.isfinite, operator.and_),
-    **{
-        name: _of_truth(getattr(np, name))
-        for name in ("logical_not", "logical_and", "logical_or", "logical_xor")
-    },
+    ufuncs.complex_of: lambda a, b: (a[0], b[0]),
+    convert: _converted,
+    to_discrete: _converted,
+    dot_general: _dot,
+    family.eq: _either(operator.eq, operator.and_),
+    family.ne: _either(operator.ne),
+    ufuncs.isnan: _either(np.isnan),
+    ufuncs.isinf: _either(np.isinf),
+    ufuncs.isfinite: _either(np.isfinite, operator.and_),
+    family.logical_not: _of_truth(np.logical_not),
+    family.logical_and: _of_truth(np.logical_and),
+    family.logical_or: _of_truth(np.logical_or),
+    ufuncs.logical_xor: _of_truth(np.logical_xor),
 }
 """Functions of the parts of the operands, which return both parts of the result or a real one."""
-BY_PARTS = frozenset(
-    "add sub neg positive select reshape transpose broadcast_to concatenate stack unstack pad flip "
-    "diagonal slice_axis getitem scatter index_add index_set roll reduce_sum".split()
-)
-"""Operations that act on the real and the imaginary parts alike."""
+BY_PARTS = frozenset((
+    family.add, family.sub, family.neg, ufuncs.positive, select, reshape, transpose, broadcast_to,
+    concatenate, stack, unstack, pad, flip, diagonal, slice_axis, getitem, scatter, index_add,
+    index_set, roll, reduce_sum,
+))  # fmt: skip
+"""Primitives that act on the real and the imaginary parts alike."""
 _NUMBERS = {
-    "select": slice(1, None), "getitem": slice(1), "scatter": slice(1),
-    "index_add": slice(2), "index_set": slice(2),
+    select: slice(1, None), getitem: slice(1), scatter: slice(1),
+    index_add: slice(2), index_set: slice(2),
 }  # fmt: skip
 """The operands that are numbers, if not all are."""

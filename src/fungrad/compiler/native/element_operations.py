@@ -1,8 +1,8 @@
 """IR of single elementwise equations: tables from operations to instructions.
 
 Results are NumPy's, also for NaN, infinities, zeros of both signs and integers that wrap. Other
-operations are refused. An operation has the name of its primitive, or of the operation in its
-scalar form (`ScalarForm`).
+operations are refused. The tables are keyed by primitives: a primitive of another package is none
+of ours, whatever its name.
 """
 
 from __future__ import annotations
@@ -15,13 +15,22 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.native import powers
-from fungrad.compiler.native.elementary_functions import FUNCTIONS, heavy
+from fungrad.compiler.native.elementary_functions import FUNCTIONS
 from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Operand, Value
 from fungrad.compiler.native.powers import LONGEST, integer_power, product_of
 from fungrad.ir.graph import Equation, Literal
+from fungrad.primitives.elementwise import family, ufuncs
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.elementwise.ufuncs import bitcast, power
+from fungrad.primitives.movement import reshape_broadcast_cast as casts
+from fungrad.primitives.primitive import Primitive
+from fungrad.primitives.reduction.cumulative import attains
+from fungrad.primitives.reduction.reduce import root
+from fungrad.primitives.stop_gradient import stop
 
 Rule = Callable[..., Value]
+Table = Mapping[Primitive, Mapping[str, Rule]]
 TYPES: Mapping[np.dtype[Any], str] = {
     np.dtype(np.float64): "double",
     np.dtype(np.float32): "float",
@@ -50,51 +59,52 @@ def type_of(dtype: Any) -> str:
 
 def apply(
     code: Function,
-    name: str,
+    primitive: Any,
     xs: Sequence[Operand],
     dtype: Any,
     params: Mapping[str, Any] = _NONE,
     computed: Any = None,
 ) -> Value:
-    """The result of an elementwise operation.
+    """The result of an elementwise primitive.
 
     Args:
       code: the function that is written.
-      name: the operation's name.
+      primitive: the primitive.
       xs: operands: Values, or Python numbers, which are weak as in NumPy.
       dtype: the result's dtype.
       params: the equation's parameters.
       computed: the dtype in which operands are compared; by default NumPy's promoted dtype.
 
     Raises:
-      Refused: if the operation is not supported for these dtypes.
+      Refused: if the primitive is not supported for these dtypes.
     """
-    result, name = type_of(dtype), _NAMES.get(name, name)
-    if name == "select":
+    result = type_of(dtype)
+    if primitive is select:
         return _select(code, xs, result)
-    if name in ("convert", "to_discrete", "number"):
+    if primitive in CASTS:
         return convert(code, _value(code, xs[0], xs), result)
-    if name == "bitcast":
+    if primitive is bitcast:
         return _bitcast(code, xs[0], result)
-    if name in TESTS:
+    if primitive in TESTS:
         type = type_of(computed or np.result_type(*[_example(x) for x in xs]))
-        return _found(TESTS, name, type)(code, *[_converted(code, x, xs, type) for x in xs])
-    if name == "power" and not isinstance(xs[1], Value):
+        rule = _found(TESTS, primitive, type)
+        return rule(code, *[_converted(code, x, xs, type) for x in xs])
+    if primitive is power and not isinstance(xs[1], Value):
         base = _converted(code, xs[0], xs, result)
-        return _found(POWERS, name, result)(code, base, xs[1])
+        return _found(POWERS, primitive, result)(code, base, xs[1])
     operands = [_converted(code, x, xs, result) for x in xs]
-    if name in FUNCTIONS and _KINDS[result] == "f":
-        return _function(code, name, operands)
-    return _found(OPERATIONS, name, result)(code, *operands)
+    if primitive in FUNCTIONS and _KINDS[result] == "f":
+        return _function(code, primitive, operands)
+    return _found(OPERATIONS, primitive, result)(code, *operands)
 
 
-def _function(code: Function, name: str, xs: Sequence[Value]) -> Value:
+def _function(code: Function, primitive: Any, xs: Sequence[Value]) -> Value:
     """An elementary function: inlined up to `code.copies` times, then called."""
-    rule, type = FUNCTIONS[name], xs[0].type
-    code.written[name] += 1
-    if code.written[name] <= code.copies or any(x.lanes > 1 for x in xs):
+    rule, type = FUNCTIONS[primitive], xs[0].type
+    code.written[primitive] += 1
+    if code.written[primitive] <= code.copies or any(x.lanes > 1 for x in xs):
         return rule(code, *xs)
-    symbol = f"{name}_{type}"
+    symbol = code.module.symbol(primitive, f"{primitive.name}_{type}")
     if symbol not in code.module.functions:
         given = [(type, f"x{n}") for n in range(len(xs))]
         inner = Function(code.module, symbol, type, given, attributes="internal")
@@ -112,7 +122,7 @@ def apply_equation(code: Function, equation: Equation, xs: Sequence[Operand]) ->
         number = np.zeros((), type_of(atom.type.dtype) and atom.type.dtype)
         examples.append(number.item() if atom.type.weak else number.dtype)
     return apply(
-        code, equation.primitive.name, operands, output.type.dtype, equation.params,
+        code, equation.primitive, operands, output.type.dtype, equation.params,
         np.result_type(*examples),
     )  # fmt: skip
 
@@ -123,21 +133,20 @@ def of_python(equation: Equation) -> bool:
     return all(a.type.weak for a in atoms) and any(a.type.dtype.kind == "i" for a in atoms)
 
 
-def known(name: str) -> bool:
-    """Whether the operation is supported for some dtypes."""
-    name = _NAMES.get(name, name)
-    return any(name in table for table in (OPERATIONS, TESTS, FUNCTIONS, _MOVES))
+def known(primitive: Any) -> bool:
+    """Whether the primitive is supported for some dtypes."""
+    return any(primitive in table for table in (OPERATIONS, TESTS, FUNCTIONS, _OTHERS))
 
 
 def cost(equation: Equation) -> float:
     """Estimated nanoseconds per element."""
-    name = equation.primitive.name
-    if name == "power":
+    primitive: Any = equation.primitive
+    if primitive is power:
         exponent = getattr(equation.inputs[1], "value", None)
         if isinstance(exponent, (int, float)) and exponent in _CHEAP_POWERS:
             return _CHEAP_POWERS[exponent]
-    name = _NAMES.get(name, name)
-    return heavy(name) if name in FUNCTIONS else _COSTS.get(name, 0.1)
+    form = FUNCTIONS.get(primitive)
+    return _COSTS.get(primitive, 0.1) if form is None else form.nanoseconds
 
 
 def convert(code: Function, x: Value, type: str) -> Value:
@@ -203,10 +212,11 @@ def _converted(code: Function, x: Operand, others: Sequence[Operand], type: str)
     return _value(code, x, others, type)
 
 
-def _found(table: Mapping[str, Mapping[str, Rule]], name: str, type: str) -> Rule:
-    rule = table.get(name, _NO_RULES).get(_KINDS[type])
+def _found(table: Table, primitive: Any, type: str) -> Rule:
+    rule = table.get(primitive, _NO_RULES).get(_KINDS[type])
     if rule is None:
-        raise Refused(f"{name} of {_DTYPES[type]}" if name in table else f"{name}")
+        of = f" of {_DTYPES[type]}" if primitive in table else ""
+        raise Refused(f"{primitive.name}{of}")
     return rule
 
 
@@ -318,7 +328,7 @@ def _float_power(code: Function, x: Value, n: Any) -> Value:
         return code.div(1.0, x) if n == -1 else code.sqrt(x)
     if abs(n) <= LONGEST and n == int(n):
         return integer_power(code, x, int(n))
-    return FUNCTIONS["power"](code, x, _of(code, x, float(n)))
+    return FUNCTIONS[power](code, x, _of(code, x, float(n)))
 
 
 def _scaled(ufunc: Any) -> Rule:
@@ -326,46 +336,51 @@ def _scaled(ufunc: Any) -> Rule:
     return lambda code, x: code.mul(x, float(ufunc(_DTYPES[x.type].type(1))))
 
 
-_INTEGER_LOGIC = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
-_ARITHMETIC: Mapping[str, Rule] = {
-    "add": lambda code, x, y: code.add(x, y),
-    "sub": lambda code, x, y: code.sub(x, y),
-    "mul": lambda code, x, y: code.mul(x, y),
-    "neg": lambda code, x: code.neg(x),
-    "square": lambda code, x: code.mul(x, x),
-    "sign": _sign,
-    "maximum": _extremum("ogt"),
-    "minimum": _extremum("olt"),
+_ARITHMETIC: Mapping[Primitive, Rule] = {
+    family.add: lambda code, x, y: code.add(x, y),
+    family.sub: lambda code, x, y: code.sub(x, y),
+    family.mul: lambda code, x, y: code.mul(x, y),
+    family.neg: lambda code, x: code.neg(x),
+    ufuncs.square: lambda code, x: code.mul(x, x),
+    ufuncs.sign: _sign,
+    ufuncs.maximum: _extremum("ogt"),
+    ufuncs.minimum: _extremum("olt"),
 }
-OPERATIONS: dict[str, dict[str, Rule]] = {
-    **{name: {"f": rule, "i": rule} for name, rule in _ARITHMETIC.items()},
-    **{name: {"i": _binary(i), "b": _binary(i)} for name, i in _INTEGER_LOGIC.items()},
-    **{name: dict.fromkeys("fib", _same)
-       for name in ("positive", "stop_gradient", "real", "conj")},
-    **{name: {"f": _rounded(name), "i": _same} for name in ("floor", "ceil", "trunc", "rint")},
-    "div": {"f": lambda code, x, y: code.div(x, y)},
-    "reciprocal": {"f": lambda code, x: code.div(1.0, x)},
-    "sqrt": {"f": lambda code, x: code.sqrt(x)},
-    "abs": {"f": lambda code, x: code.fabs(x), "i": _absolute, "b": _same},
-    "fabs": {"f": lambda code, x: code.fabs(x)},
-    "fmax": {"f": _extremum_of_numbers("ogt"), "i": _extremum("ogt"), "b": _binary("or")},
-    "fmin": {"f": _extremum_of_numbers("olt"), "i": _extremum("olt"), "b": _binary("and")},
-    "copysign": {"f": lambda code, x, y: code.copysign(x, y)},
-    "heaviside": {"f": _heaviside},
-    "deg2rad": {"f": _scaled(np.deg2rad)},
-    "rad2deg": {"f": _scaled(np.rad2deg)},
-    "invert": {"i": lambda code, x: code.binary("xor", x, -1),
-               "b": lambda code, x: code.binary("xor", x, True)},
-    "left_shift": {"i": _shift("shl")},
-    "right_shift": {"i": _shift("ashr")},
-    "floor_divide": {"f": powers.floor_divide, "i": powers.integer_floor_divide},
-    "remainder": {"f": powers.remainder, "i": powers.integer_remainder},
-    "fmod": {"f": powers.fmod, "i": powers.integer_fmod},
+_INTEGER_LOGIC = {ufuncs.bitwise_and: "and", ufuncs.bitwise_or: "or", ufuncs.bitwise_xor: "xor"}
+_ROUNDED = {p: _rounded(p.name) for p in (ufuncs.floor, ufuncs.ceil, ufuncs.trunc, ufuncs.rint)}
+_ROOT: Mapping[str, Rule] = {"f": lambda code, x: code.sqrt(x)}
+OPERATIONS: dict[Primitive, dict[str, Rule]] = {
+    **{primitive: {"f": rule, "i": rule} for primitive, rule in _ARITHMETIC.items()},
+    **{primitive: {"i": _binary(i), "b": _binary(i)} for primitive, i in _INTEGER_LOGIC.items()},
+    **{primitive: dict.fromkeys("fib", _same)
+       for primitive in (ufuncs.positive, stop, ufuncs.real, casts.conj)},
+    **{primitive: {"f": rule, "i": _same} for primitive, rule in _ROUNDED.items()},
+    family.div: {"f": lambda code, x, y: code.div(x, y)},
+    ufuncs.reciprocal: {"f": lambda code, x: code.div(1.0, x)},
+    ufuncs.sqrt: {**_ROOT},
+    root: {**_ROOT},
+    ufuncs.abs: {"f": lambda code, x: code.fabs(x), "i": _absolute, "b": _same},
+    ufuncs.fabs: {"f": lambda code, x: code.fabs(x)},
+    ufuncs.fmax: {"f": _extremum_of_numbers("ogt"), "i": _extremum("ogt"), "b": _binary("or")},
+    ufuncs.fmin: {"f": _extremum_of_numbers("olt"), "i": _extremum("olt"), "b": _binary("and")},
+    ufuncs.copysign: {"f": lambda code, x, y: code.copysign(x, y)},
+    ufuncs.heaviside: {"f": _heaviside},
+    ufuncs.deg2rad: {"f": _scaled(np.deg2rad)},
+    ufuncs.rad2deg: {"f": _scaled(np.rad2deg)},
+    ufuncs.invert: {"i": lambda code, x: code.binary("xor", x, -1),
+                    "b": lambda code, x: code.binary("xor", x, True)},
+    ufuncs.left_shift: {"i": _shift("shl")},
+    ufuncs.right_shift: {"i": _shift("ashr")},
+    ufuncs.floor_divide: {"f": powers.floor_divide, "i": powers.integer_floor_divide},
+    ufuncs.remainder: {"f": powers.remainder, "i": powers.integer_remainder},
+    ufuncs.fmod: {"f": powers.fmod, "i": powers.integer_fmod},
 }  # fmt: skip
-"""By name, and by kind of number: f(loat), i(nteger), b(ool)."""
-for _name, _logic in {"add": "or", "mul": "and", "maximum": "or", "minimum": "and"}.items():
-    OPERATIONS[_name]["b"] = _binary(_logic)
-POWERS: Mapping[str, Mapping[str, Rule]] = {"power": {"i": _integer_power, "f": _float_power}}
+"""By primitive, and by kind of number: f(loat), i(nteger), b(ool)."""
+for _primitive, _logic in (
+    (family.add, "or"), (family.mul, "and"), (ufuncs.maximum, "or"), (ufuncs.minimum, "and"),
+):  # fmt: skip
+    OPERATIONS[_primitive]["b"] = _binary(_logic)
+POWERS: Table = {power: {"i": _integer_power, "f": _float_power}}
 
 # --- tests: operands of one type, a bool as result ------------------------------------------------
 
@@ -400,34 +415,32 @@ def _negative(code: Function, x: Value) -> Value:
 
 
 _INFINITY = float("inf")
-TESTS: Mapping[str, Mapping[str, Rule]] = {
-    "lt": _comparison("olt", "slt"),
-    "le": _comparison("ole", "sle"),
-    "gt": _comparison("ogt", "sgt"),
-    "ge": _comparison("oge", "sge"),
-    "eq": _comparison("oeq", "eq"),
-    "ne": _comparison("une", "ne"),
-    "attains": {**_comparison("oeq", "eq"), "f": _attains},
-    "logical_and": _logical("and"),
-    "logical_or": _logical("or"),
-    "logical_xor": _logical("xor"),
-    "logical_not": dict.fromkeys(
+TESTS: Table = {
+    family.lt: _comparison("olt", "slt"),
+    family.le: _comparison("ole", "sle"),
+    family.gt: _comparison("ogt", "sgt"),
+    family.ge: _comparison("oge", "sge"),
+    family.eq: _comparison("oeq", "eq"),
+    family.ne: _comparison("une", "ne"),
+    attains: {**_comparison("oeq", "eq"), "f": _attains},
+    family.logical_and: _logical("and"),
+    family.logical_or: _logical("or"),
+    ufuncs.logical_xor: _logical("xor"),
+    family.logical_not: dict.fromkeys(
         "fib", lambda code, x: code.binary("xor", convert(code, x, "i1"), True)
     ),
-    "isnan": {"f": lambda code, x: code.compare("uno", x, x), "i": _never, "b": _never},
-    "isinf": {"f": lambda code, x: code.compare("oeq", code.fabs(x), _INFINITY),
+    ufuncs.isnan: {"f": lambda code, x: code.compare("uno", x, x), "i": _never, "b": _never},
+    ufuncs.isinf: {"f": lambda code, x: code.compare("oeq", code.fabs(x), _INFINITY),
               "i": _never, "b": _never},
-    "isfinite": {"f": lambda code, x: code.compare("olt", code.fabs(x), _INFINITY),
+    ufuncs.isfinite: {"f": lambda code, x: code.compare("olt", code.fabs(x), _INFINITY),
                  **dict.fromkeys("ib", lambda code, x: code.binary("xor", _never(code, x), True))},
-    "signbit": {"f": _negative, "i": lambda code, x: code.compare("slt", x, 0), "b": _never},
+    ufuncs.signbit: {"f": _negative, "i": lambda code, x: code.compare("slt", x, 0), "b": _never},
 }  # fmt: skip
 
-_MOVES = ("select", "convert", "to_discrete", "number", "bitcast", "power")
-_NAMES: Mapping[str, str] = {
-    "root": "sqrt",
-    **{short: "arc" + short[1:] for short in (
-        "asin", "acos", "atan", "asinh", "acosh", "atanh", "atan2"
-    )},
-}  # fmt: skip
+CASTS = frozenset((casts.convert, casts.to_discrete, casts.number))
+_OTHERS = CASTS | {select, bitcast, power}
 _CHEAP_POWERS = {1: 0.1, 2: 0.1, 3: 0.3, 4: 0.4, -1: 0.5, 0.5: 0.7}
-_COSTS = {"div": 0.5, "sqrt": 0.7, "floor_divide": 3.0, "remainder": 3.0, "fmod": 2.0}
+_COSTS: Mapping[Primitive, float] = {
+    family.div: 0.5, ufuncs.sqrt: 0.7, root: 0.7, ufuncs.floor_divide: 3.0, ufuncs.remainder: 3.0,
+    ufuncs.fmod: 2.0,
+}  # fmt: skip

@@ -30,6 +30,7 @@ from fungrad.compiler.native.index_maps import (
 from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.primitives.elementwise.family import add
 from fungrad.primitives.facts import FIRST, Along
 from fungrad.primitives.movement.stack_iota import unstack
 
@@ -254,7 +255,7 @@ class Body:
         if folded is not None:
             values = [self.spread(self.value(p.atom, p.place), lanes) for p in below]
             terms = [folded.term(self.code, [x]) for x in values]
-            if folded.operation == "add":  # NumPy begins with 0.0: no sum is -0.0
+            if folded.operation is add:  # NumPy begins with 0.0: no sum is -0.0
                 terms.insert(0, folded.start(self.code, lanes))
             return functools.reduce(functools.partial(folded.joined, self.code), terms)
         return self._applied(equation, below, lanes)

@@ -8,7 +8,7 @@ those of sin and cos are FreeBSD's (k_sinf.c, k_cosf.c).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 from fungrad.compiler.native import special_functions
@@ -347,19 +347,13 @@ def _digamma(code: Function, x: Value) -> Value:
     return code.select(code.compare("uno", x, x), x, y)
 
 
-SINGLE: Mapping[str, Callable[..., Value]] = {
-    "exp": exp, "exp2": exp2, "expm1": expm1, "sinh": sinh, "cosh": cosh, "tanh": tanh,
-    "expit": sigmoid, "log": _LOG, "log2": _log(LOG2E, 1.0),
-    "log10": _log(math.log10(math.e), math.log10(2.0)), "log1p": log1p, "arcsinh": arcsinh,
-    "arccosh": arccosh, "arctanh": arctanh, "logaddexp": logaddexp,
-    "logaddexp2": partial(logaddexp, power=exp2, by=LOG2E),
-    "log_expit": log_sigmoid, "sin": sin, "cos": cos, "tan": tan, "arcsin": arcsin,
-    "arccos": arccos, "arctan": arctan, "arctan2": arctan2, "hypot": hypot,
-    "exp_difference": partial(special_functions.exp_difference, power=exp),
-    "exp2_difference": partial(special_functions.exp_difference, power=exp2),
-    "erf": partial(special_functions.erf, table=ERF, tail=_tail), "erfc": _ERFC,
-    "normal_cdf": partial(special_functions.normal_cdf, erfc=_ERFC),
-    "gammaln": partial(special_functions.gammaln, positive=_gammaln),
-    "digamma": partial(special_functions.digamma, positive=_digamma),
-}  # fmt: skip
-"""Rules by the names of primitives, for floats converted to doubles."""
+log, log2 = _LOG, _log(LOG2E, 1.0)
+log10 = _log(math.log10(math.e), math.log10(2.0))
+logaddexp2 = partial(logaddexp, power=exp2, by=LOG2E)
+exp_difference = partial(special_functions.exp_difference, power=exp)
+exp2_difference = partial(special_functions.exp_difference, power=exp2)
+erf = partial(special_functions.erf, table=ERF, tail=_tail)
+erfc = _ERFC
+normal_cdf = partial(special_functions.normal_cdf, erfc=_ERFC)
+gammaln = partial(special_functions.gammaln, positive=_gammaln)
+digamma = partial(special_functions.digamma, positive=_digamma)

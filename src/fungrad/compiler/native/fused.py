@@ -94,10 +94,8 @@ def known_equation(equation: Equation) -> str | None:
         return f"{name} of an empty array"
     if movable(equation):
         return None
-    if not equation.primitive.module.startswith("fungrad."):  # names alone do not identify others
-        return f"{name} of {equation.primitive.module}"
     if elementwise(equation):
-        return None if known(name) else name
+        return None if known(equation.primitive) else name
     return None if reduction(equation) is not None else name
 
 

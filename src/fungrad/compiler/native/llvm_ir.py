@@ -101,6 +101,17 @@ class Module:
         self.functions: dict[str, Function] = {}
         self.quick = False
         self._lines: dict[str, None] = {}
+        self._symbols: dict[tuple[Any, str], str] = {}
+
+    def symbol(self, owner: Any, name: str) -> str:
+        """The name of an owner's function: `name`, or one like it if another owner has that."""
+        found = self._symbols.get((owner, name))
+        if found is None:
+            plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+            free = (f"{plain}_{n}" if n else plain for n in itertools.count())
+            taken = {*self.functions, *self._symbols.values()}
+            found = self._symbols[owner, name] = next(x for x in free if x not in taken)
+        return found
 
     def declare(self, line: str) -> None:
         """Adds a declaration, global or metadata line, once."""
@@ -152,7 +163,7 @@ class Function:
       block: the label of the basic block that is written.
       overflown: the basic block for integer overflow; "" if integers wrap.
       copies, written: the most inlined copies of a scalar elementary function, and the number so
-        far by name; further ones are calls.
+        far by primitive; further ones are calls.
     """
 
     def __init__(
@@ -170,7 +181,7 @@ class Function:
         self.lanes = lanes
         self.block = "entry"
         self.overflown = ""
-        self.copies, self.written = COPIES, Counter[str]()
+        self.copies, self.written = COPIES, Counter[Any]()
         self.parameters = [_parameter(type, name) for type, name in parameters]
         given = ", ".join([f"{type} %{name}" for type, name in parameters])
         before = f"{attributes} " if attributes else ""

@@ -18,6 +18,7 @@ from fungrad.compiler.native.llvm_ir import FLOATS, Module, Value, size_of
 from fungrad.compiler.native.machine_code import host
 from fungrad.ir.graph import Atom, Graph, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.elementwise import family
 from fungrad.tracing.memory_order import dense
 
 MOST = 1 << 16
@@ -189,7 +190,7 @@ class _Product:
         for n, part in enumerate(parts):
             x = code.get(sums[n])
             if self.across:
-                x = Reduction(self.equation, "add", self.type).across(code, x)
+                x = Reduction(self.equation, family.add, self.type).across(code, x)
             if tail:
                 x = code.add(x, code.get(tails[n]))
             self._store(x, self._pointer(at, part, 2))

@@ -20,9 +20,11 @@ from fungrad.compiler.native.llvm_ir import Value
 from fungrad.compiler.native.scalar_emitter import NativeEmitter
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.call import call
+from fungrad.control_flow.switch import switch_pullback, switch_record
+from fungrad.control_flow.while_loop import while_loop_pullback, while_loop_record
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.ir.types import PYTHON_SCALARS
-from fungrad.primitives.elementwise.ufuncs import power
+from fungrad.primitives.elementwise.ufuncs import log, power
 from fungrad.primitives.linalg.determinant import slogdet
 from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.primitives.movement.gather import getitem
@@ -31,6 +33,10 @@ from fungrad.rematerialisation.checkpoint import checkpointed
 
 MOST = 6
 """The most unknowns of a system."""
+RECORDING = frozenset((
+    switch_record, switch_pullback, while_loop_record, while_loop_pullback,
+))  # fmt: skip
+"""Primitives whose programs write or read tapes."""
 Row = list[Value]
 COSTS = Costs(operation=0.5, pick=0.5, assign=0.2, trips=100)
 """Nanoseconds, and the assumed trip count of loops of unknown length."""
@@ -80,7 +86,7 @@ def _needs(graph: Graph) -> tuple[bool, bool]:
         held = _structural(primitive)
         if held is not None:
             leaves = leaves or primitive not in (call, checkpointed)
-            records = records or primitive.name.endswith(("_record", "_pullback"))
+            records = records or primitive in RECORDING
             for body, _ in held.bodies(equation):
                 inner = _needs(optimised(body))
                 leaves, records = leaves or inner[0], records or inner[1]
@@ -111,7 +117,7 @@ def _getitem(walk: Any, equation: Equation, inputs: list[Any]) -> list[Any]:
 
 def _price(emitter: Any, equation: Equation) -> float | None:
     dtypes = [atom.type.dtype for atom in (*equation.inputs, *equation.outputs)]
-    if not known(equation.primitive.name) or any(dtype not in TYPES for dtype in dtypes):
+    if not known(equation.primitive) or any(dtype not in TYPES for dtype in dtypes):
         return None
     return cost(equation)
 
@@ -119,7 +125,7 @@ def _price(emitter: Any, equation: Equation) -> float | None:
 def _elementwise(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     emitter: Any = walk.emitter
     primitive: Any = equation.primitive
-    dtype, name, params = equation.outputs[0].type.dtype, primitive.name, equation.params
+    dtype, params = equation.outputs[0].type.dtype, equation.params
     examples = [
         np.zeros((), atom.type.dtype).item() if atom.type.weak else atom.type.dtype
         for atom in equation.inputs
@@ -130,7 +136,7 @@ def _elementwise(walk: Scalariser, equation: Equation, inputs: list[Elements]) -
 
     def one(*parts: Number) -> Number:
         given = [
-            x.number if literal or (name == "power" and i and x.number is not None)
+            x.number if literal or (primitive is power and i and x.number is not None)
             else emitter.value(x)
             for i, (x, literal) in enumerate(zip(parts, literals, strict=True))
         ]  # fmt: skip
@@ -138,7 +144,7 @@ def _elementwise(walk: Scalariser, equation: Equation, inputs: list[Elements]) -
             given = [emitter.value(x) for x in parts]
         if python:
             emitter.unbounded(equation, given)
-        found = apply(emitter.code, name, given, dtype, params, computed)
+        found = apply(emitter.code, primitive, given, dtype, params, computed)
         emitter.code.overflown = ""
         return Number(found, dtype)
 
@@ -247,8 +253,8 @@ def _slogdet(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elem
         sign, total, singular = found.sign, None, None
         for k, row in enumerate(found.rows):
             sign = code.select(code.compare("olt", row[k], 0.0), code.neg(sign), sign)
-            log = FUNCTIONS["log"](code, code.fabs(row[k]))
-            total = log if total is None else code.add(total, log)
+            size = FUNCTIONS[log](code, code.fabs(row[k]))
+            total = size if total is None else code.add(total, size)
             none = code.compare("oeq", row[k], 0.0)
             singular = none if singular is None else code.binary("or", singular, none)
         assert singular is not None

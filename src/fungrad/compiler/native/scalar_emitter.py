@@ -25,6 +25,8 @@ from fungrad.compiler.native.element_operations import TESTS, TYPES, apply, conv
 from fungrad.compiler.native.kernel import GIVEN_UP, LINES, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value, size_of
 from fungrad.compiler.native.rows_and_records import Column, Memory, Records, Rows
+from fungrad.primitives.elementwise import ufuncs
+from fungrad.primitives.elementwise.family import add, div, mul, neg, sub
 
 STRAIGHT = 1_250
 """The most lines of IR of a program without loops: vector code is shorter."""
@@ -36,10 +38,12 @@ SHORT = 64
 """Scans of at most so many steps do not check for signals."""
 SELECTED = 4
 """The largest number of elements from which comparisons select one."""
-OF_PYTHON = frozenset(
-    "add sub mul neg abs positive power bitwise_and bitwise_or bitwise_xor invert".split()
-)
+OF_PYTHON = frozenset((
+    add, sub, mul, neg, ufuncs.abs, ufuncs.positive, ufuncs.power,
+    ufuncs.bitwise_and, ufuncs.bitwise_or, ufuncs.bitwise_xor, ufuncs.invert,
+))  # fmt: skip
 """Supported operations on Python integers, besides tests and divisions."""
+DIVISIONS = frozenset((div, ufuncs.floor_divide, ufuncs.remainder))
 LEFT = {"exhausted": -1, "given_up": GIVEN_UP}
 """The basic blocks that leave a program early, and the status that it returns: memory ran out; the
 NumPy program has to do the work.
@@ -132,7 +136,7 @@ class NativeEmitter:
     ) -> Number:
         self.check_length()
         given = [self.value(x) for x in operands]
-        return Number(apply(self.code, operation.name, given, result, computed=computed), result)
+        return Number(apply(self.code, operation, given, result, computed=computed), result)
 
     def check_length(self) -> None:
         """Refuses programs that take too long to compile."""
@@ -169,15 +173,15 @@ class NativeEmitter:
 
     def unbounded(self, equation: Any, operands: Sequence[Any]) -> None:
         """Prepares for an equation of Python integers: results that differ leave the program."""
-        name, code = equation.primitive.name, self.code
-        divides = name in ("floor_divide", "remainder", "div")
-        if not (divides or name in OF_PYTHON or name in TESTS) or (divides and operands[1] == 0):
-            raise Unsupported(f"{name} of unbounded Python integers")
+        primitive, code = equation.primitive, self.code
+        divides, compares = primitive in DIVISIONS, primitive in TESTS
+        if not (divides or compares or primitive in OF_PYTHON) or (divides and operands[1] == 0):
+            raise Unsupported(f"{primitive.name} of unbounded Python integers")
         code.overflown = "given_up"
         if divides and isinstance(operands[1], Value):
             self.must(convert(code, operands[1], "i1"))
         types = [a.type.dtype for a in equation.inputs]
-        if name == "div" or (name in TESTS and len(set(types)) > 1):  # exact in Python
+        if primitive is div or (compares and len(set(types)) > 1):  # exact in Python
             for x in operands:
                 if isinstance(x, Value) and x.type == "i64":
                     self.must(code.compare("ule", code.binary("add", x, 2**53), 2**54))

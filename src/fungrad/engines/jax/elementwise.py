@@ -78,9 +78,14 @@ def cast(x: Any, dtype: Any) -> Any:
 
 
 def of_ufunc(primitive: Any) -> Any:
-    """The function of jax.numpy for a primitive that applies a ufunc, or None."""
+    """The function of jax.numpy for a primitive that applies a ufunc, or None.
+
+    A ufunc of another package may have the name of NumPy's and compute something else.
+    """
     ufunc = primitive.ufunc
-    return None if ufunc is None else getattr(jnp, ufunc.__name__, None)
+    name = getattr(ufunc, "__name__", "")
+    known = primitive.module.startswith("fungrad.") or getattr(np, name, None) is ufunc
+    return getattr(jnp, name, None) if known else None
 
 
 def loop_dtypes(primitive: Any, types: Any) -> list[Any] | None:
@@ -206,7 +211,7 @@ SPECIAL = (
 
 def special(primitive: Primitive) -> Any:
     """The function of jax.scipy.special for one of scipy.special's, or None."""
-    if not primitive.module.startswith("fungrad.scipy.special") or primitive.name not in SPECIAL:
+    if not primitive.module.startswith("fungrad.scipy.special.") or primitive.name not in SPECIAL:
         return None
     return getattr(jsp, primitive.name, None)
 

@@ -24,6 +24,7 @@ from fungrad.retracing.graph_transforms import (
     memoised,
     strong_type,
 )
+from fungrad.scipy.linalg.matrix_functions import matrix_function
 
 Function = Callable[..., list[Any]]
 
@@ -57,7 +58,7 @@ def apply(equation: Equation, args: Sequence[Any], options: Options) -> Sequence
     if function is None and primitive.partials is not None:
         function = elementwise.of_ufunc(primitive)
         dtypes = elementwise.loop_dtypes(primitive, types) if function is not None else None
-    if function is None and primitive.name == "matrix_function":
+    if function is None and primitive is matrix_function:
         function = elementwise.matrix_exponential if equation.params["name"] == "expm" else None
     if function is None:
         return _called_back(equation, args, options)

@@ -15,6 +15,7 @@ from fungrad.control_flow.unroll import size_of, unfold, unfolds
 from fungrad.inspect.why.ablate_stops import inner_cuts
 from fungrad.ir.graph import Equation, Source
 from fungrad.primitives.elementwise.family import add_cotangents, plain, whole
+from fungrad.primitives.stop_gradient import stop
 from fungrad.tracing.concrete_answers import T
 from fungrad.tracing.provenance import place
 from fungrad.tracing.trace import Trace, Tracer, enter, leave, typeof
@@ -106,7 +107,7 @@ class WhyTrace(Trace):
         ]
         if lost:
             name = params.get("name")
-            stops = primitive.name == "stop_gradient"
+            stops = primitive is stop
             self.cuts.append(Cut(primitive.name, name, stops, tuple(lost), source))
             slots = [0 if slot in lost else slot for slot in slots] if cuts is not True else []
         if not any(slots):
@@ -131,7 +132,7 @@ class WhyTrace(Trace):
         equation = Equation(primitive, (), (), params)
         for position, (arg, own) in enumerate(zip(args, mine, strict=True)):
             for cut in inner_cuts(equation, position) if own else ():
-                name, stops = cut.params.get("name"), cut.primitive.name == "stop_gradient"
+                name, stops = cut.params.get("name"), cut.primitive is stop
                 self.cuts.append(Cut(cut.primitive.name, name, stops, (arg.extra,), cut.source))
 
     def _keep(

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.native.native_forms import FUNCTIONS, double, form_of
 from fungrad.primitives.elementwise.family import elementwise, select
 from fungrad.primitives.primitive import Primitive
 from fungrad.scipy.optional import scipy_special
@@ -135,6 +136,8 @@ xlog1py = elementwise(
     sp.xlog1py,
     partials=[lambda z, x, y: np.log1p(y), lambda z, x, y: _ratio(x, y + 1.0)],
 )
+FUNCTIONS[xlogy] = form_of(lambda: (double.xlogy, double.xlogy), 1.0)
+FUNCTIONS[xlog1py] = form_of(lambda: (double.xlog1py, double.xlog1py), 1.3)
 entr = elementwise("entr", sp.entr, partials=[lambda y, x: -1.0 - np.log(x)])
 rel_entr = elementwise(
     "rel_entr",

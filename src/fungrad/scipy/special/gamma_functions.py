@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.native.native_forms import FUNCTIONS, double, form_of, single
 from fungrad.errors import UnsupportedArgumentError
 from fungrad.numpy.protocol.operands import array_of
 from fungrad.primitives.elementwise.family import Over, elementwise, select
@@ -39,6 +40,8 @@ zeta: Primitive = elementwise(
 
 digamma = elementwise("digamma", sp.psi, partials=[lambda y, x: zeta(2.0, real("digamma", x))])
 gammaln = elementwise("gammaln", sp.gammaln, partials=[lambda y, x: digamma(x)])
+FUNCTIONS[digamma] = form_of(lambda: (double.digamma, single.digamma), 5.7)
+FUNCTIONS[gammaln] = form_of(lambda: (double.gammaln, single.gammaln), 3.8)
 loggamma = elementwise("loggamma", sp.loggamma, partials=[lambda y, x: digamma(x)])
 gamma = elementwise("gamma", sp.gamma, partials=[lambda y, x: y * digamma(x)])
 

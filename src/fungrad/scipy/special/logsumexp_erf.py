@@ -12,6 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.native.native_forms import (
+    FUNCTIONS,
+    double,
+    exponentials,
+    form_of,
+    logarithms,
+    single,
+)
 from fungrad.extend import kernel
 from fungrad.numpy.protocol.operands import array_of
 from fungrad.primitives.elementwise.family import Kind, Kinds, Over, elementwise, select
@@ -134,7 +142,9 @@ erf = elementwise(
     scalar=math.erf,
 )
 kernel(erf, kernels.erf, scratch=(3, 1))
+FUNCTIONS[erf] = form_of(lambda: (double.erf, single.erf), 2.7)
 erfc = elementwise("erfc", sp.erfc, partials=[lambda y, x: np.exp(-x * x) * -_TWO_OVER_ROOT_PI])
+FUNCTIONS[erfc] = form_of(lambda: (double.erfc, single.erfc), 2.8)
 erfi = elementwise("erfi", sp.erfi, partials=[lambda y, x: np.exp(x * x) * _TWO_OVER_ROOT_PI])
 erfcx = elementwise("erfcx", sp.erfcx, partials=[_erfcx_slope])
 erfinv = elementwise("erfinv", sp.erfinv, partials=[lambda y, x: np.exp(y * y) / _TWO_OVER_ROOT_PI])
@@ -160,5 +170,7 @@ ndtri_exp = elementwise(
 )
 
 expit: Primitive = elementwise("expit", sp.expit, partials=[lambda y, x: y * expit(-x)])
+FUNCTIONS[expit] = form_of(lambda: (exponentials.sigmoid, single.sigmoid), 1.0)
 logit = elementwise("logit", sp.logit, partials=[Over(lambda y, x: x * (1.0 - x))])
 log_expit = elementwise("log_expit", sp.log_expit, partials=[lambda y, x: expit(-x)])
+FUNCTIONS[log_expit] = form_of(lambda: (logarithms.log_sigmoid, single.log_sigmoid), 1.9)

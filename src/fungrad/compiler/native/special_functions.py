@@ -74,6 +74,8 @@ PSI_FAR = (
 )  # fmt: skip
 """The asymptotic series of psi in 1 / x^2, for x > 8.49."""
 FAR = 8.5
+LARGEST = 2.556348e305
+"""The last argument of a finite log gamma in SciPy; the exact one overflows at 2.55998e305."""
 ZERO = 1.4616321449683622, 9.549995429965697e-17
 """The positive zero of digamma, as a pair."""
 
@@ -170,7 +172,7 @@ def _gammaln(code: Function, a: Value) -> Value:
     h, rest = two_sum(code, near[0], h)
     y = code.add(h, code.add(rest, code.add(near[1], low)))
     y = code.select(far, distant, y)
-    y = code.select(code.compare("ogt", a, 2.55634e305), INFINITY, y)
+    y = code.select(code.compare("ogt", a, LARGEST), INFINITY, y)
     y = code.select(code.compare("oeq", a, 0.0), INFINITY, y)
     return code.select(code.compare("uno", a, a), a, y)
 

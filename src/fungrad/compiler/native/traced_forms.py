@@ -53,7 +53,11 @@ class Traced:
 
     @property
     def nanoseconds(self) -> float:
-        return sum(map(cost, self.graph.equations))
+        """The estimated time of an element; 0 for a function that is refused once it is written."""
+        try:
+            return sum(map(cost, self.graph.equations))
+        except Refused:
+            return 0.0
 
     def __call__(self, code: Function, *xs: Value) -> Value:
         lanes = xs[0].lanes

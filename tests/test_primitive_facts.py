@@ -17,8 +17,24 @@ from fungrad.compiler.lowering.scalar import scalar_program
 from fungrad.compiler.lowering.scalar.emitter import DTYPES
 from fungrad.compiler.lowering.scalar.planning import computed_in
 from fungrad.extend import elementwise, general, linear
-from fungrad.ir.graph import Equation, Literal, Variable
-from fungrad.primitives.facts import NOTHING, Along, Work, is_view, sections_of, whole, work_of
+from fungrad.ir.graph import Equation, Graph, Literal, Variable
+from fungrad.primitives.facts import (
+    ARITHMETIC,
+    EXACT,
+    FACTORS,
+    FOREIGN,
+    FUNCTION,
+    NOTHING,
+    OPERANDS,
+    TERMS,
+    Along,
+    Work,
+    is_view,
+    rounding_of,
+    sections_of,
+    whole,
+    work_of,
+)
 from fungrad.primitives.primitive import Primitive
 from fungrad.tracing.memory_order import axes_of, follow, memory_layout, one_order
 from fungrad.tracing.trace import typeof
@@ -259,6 +275,83 @@ def law_sections(primitive: Primitive, sample: Sample) -> int:
     return 1
 
 
+def in_single(value):
+    """The value in single precision; None if it has no such form."""
+    dtype = typeof(value).dtype
+    if dtype.kind in "cO" or isinstance(value, Primitive):
+        return None
+    if type(value) is float:
+        return float(np.float32(value))
+    return value.astype(np.float32) if dtype.kind == "f" else value
+
+
+def in_double(value):
+    return value.astype(np.float64) if typeof(value).dtype.kind == "f" else value
+
+
+OF_A_PRECISION = {"nextafter", "spacing", "external"}
+"""Primitives that ask for the floats of a dtype, and one that calls the user's function."""
+
+
+def law_rounding(primitive: Primitive, sample: Sample) -> int:
+    """The result in single precision is as near to that of the same numbers in double precision as
+    the primitive states: equal bits once rounded, so many units in the last place, so many of the
+    largest sum of the terms, or no further than results for operands that rounding moves.
+    """
+    stated = rounding_of(primitive)
+    if primitive.name in OF_A_PRECISION or stated == FOREIGN:
+        return 0
+    args = list(map(in_single, sample.args))
+    fixed = [v for v in sample.params.values() if isinstance(v, np.dtype | type | Graph)]
+    floats = [a for a in args if isinstance(a, np.ndarray | np.floating) and a.dtype == np.float32]
+    if not floats or fixed or any(a is None for a in args):
+        return 0
+    wide = [x if type(x) is float else in_double(x) for x in args]
+    found = run(primitive, args, sample.params)
+    exact = run(primitive, wide, sample.params)
+    if any(np.asarray(x).dtype != np.float32 for x in found) and stated != EXACT:
+        return 0
+    allowed = margins(primitive, stated, wide, sample.params, exact)
+    for x, y, margin in zip(found, exact, allowed, strict=True):
+        with np.errstate(all="ignore"):
+            rounded = np.asarray(y).astype(np.asarray(x).dtype)
+            if stated == EXACT:
+                assert same_bits(x, rounded), f"{primitive.name} rounds"
+                continue
+            finite = np.isfinite(x) & np.isfinite(rounded) & np.isfinite(margin)
+            wrong = np.abs(np.asarray(x, np.float64) - y)[finite]
+        assert np.array_equal(np.isnan(x), np.isnan(rounded)), f"{primitive.name} has other NaN"
+        worst = np.max(wrong / np.broadcast_to(margin, np.shape(y))[finite], initial=0.0)
+        assert worst <= 1.0, f"{primitive.name} is further off than {stated}: {worst}"
+    return 1
+
+
+def margins(primitive: Primitive, stated, args, params, exact) -> list:
+    """How far results in single precision may lie from exact ones."""
+    unit = float(np.finfo(np.float32).eps)
+    with np.errstate(all="ignore"):
+        units = [np.spacing(np.abs(np.asarray(y)).astype(np.float32)).astype(float) for y in exact]
+    if not isinstance(stated, str):  # 0.001: of the results in double precision
+        return [(stated + 0.001) * u for u in units]
+    count = max(np.size(a) for a in args)
+    if stated == FACTORS:
+        return [(count + 1) * unit * np.abs(y) + u for y, u in zip(exact, units, strict=True)]
+    if stated == TERMS:
+        sizes = run(primitive, [np.abs(a) if np.ndim(a) else a for a in args], params)
+        return [(count + 1) * unit * np.abs(z) + u for z, u in zip(sizes, units, strict=True)]
+    random, spread = np.random.default_rng(0), [np.zeros(np.shape(y)) for y in exact]
+    for _ in range(8):
+        near = [
+            a * (1 + 16 * unit * random.uniform(-1, 1, np.shape(a)))
+            if typeof(a).dtype.kind == "f" else a
+            for a in args
+        ]  # fmt: skip
+        for n, y in enumerate(run(primitive, near, params)):
+            with np.errstate(all="ignore"):
+                spread[n] = np.maximum(spread[n], np.abs(y - exact[n]))
+    return [4 * np.max(z, initial=0.0) + 64 * u for z, u in zip(spread, units, strict=True)]
+
+
 MADE = ("bitcast", "complex_of", "to_discrete")
 """Conversions: their elements differ from those of their inputs."""
 
@@ -274,6 +367,7 @@ LAWS: dict[str, Callable[[Primitive, Sample], int]] = {
     "order": law_order,
     "fresh": law_fresh,
     "sections": law_sections,
+    "rounding": law_rounding,
 }
 HOLDING = {
     "view": 10,
@@ -286,6 +380,7 @@ HOLDING = {
     "order": 60,
     "fresh": 13,
     "sections": 15,
+    "rounding": 100,
 }
 """The fewest primitives that each law has to be asked of."""
 
@@ -308,6 +403,24 @@ def test_special_values_may_change_places_too():
         if OURS[name].commutative:
             whole = name.startswith("bitwise") or name in ("gcd", "lcm")
             law_commutative(OURS[name], Sample(name, (bits, bits[::-1]) if whole else (x, y), {}))
+
+
+CLASSES = (EXACT, TERMS, FACTORS, OPERANDS)
+
+
+def test_every_primitive_has_a_class_of_rounding():
+    """A number of units in the last place, or one of the classes; and all are asked for."""
+    found = {name: rounding_of(OURS[name]) for name in NAMES}
+    wrong = [n for n, r in found.items() if isinstance(r, str) and r not in CLASSES]
+    assert not wrong + [n for n, r in found.items() if not isinstance(r, str) and r < 0]
+    assert {EXACT, ARITHMETIC, FUNCTION, FOREIGN, TERMS, FACTORS, OPERANDS} <= set(found.values())
+    asked = {
+        rounding_of(OURS[name])
+        for name in NAMES
+        for sample in samples_of(OURS[name])
+        if law_rounding(OURS[name], sample)
+    }
+    assert {EXACT, ARITHMETIC, FUNCTION, TERMS, FACTORS, OPERANDS} <= asked
 
 
 # --- wrong facts --------------------------------------------------------------------------
@@ -350,6 +463,10 @@ WRONG: dict[str, tuple[Primitive, tuple]] = {
     "order": (
         general("turned", eval=np.asfortranarray, type=lambda x: x, order="rows"),
         (np.ones((2, 3)),),
+    ),
+    "rounding": (
+        elementwise("tripled_exactly", lambda x: x * np.pi, partials=[np.pi], rounding=EXACT),
+        (X + 0.1,),
     ),
     "cost": (elementwise("thrice", lambda x: 3.0 * x, partials=[3], cost=0), (X + 0.1,)),
 }  # fmt: skip

@@ -79,8 +79,9 @@ arccosh = elementwise(
 arctanh = elementwise(
     "arctanh", np.arctanh, partials=[Over(lambda y, x: 1.0 - x * x)], scalar=math.atanh
 )
-deg2rad = elementwise("deg2rad", np.deg2rad, partials=[math.pi / 180.0])
-rad2deg = elementwise("rad2deg", np.rad2deg, partials=[180.0 / math.pi])
+# The factor is rounded, too.
+deg2rad = elementwise("deg2rad", np.deg2rad, partials=[math.pi / 180.0], rounding=1.5)
+rad2deg = elementwise("rad2deg", np.rad2deg, partials=[180.0 / math.pi], rounding=1.5)
 registry.ufuncs[np.radians] = deg2rad
 registry.ufuncs[np.degrees] = rad2deg
 

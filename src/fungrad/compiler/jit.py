@@ -7,9 +7,11 @@ import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from operator import is_not
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy import ndarray
 
 from fungrad.compiler import backend_choice, branch_guards
 from fungrad.compiler.branch_guards import MAX_PATHS, Paths, TakenPath, UnguardedTrace
@@ -23,6 +25,7 @@ from fungrad.errors import (
     RetraceWarning,
     TracingError,
 )
+from fungrad.ir.canonical import DOUBLE, canonical
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.retracing.staging import Staged, check_rows, stage_tree
@@ -97,8 +100,9 @@ class Jitted(OfFunction):
         self._streak = 0
         self._last_key: Any = None
         self._direct: dict[Any, Any] = {}
-        """The fast path: programs by the classes, shapes and dtypes of plain arguments; for trees,
-        pairs of a program and the structure of the result.
+        """The fast path: programs by the classes and shapes of plain arguments, and the identities
+        of dtypes other than float64, which are canonical; for trees, pairs of a program and the
+        structure of the result.
         """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -106,15 +110,21 @@ class Jitted(OfFunction):
             return self._call(args, kwargs)
         key: list[Any] = []
         for arg in args:
-            if type(arg) is np.ndarray:
+            kind = type(arg)
+            if kind is ndarray:
+                dtype = arg.dtype
+                if dtype is not DOUBLE:
+                    key.append(id(dtype))
                 key.append(arg.shape)
-                key.append(arg.dtype)
-            elif type(arg) in _SCALARS:
-                key.append(type(arg))
+            elif kind in _SCALARS:
+                key.append(kind)
             else:
                 return self._of_trees(args)
         program = self._direct.get(tuple(key))
         if program is None:
+            given = [canonical(arg) for arg in args]
+            if any(map(is_not, given, args)):
+                return self(*given)  # programs for canonical arrays are stored
             return self._call(args, kwargs, tuple(key))
         self._hits += 1
         self._streak = 0
@@ -124,7 +134,7 @@ class Jitted(OfFunction):
         if len(out) != 1:
             return tuple(owned(out, args))
         (result,) = out
-        if type(result) is np.ndarray:
+        if type(result) is ndarray:
             if result.base is not None or not result.flags.writeable:
                 return result.copy()
             for arg in args:
@@ -140,6 +150,8 @@ class Jitted(OfFunction):
             return self._call(args, {})
         found = self._direct.get(tuple(key))
         if found is None:
+            if any(map(is_not, map(canonical, leaves), leaves)):
+                return self(*pytree.map(canonical, args))
             return self._call(args, {}, tuple(key), trees=True)
         self._hits += 1
         self._streak = 0
@@ -388,10 +400,12 @@ def _plain(tree: Any, leaves: list[Any], key: list[Any]) -> bool:
     are plain.
     """
     kind = type(tree)
-    if kind is np.ndarray:
+    if kind is ndarray:
         leaves.append(tree)
+        dtype = tree.dtype
+        if dtype is not DOUBLE:
+            key.append(id(dtype))
         key.append(tree.shape)
-        key.append(tree.dtype)
         return True
     key.append(kind)
     if kind in _SCALARS:

@@ -20,6 +20,7 @@ from fungrad.custom_rules.closures_and_arguments import (
     user,
 )
 from fungrad.errors import StructureMismatchError
+from fungrad.ir.canonical import canonical
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import mul
@@ -196,7 +197,7 @@ class Rule:
                 path = pytree.paths(arguments.treedefs[position])[i - span.start]
                 name = argument_name(self.f, position)
                 raise self._misfit(found, f"first at {name}{path}")
-            result[slot] = cast(cotangent, type_.dtype)
+            result[slot] = cast(canonical(cotangent), type_.dtype)
 
     def _misfit(self, found: Any, where: str) -> StructureMismatchError:
         arguments = self.arguments

@@ -12,6 +12,7 @@ import numpy as np
 
 from fungrad.custom_rules.closures_and_arguments import Arguments
 from fungrad.errors import ArgumentError, StructureMismatchError
+from fungrad.ir.canonical import canonical
 from fungrad.ir.types import Type
 from fungrad.support import pytree
 from fungrad.tracing.source_location import describe, user_line
@@ -93,14 +94,14 @@ class Host:
         leaves, treedef = pytree.flatten(found)
         if self.declared is None:
             self.out = treedef
-            return [np.asarray(leaf)[()] for leaf in leaves]
+            return [canonical(np.asarray(leaf)[()]) for leaf in leaves]
         arrays = []
         for leaf, type_ in zip(leaves, self.declared, strict=False):
             shape = (*lead, *type_.shape)
             type_found = leaf_type(leaf)
             if type_found is None or type_found.shape != shape:
                 break
-            array = np.asarray(leaf)
+            array = canonical(np.asarray(leaf))
             if not np.can_cast(array.dtype, type_.dtype, "same_kind"):
                 break
             arrays.append(array.astype(type_.dtype, copy=False)[()])

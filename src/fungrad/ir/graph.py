@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
+import numpy as np
+
+from fungrad.ir.canonical import canonical, canonical_dtype
 from fungrad.ir.printer import show
 from fungrad.ir.types import Type, of_value
 from fungrad.support.lazy import Record
@@ -235,6 +238,11 @@ class Graph:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update({"reassociate": None, "verify": None, **state})
+        self.constants = tuple([(v, canonical(value)) for v, value in self.constants])
+        for equation in self.equations:
+            for key, value in equation.params.items():
+                if isinstance(value, np.dtype):
+                    equation.params[key] = canonical_dtype(value)
 
     def __repr__(self) -> str:
         return self.show()

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.errors import ArgumentError
+from fungrad.ir.canonical import DOUBLE, canonical_dtype, own_arithmetic, refused_arithmetic
 
 SHORT_NAMES = {
     "float16": "f16", "float32": "f32", "float64": "f64", "longdouble": "f80",
@@ -32,7 +32,7 @@ PYTHON_DTYPES = {
 
 
 class Type:
-    """The shape, dtype and weak bit of a value. Immutable, hashable.
+    """The shape, dtype and weak bit of a value. Immutable, hashable. The dtype is canonical.
 
     `str` omits the weak bit, `repr` shows it.
 
@@ -50,7 +50,7 @@ class Type:
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, weak: bool = False) -> None:
         _write_shape(self, shape)
-        _write_dtype(self, dtype if isinstance(dtype, np.dtype) else np.dtype(dtype))
+        _write_dtype(self, canonical_dtype(dtype))
         _write_weak(self, weak)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -121,25 +121,6 @@ def size_in_bytes(types: Iterable[Type]) -> int:
     return sum(t.nbytes for t in types)
 
 
-def own_arithmetic(array: np.ndarray[Any, Any]) -> bool:
-    """Whether an array's class has its own arithmetic (np.ma, np.matrix, units)."""
-    kind = type(array)
-    return (
-        kind.__mul__ is not np.ndarray.__mul__
-        or kind.__array_ufunc__ is not np.ndarray.__array_ufunc__
-    )
-
-
-def refused_arithmetic(value: Any, line: str = "") -> ArgumentError:
-    """The error for such an array, whose mask or units would be lost silently."""
-    name = type(value).__name__
-    return ArgumentError(
-        f"A {name} was given to fungrad{line}. Its class has its own arithmetic, which derivatives "
-        "and compiled programs would ignore. Take np.asarray(x), and a mask as another array: "
-        "np.sum(x, where=keep), np.where(keep, x, 0.0)."
-    )
-
-
 def of_value(value: Any) -> Type:
     """The Type of a concrete value: an ndarray, a NumPy scalar or a Python scalar.
 
@@ -149,7 +130,7 @@ def of_value(value: Any) -> Type:
     """
     if type(value) is np.ndarray:
         dtype = value.dtype
-        return _of_doubles(value.shape)[0] if dtype is _DOUBLE else Type(value.shape, dtype)
+        return _of_doubles(value.shape)[0] if dtype is DOUBLE else Type(value.shape, dtype)
     found = _OF_SCALARS.get(type(value))
     if found is not None:
         return found
@@ -165,19 +146,18 @@ _OF_SCALARS: dict[type, Type] = {
     **{scalar: Type((), dtype, True) for scalar, dtype in PYTHON_DTYPES.items()},
     **{s: Type((), s) for s in (np.float64, np.float32, np.int64, np.bool_, np.complex128)},
 }
-_DOUBLE = np.dtype(np.float64)
 
 
 @functools.lru_cache(maxsize=4096)
 def _of_doubles(shape: tuple[int, ...]) -> tuple[Type]:
     """One Type for all float64 arrays of a shape: reverse mode needs it for each that it drops."""
-    return (Type(shape, _DOUBLE),)
+    return (Type(shape, DOUBLE),)
 
 
 def alone(value: Any) -> tuple[Type]:
     """The Type of a concrete value, in a tuple. All float64 arrays of a shape share one tuple, so
     that a long tape adds no objects for the garbage collector.
     """
-    if type(value) is np.ndarray and value.dtype is _DOUBLE:
+    if type(value) is np.ndarray and value.dtype is DOUBLE:
         return _of_doubles(value.shape)
     return (of_value(value),)

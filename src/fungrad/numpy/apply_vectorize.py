@@ -25,7 +25,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
 )
 from fungrad.primitives.movement.stack_iota import stack
 from fungrad.support.pytree import leaves
-from fungrad.tracing.trace import EVAL, Tracer, current, shape_of
+from fungrad.tracing.trace import EVAL, Tracer, current, shape_of, typeof
 
 
 @implements(np.apply_along_axis)
@@ -90,7 +90,7 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> An
     elif len(functions) != len(conditions):
         n = len(conditions)
         raise ValueError(f"with {n} condition(s), either {n} or {n + 1} functions are expected")
-    result: Any = full(shape=x.shape, value=0, dtype=x.dtype)
+    result: Any = full(shape=x.shape, value=0, dtype=typeof(x).dtype)
     for condition, function in zip(conditions, functions, strict=True):
         value = function
         if callable(function):

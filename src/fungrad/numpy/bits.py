@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.errors import UnsupportedArgumentError
 from fungrad.numpy.mutation.views import linked
 from fungrad.numpy.protocol.implements import implements
 from fungrad.numpy.protocol.operands import array_of, axis_index, flattened
@@ -18,6 +19,7 @@ from fungrad.primitives.elementwise import ufuncs as u
 from fungrad.primitives.elementwise.ufuncs import bitcast
 from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.tracing.aliasing import private
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Tracer, shape_of, typeof
 
 
@@ -79,10 +81,20 @@ def _view(self: Tracer, dtype: Any = None, type: Any = None) -> Any:
     """A view of the same bits, in another dtype if one is given, as ndarray.view.
 
     Known bits that have no derivative are plain numbers, and read-only.
+
+    Raises:
+      UnsupportedArgumentError: if the dtype has the other byte order.
     """
     if dtype is None or (isinstance(dtype, builtin_type) and issubclass(dtype, np.ndarray)):
         dtype = self.dtype
-    step = Bits(np.dtype(dtype))
+    wanted = np.dtype(dtype)
+    if not wanted.isnative:
+        raise UnsupportedArgumentError(
+            f"A view of a traced value as {wanted.str} was asked for{user_line()}, but traced "
+            "values are in the machine's byte order. Turn the bytes of each number around: "
+            'x.view("u1").reshape(-1, x.itemsize)[:, ::-1].'
+        )
+    step = Bits(wanted)
     found = step.forward(self)
     if builtin_type(found) is np.ndarray:
         found.flags.writeable = False

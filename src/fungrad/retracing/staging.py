@@ -9,7 +9,6 @@ from fungrad.errors import ArgumentError, UnsupportedArgumentError
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.ir.verifier import check_graph
-from fungrad.primitives.movement.reshape_broadcast_cast import convert, to_discrete
 from fungrad.retracing.graph_transforms import closed
 from fungrad.support import pytree
 from fungrad.support.lazy import Record
@@ -17,7 +16,7 @@ from fungrad.tracing.aliasing import count_on
 from fungrad.tracing.graph_trace import GraphTrace, stage
 from fungrad.tracing.memory_order import dense, is_dense, memory_layout, one_order
 from fungrad.tracing.source_location import describe, user_line
-from fungrad.tracing.trace import Tracer, typeof
+from fungrad.tracing.trace import Tracer, arrived
 from fungrad.transforms.arguments import flat_leaves, has_type, leaf_type
 
 
@@ -58,8 +57,7 @@ def stage_tree(
     outs: list[pytree.TreeDef] = []
 
     def flat(*values: Any) -> list[Any]:
-        found, out = flat_leaves(call(pytree.unflatten(treedef, values)))
-        leaves = [native(leaf) if has_type(leaf) else leaf for leaf in found]
+        leaves, out = flat_leaves(call(pytree.unflatten(treedef, values)), arrived)
         outs.append(out)
         if any(isinstance(key, Tracer) for key in _keys(out)):
             raise ArgumentError(
@@ -104,31 +102,22 @@ def check_rows(
 
 
 def types_of(tree: Any, what: str) -> tuple[list[Any], pytree.TreeDef, list[Type]]:
-    """The leaves, structure and leaf types of a tree of arrays and numbers, in native byte order.
+    """The leaves, with canonical dtypes, the structure and the leaf types of a tree of arrays and
+    numbers.
 
     Raises:
       ArgumentError: naming the first leaf that is neither.
     """
-    found, treedef = pytree.flatten(tree)
-    types, leaves = [], []
-    for leaf, path in zip(found, pytree.paths(treedef), strict=True):
+    leaves, treedef = flat_leaves(tree)
+    types = []
+    for leaf, path in zip(leaves, pytree.paths(treedef), strict=True):
         type_ = leaf_type(leaf)
         if type_ is None:
             raise ArgumentError(
                 f"{what}{path} is a {type(leaf).__name__}{user_line()}, not an array or a number."
             )
-        leaves.append(native(leaf))
-        types.append(type_ if type_.dtype.isnative else typeof(leaves[-1]))
+        types.append(type_)
     return leaves, treedef, types
-
-
-def native(value: Any) -> Any:
-    """A value, traced or not, in the machine's byte order, which NumPy's results have."""
-    type_ = typeof(value)
-    if type_.dtype.isnative:
-        return value
-    dtype = type_.dtype.newbyteorder("=")
-    return convert(value, dtype=dtype) if type_.inexact else to_discrete(value, dtype=dtype)
 
 
 def names_of(treedef: pytree.TreeDef, prefix: str) -> list[str]:

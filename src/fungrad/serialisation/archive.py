@@ -23,10 +23,11 @@ import numpy as np
 from fungrad.compiler.jit import Jitted
 from fungrad.control_flow.call import call
 from fungrad.errors import ArgumentError, FungradError, SavedFileError
+from fungrad.ir.canonical import canonical
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.ir.verifier import check_graph
-from fungrad.retracing.staging import native, stage_tree
+from fungrad.retracing.staging import stage_tree
 from fungrad.serialisation.graph_codec import Reader, Unsavable, Writer
 from fungrad.support import pytree
 from fungrad.tracing.graph_trace import evaluate
@@ -154,7 +155,7 @@ class Exported:
     def _fit(self, value: Any, type_: Type, name: str) -> Any:
         """The value, checked to be of the type; a Python number is cast to it."""
         try:
-            value = native(value)
+            value = canonical(value)
             found = typeof(value)
         except TypeError:
             raise ArgumentError(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import StructureMismatchError, instead_of
+from fungrad.ir.canonical import canonical
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.ir.verifier import Inference
@@ -134,7 +135,7 @@ class GraphTrace(Trace):
                     break
                 ancestor = ancestor.parent
         elif type(value) in PYTHON_SCALARS or isinstance(value, np.generic):
-            return Literal(value)
+            return Literal(canonical(value))
         elif isinstance(value, np.ndarray):
             array = unwrapped(value)
             value = self.keep(array)
@@ -150,8 +151,11 @@ class GraphTrace(Trace):
         return known[0]
 
     def keep(self, value: np.ndarray) -> np.ndarray:
-        """A read-only array of the present contents of `value`: the same one until they change."""
+        """A read-only array of the present contents of `value`, with a canonical dtype: the same
+        one until they change.
+        """
         key: Any = value.base if type(value.base) is Writable else value
+        value = canonical(value)
         known = self._held.get(id(key))
         if known is None or (known[1] is not value and not same_bits(value, known[1])):
             held = _held(value)

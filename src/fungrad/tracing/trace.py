@@ -22,6 +22,7 @@ from fungrad.errors import (
     LeakedTracerError,
     UnsupportedFunctionError,
 )
+from fungrad.ir.canonical import canonical
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type, of_value
 from fungrad.support import pytree
 from fungrad.tracing import interception
@@ -390,6 +391,13 @@ def unsupported(func: Any) -> UnsupportedFunctionError:
 def content(tracer: Tracer) -> tuple[int, int, int]:
     """A key of a handle's value: copies of one value share it."""
     return id(tracer.owner), id(tracer.value), id(tracer.extra)
+
+
+def arrived(value: Any) -> Any:
+    """A value from outside, canonical (`canonical`). A trace that records gets it as it is: it
+    knows arrays by identity, and makes those that it holds canonical itself.
+    """
+    return value if current().records else canonical(value)
 
 
 def alike(x: Any, y: Any) -> bool:

@@ -20,11 +20,12 @@ from fungrad.errors import (
     StructureMismatchError,
     UnconnectedError,
 )
+from fungrad.ir.canonical import DOUBLE, canonical
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.primitive import zeros
 from fungrad.support import pytree
 from fungrad.tracing.source_location import check_function, describe, user_line
-from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry, typeof
+from fungrad.tracing.trace import EVAL, PLAIN, Tracer, arrived, current, registry, typeof
 
 
 def check_differentiated(f: Any, argnums: Any, verb: str) -> None:
@@ -154,14 +155,22 @@ def refuse_leaf(value: Any, path: str, transform: str) -> NonDifferentiableInput
     )
 
 
-def flat_leaves(tree: Any) -> tuple[list[Any], pytree.TreeDef]:
-    """The leaves of a user's arguments or results; object arrays of tracers are stacked."""
+def flat_leaves(
+    tree: Any, known: Callable[[Any], Any] = canonical
+) -> tuple[list[Any], pytree.TreeDef]:
+    """The leaves of a user's arguments or results, made canonical by `known`; object arrays of
+    tracers are stacked.
+    """
     if type(tree) in PLAIN:
         return [tree], pytree.LEAF
     leaves, treedef = pytree.flatten(tree)
     for i, leaf in enumerate(leaves):
-        if type(leaf) is np.ndarray and leaf.dtype.char == "O":
-            leaves[i] = registry.operand(leaf)
+        if type(leaf) is np.ndarray:
+            dtype = leaf.dtype
+            if dtype is not DOUBLE:  # the usual case
+                leaves[i] = registry.operand(leaf) if dtype.char == "O" else known(leaf)
+        elif type(leaf) not in PLAIN:
+            leaves[i] = known(leaf)
     return leaves, treedef
 
 
@@ -174,15 +183,15 @@ def results_and_aux(
       ArgumentError: if `has_aux` and `out` is no pair (output, aux).
     """
     if not has_aux:
-        leaves, treedef = flat_leaves(out)
+        leaves, treedef = flat_leaves(out, arrived)
         return leaves, len(leaves), treedef, None
     if not (isinstance(out, tuple) and len(out) == 2):
         raise ArgumentError(
             f"With has_aux=True, {describe(f)} has to return a pair (output, aux), not "
             f"{type(out).__name__}."
         )
-    aux_leaves, aux_def = flat_leaves(out[1])
-    leaves, treedef = flat_leaves(out[0])
+    aux_leaves, aux_def = flat_leaves(out[1], arrived)
+    leaves, treedef = flat_leaves(out[0], arrived)
     return [*leaves, *aux_leaves], len(leaves), treedef, aux_def
 
 
@@ -224,6 +233,7 @@ def matching(value: Any, type_: Type | None, what: str) -> Any:
     """A tangent or cotangent as an array of the value's type; None if the value can have none."""
     if type_ is None or not type_.inexact or value is None:
         return None
+    value = canonical(value)
     found = leaf_type(value)
     if found is None or found.shape != type_.shape:
         raise StructureMismatchError(
@@ -257,8 +267,6 @@ def input_type(leaf: Any, name: str) -> Type:
             f"The argument {name} is a {type(leaf).__name__}, not an array or a number: close over "
             "it, or name its position in static_argnums."
         )
-    if not type_.dtype.isnative:
-        return Type(type_.shape, type_.dtype.newbyteorder("="))
     return type_
 
 

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError, BatchAxisError
+from fungrad.ir.canonical import canonical
 from fungrad.ir.graph import Graph
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, moveaxis
 from fungrad.support import pytree
 from fungrad.tracing.graph_trace import evaluate as _evaluate
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
-from fungrad.tracing.trace import EVAL, Tracer, current, shape_of
+from fungrad.tracing.trace import EVAL, Tracer, arrived, current, shape_of
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import (
     argument_name,
@@ -237,7 +238,7 @@ def vmap(
 
         def flat(*values: Any) -> list[Any]:
             positional, named = pytree.unflatten(treedef, values)
-            out_leaves, out_def = flat_leaves(f(*positional, **named))
+            out_leaves, out_def = flat_leaves(f(*positional, **named), arrived)
             shapes.append(out_def)
             return out_leaves
 
@@ -374,7 +375,7 @@ def _staged(
         new = iter(pytree.unflatten(treedef, values))
         positional = [a if i in static else next(new) for i, a in enumerate(args)]
         named = {key: next(new) for key in kwargs}
-        out_leaves, out_def = flat_leaves(f(*positional, **named))
+        out_leaves, out_def = flat_leaves(f(*positional, **named), arrived)
         shapes.append(out_def)
         for path, leaf in zip(pytree.paths(out_def), out_leaves, strict=True):
             if not has_type(leaf):
@@ -460,5 +461,5 @@ def evaluate(graph: Graph, *args: Any) -> list[Any]:
                 f"Argument {position} of fg.evaluate is a {type(arg).__name__}{user_line()}, not "
                 "an array or a number. Make it one by np.asarray(x)."
             )
-    results = _evaluate(graph, args)
+    results = _evaluate(graph, [canonical(arg) for arg in args])
     return owned(results, args) if current() is EVAL else results

@@ -1,8 +1,8 @@
 """The entry of a native program: a builtin Python function that checks its arguments, allocates the
 outputs and runs the kernel.
 
-Other arguments go to its `self`, in Python: arrays in another memory layout are copied and passed
-again, and the rest runs on NumPy.
+Other arguments go to its `self`, in Python: inputs in another memory layout are copied and passed
+again, and the rest runs on NumPy. An array that the program writes into is never copied.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from fungrad.compiler.native import threads
 from fungrad.compiler.native.kernel import GIVEN_UP, Kernel, Refused
@@ -29,6 +30,7 @@ from fungrad.compiler.native.symbols import (
     RAISING,
     registered,
 )
+from fungrad.ir.canonical import canonical, in_rows
 from fungrad.ir.types import Type
 
 Runner = Callable[..., Sequence[Any]]
@@ -85,7 +87,9 @@ class Program:
         """The results for arguments that the entry did not accept."""
         if len(args) != len(self.kernel.inputs):
             return self.fallback(*args)
-        return self._again(*map(_laid_out, args, self.kernel.inputs))
+        read = len(args) - self.kernel.filled
+        given = [in_rows(canonical(x)) if type(x) is ndarray else x for x in args[:read]]
+        return self._again(*given, *args[read:])
 
     def text(self) -> str:
         """The LLVM IR and the assembly."""
@@ -107,17 +111,6 @@ def callable(kernel: Kernel, fallback: Runner) -> Runner:
     program = Program(kernel, fallback)
     runner: Runner = program.callable(program)
     return runner
-
-
-def _laid_out(arg: Any, wanted: Type) -> Any:
-    """A copy that the entry accepts, of an array in another memory layout; else the argument."""
-    if type(arg) is not np.ndarray or arg.dtype != wanted.dtype or arg.shape != wanted.shape:
-        return arg
-    made = np.empty(arg.shape, wanted.dtype.name)
-    if arg.dtype is made.dtype and arg.flags.num & LAID_OUT == LAID_OUT:
-        return arg
-    made[...] = arg
-    return made
 
 
 class _Definition(ctypes.Structure):
@@ -144,7 +137,7 @@ def write(kernel: Kernel) -> None:
     """
     types = [*kernel.inputs, *kernel.outputs]
     for type in types:
-        if type.dtype.name not in DTYPES or not type.dtype.isnative:
+        if type.dtype.name not in DTYPES:
             raise Refused(f"arguments or results of {type}")
     if len(types) + len(kernel.constants) > MOST_ARRAYS:
         raise Refused(f"{len(types)} arguments and results")

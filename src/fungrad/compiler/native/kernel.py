@@ -42,6 +42,7 @@ class Kernel(Record):
         time to time. It returns that status at once if it is not 0, -1 if memory ran out, and
         GIVEN_UP if the NumPy program has to do the work. It has one unit, and no `finish`.
       constants: arrays that the function reads, in C order.
+      filled: the number of arguments, the last ones, that the function writes into.
     """
 
     module: Module
@@ -53,11 +54,12 @@ class Kernel(Record):
     cost_ns: float = 0.0
     interruptible: bool = False
     constants: Sequence[Any] = ()
+    filled: int = 0
 
     def into(self, count: int) -> Kernel:
         """The kernel that writes its first outputs into arguments behind the inputs."""
         written, rest = self.outputs[:count], self.outputs[count:]
-        return self._replace(inputs=[*self.inputs, *written], outputs=rest)
+        return self._replace(inputs=[*self.inputs, *written], outputs=rest, filled=count)
 
     def written(self, runner: Callable[..., Any]) -> Callable[..., Any]:
         """A function with the arguments of `into`, which calls a function of the inputs."""

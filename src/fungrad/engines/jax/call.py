@@ -16,6 +16,7 @@ from fungrad.engines.jax.elementwise import Options, jax, jnp
 from fungrad.engines.jax.graphs import differentiable, opaque, run
 from fungrad.errors import ArgumentError
 from fungrad.host.external import External
+from fungrad.ir.canonical import canonical
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type
 from fungrad.retracing.staging import Staged, stage_tree
@@ -57,10 +58,11 @@ def to_jax(
 
     @functools.wraps(f)
     def function(*args: Any, **kwargs: Any) -> Any:
-        leaves, treedef = pytree.flatten((args, kwargs))
+        found, treedef = pytree.flatten((args, kwargs))
+        leaves = list(map(canonical, found))  # JAX refuses the other byte order
         staged = plan(treedef, tuple(_type_of(f, leaf) for leaf in leaves))
-        found = _function(staged.graph, options, derivatives)(*leaves)
-        return pytree.unflatten(staged.out, found)
+        results = _function(staged.graph, options, derivatives)(*leaves)
+        return pytree.unflatten(staged.out, results)
 
     function.__doc__ = f"{describe(f)} for JAX's arrays."
     return function
@@ -138,7 +140,8 @@ def from_jax(jax_f: Callable[..., Any], *, vectorized: bool = False) -> Callable
         return _Flat(flat, vectorized), outs
 
     def function(*args: Any) -> Any:
-        leaves, treedef = pytree.flatten(args)
+        found, treedef = pytree.flatten(args)
+        leaves = list(map(canonical, found))
         flat, outs = flattened(treedef)
         types = [typeof(x) for x in leaves]
         shapes = tuple(t.shape for t in types)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import AbstractValueError, FungradError
+from fungrad.ir.canonical import DOUBLE, canonical_dtype
 from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.numpy.protocol.implements import as_array
 from fungrad.primitives.movement.reshape_broadcast_cast import cast, reshape
@@ -35,8 +36,8 @@ def array_of(value: Any) -> Any:
     if kind is Tracer:
         strong = type(value.value) in STRONG or not is_weak(value)
         return value if strong else cast(value, value.dtype)
-    if kind is np.ndarray and value.dtype.char != "O":
-        return value
+    if kind is np.ndarray:
+        return value if value.dtype is DOUBLE else as_array(value)
     if kind in PYTHON_SCALARS:
         return np.asarray(value)[()]
     return as_array(value)
@@ -51,7 +52,7 @@ def promoted(arrays: Sequence[Any], dtype: Any = None) -> list[Any]:
             return list(arrays)
         dtype = np.result_type(*dtypes)
     else:
-        dtype = np.dtype(dtype)
+        dtype = canonical_dtype(dtype)
     return [x if d == dtype else cast(x, dtype) for x, d in zip(arrays, dtypes, strict=True)]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError
-from fungrad.ir.types import own_arithmetic, refused_arithmetic
+from fungrad.ir.canonical import DOUBLE, canonical, own_arithmetic, refused_arithmetic
 from fungrad.numpy.protocol.implements import array_from
 from fungrad.numpy.protocol.operands import array_of, promoted
 from fungrad.primitives.elementwise import family as e
@@ -22,7 +22,16 @@ from fungrad.primitives.movement.stack_iota import stack
 from fungrad.primitives.primitive import Primitive
 from fungrad.tracing.created_arrays import Writable, Written, unwrapped
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import EVAL, NO_PARAMS, PLAIN, Tracer, current, leaked, registry
+from fungrad.tracing.trace import (
+    EVAL,
+    NO_PARAMS,
+    PLAIN,
+    Tracer,
+    arrived,
+    current,
+    leaked,
+    registry,
+)
 
 BINARY: dict[str, Any] = {
     "add": e.add, "sub": e.sub, "mul": e.mul, "truediv": e.div, "floordiv": u.floor_divide,
@@ -93,15 +102,18 @@ def operand(value: Any) -> Any:
     if type(value) in PLAIN:
         return value
     if type(value) is np.ndarray:
-        return stacked(value) if value.dtype.char == "O" else value
+        dtype = value.dtype
+        if dtype is DOUBLE:  # the usual case
+            return value
+        return stacked(value) if dtype.char == "O" else arrived(value)
     if isinstance(value, np.generic):
-        return value
+        return canonical(value)
     if isinstance(value, Writable):
         return operand(unwrapped(value))
     if isinstance(value, np.ndarray):
         if own_arithmetic(value):
             raise refused_arithmetic(value, user_line())
-        return np.asarray(value)
+        return arrived(np.asarray(value))
     if isinstance(value, (list, tuple)):
         return listed(value)
     if isinstance(value, (int, float, complex)):  # a member of an Enum, as NumPy takes it
@@ -114,7 +126,7 @@ def operand(value: Any) -> Any:
     if value is None or isinstance(value, (str, bytes)) or hasattr(value, "__array_ufunc__"):
         return NotImplemented
     if isinstance(value, memoryview):
-        return np.asarray(value)
+        return canonical(np.asarray(value))
     if hasattr(value, "__array__"):
         return array_from(value)
     return listed(tuple(value)) if isinstance(value, Sequence) else NotImplemented

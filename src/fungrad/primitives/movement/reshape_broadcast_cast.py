@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ShapeError
+from fungrad.ir.canonical import canonical_dtype
 from fungrad.ir.graph import Equation
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.facts import (
@@ -266,10 +267,10 @@ to_discrete: Primitive = general(
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """x in another dtype; x itself if it has that dtype already."""
+    """x in another dtype, in the machine's byte order; x itself if it has that dtype already."""
     type_ = typeof(x)
-    dtype = np.dtype(dtype)
-    if type_.dtype == dtype and not type_.weak:
+    dtype = canonical_dtype(dtype)
+    if type_.dtype is dtype and not type_.weak:
         return x
     return (
         convert(x, dtype=dtype)

@@ -350,6 +350,33 @@ def test_classes_with_their_own_arithmetic_are_refused(kind: Any) -> None:
         fg.grad(lambda x: np.sum(x * kind(np.eye(2))))(np.eye(2))
 
 
+# --- arrays of objects ----------------------------------------------------------------------------
+
+
+def test_object_arrays_of_numbers_are_numbers() -> None:
+    x = array(3)
+    for numbers in ([1, 2.5, np.float32(3)], [True, 2, 3], [2**70, 1, 0]):
+        objects = np.array(numbers, object)
+        plain = objects.astype(float)
+        for f in (fg.grad, lambda f: fg.jit(fg.grad(f)), lambda f: fg.jit(fg.jacobian(f))):
+            found = f(lambda x, c=objects: np.sum(x**2 * c))(x)
+            np.testing.assert_allclose(found, 2 * x * plain)
+        np.testing.assert_array_equal(fg.jit(lambda x, c=objects: x * c)(x), x * plain)
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [fg.jit, fg.grad, lambda f: fg.jit(fg.grad(f)), lambda f: fg.jit(fg.jacobian(f)),
+     lambda f: fg.jit(fg.hessian(f)), fg.vmap],
+)  # fmt: skip
+def test_object_arrays_of_arrays_are_refused(transform: Any) -> None:
+    points = np.empty(2, object)
+    points[:] = [np.arange(3.0), np.ones(3)]
+    x = np.ones((4, 2)) if transform is fg.vmap else np.array([0.5, 1.0])
+    with pytest.raises(ArgumentError, match=r"dtype object.*ndarray.*np\.stack"):
+        transform(lambda p: np.linalg.norm(points - p))(x)
+
+
 def test_views_in_the_other_byte_order_are_refused() -> None:
     for transform in (fg.jit, fg.grad):
         with pytest.raises(UnsupportedArgumentError, match="the machine's byte order"):

@@ -24,6 +24,7 @@ from fungrad.ir.canonical import DOUBLE, canonical
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.primitive import zeros
 from fungrad.support import pytree
+from fungrad.tracing.created_arrays import holds_traced
 from fungrad.tracing.source_location import check_function, describe, user_line
 from fungrad.tracing.trace import EVAL, PLAIN, Tracer, arrived, current, registry, typeof
 
@@ -167,8 +168,10 @@ def flat_leaves(
     for i, leaf in enumerate(leaves):
         if type(leaf) is np.ndarray:
             dtype = leaf.dtype
-            if dtype is not DOUBLE:  # the usual case
-                leaves[i] = registry.operand(leaf) if dtype.char == "O" else known(leaf)
+            if dtype is DOUBLE:  # the usual case
+                continue
+            traced = dtype.char == "O" and holds_traced(leaf)
+            leaves[i] = registry.operand(leaf) if traced else known(leaf)
         elif type(leaf) not in PLAIN:
             leaves[i] = known(leaf)
     return leaves, treedef

@@ -16,6 +16,7 @@ import numpy as np
 from fungrad.errors import AbstractValueError, ArgumentError
 from fungrad.tracing import interception
 from fungrad.tracing.concrete_answers import whole
+from fungrad.tracing.created_arrays import holds_traced
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry
 
@@ -109,7 +110,7 @@ def as_array(value: Any) -> Any:
         return value
     ready = registry.operand(value)
     if ready is NotImplemented and not hasattr(value, "__array_function__"):
-        ready = array_from(value)
+        ready = registry.operand(array_from(value))
     if ready is NotImplemented:
         raise ArgumentError(
             f"{value!r} of type {type(value).__name__} was given beside a traced "
@@ -122,13 +123,14 @@ def as_array(value: Any) -> Any:
 def array_from(value: Any) -> Any:
     """The array that `__array__` of an object (a Series, a DataArray) returns, as np.asarray.
 
-    The object may hold a traced array, which np.asarray would not take. NotImplemented if the
-    object has no `__array__`.
+    The object may hold a traced array, which np.asarray would not take, or traced values in an
+    object array. NotImplemented if the object has no `__array__`.
     """
     give = getattr(value, "__array__", None)
     if give is None or isinstance(value, type):
         return NotImplemented
-    return registry.operand(give())
+    found = give()
+    return registry.operand(found) if holds_traced(found) else found
 
 
 def known(value: Any, asked: str, read: Callable[[Any], Any] = whole) -> Any:

@@ -6,6 +6,7 @@ of ndarray.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -128,7 +129,7 @@ def operand(value: Any) -> Any:
     if isinstance(value, memoryview):
         return canonical(np.asarray(value))
     if hasattr(value, "__array__"):
-        return array_from(value)
+        return operand(array_from(value))
     return listed(tuple(value)) if isinstance(value, Sequence) else NotImplemented
 
 
@@ -156,12 +157,32 @@ def stacked(objects: Any) -> Any:
     """An object array of numbers and tracers as one array.
 
     NumPy makes one from `np.array([a * b, c])` if an item is a tracer, which cannot be overridden.
+
+    Raises:
+      ArgumentError: if it holds anything else.
     """
     items = objects.ravel().tolist()
     if not any(type(item) is Tracer for item in items):
-        return objects
+        return of_numbers(objects, items)
     flat = stack(*promoted([array_of(item) for item in items]))
     return flat if objects.ndim == 1 else reshape(flat, shape=objects.shape)
+
+
+def of_numbers(objects: Any, items: Sequence[Any]) -> Any:
+    """An object array of numbers as an array of their dtype; fractions and integers of any size
+    become floats.
+    """
+    for item in items:
+        if not isinstance(item, numbers.Number | np.bool_):
+            raise ArgumentError(
+                "An array of dtype object was combined with a traced value"
+                f"{user_line()}, and holds values of the class {type(item).__name__}, with which "
+                "NumPy would compute one by one in Python, without derivatives. Make it an array "
+                "of numbers: np.stack(list(a)) of arrays, a.astype(float) of numbers."
+            )
+    found = np.array(items)
+    found = found if found.dtype.kind in "fciub" else objects.astype(float)
+    return found.reshape(objects.shape)
 
 
 def install() -> None:

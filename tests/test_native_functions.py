@@ -483,6 +483,38 @@ def test_special_values_are_those_of_numpy(name: str, dtype: Any) -> None:
     assert not wrong.size, [(x[wrong[0]], found[wrong[0]], expected[wrong[0]]) for x in arguments]
 
 
+def edges(dtype: Any) -> Any:
+    """Powers of two, where formulas change, with their neighbours, up to the largest floats."""
+    info = np.finfo(dtype)
+    powers_ = np.exp2(np.arange(info.minexp - info.nmant, info.maxexp, dtype=float)).astype(dtype)
+    last = (info.max * np.linspace(0.5, 1.0, 99)).astype(dtype)
+    x = np.concatenate([powers_, last, [np.sqrt(info.max)]]).astype(dtype)
+    x = np.concatenate([x, np.nextafter(x, dtype(0)), np.nextafter(x[x < info.max], dtype(np.inf))])
+    return np.concatenate([x, -x])
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, (_, _, ranges) in CASES.items() if len(drawn(ranges[0], 0, np.float64)) == 1]
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_at_powers_of_two_and_the_largest_floats(name: str, dtype: Any) -> None:
+    function, ufunc, _ = CASES[name]
+    x = edges(dtype)
+    if name in ("gammaln", "digamma"):
+        x = x[x > 0]
+    with np.errstate(all="ignore"):
+        expected, found = (ufunc or _scipy(name))(x), compiled(name, 1, dtype, 8)(x)
+        same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+        same |= np.abs(found - expected) <= np.spacing(np.abs(expected))
+    assert np.isnan(found[~same]).sum() == 0
+    if not same.all():  # SciPy is not exact everywhere
+        wrong = error(found[~same], *exact(function, [x[~same]]))
+        assert wrong.max() <= bound_of(name, dtype), (
+            x[~same][wrong.argmax()],
+            found[~same][wrong.argmax()],
+        )
+
+
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_lanes_give_what_scalars_do(name: str, dtype: Any) -> None:

@@ -72,7 +72,9 @@ def parts(
     n = code.sub(to_float(code, k), less)
     f = code.sub(m, 1.0)
     if low is not None:
-        scale = code.as_float(code.binary("shl", code.sub(1023, k), 52))
+        below = code.sub(1023, k)
+        below = code.select(code.compare("sgt", below, 0), below, 0)  # 2^-1024 is none
+        scale = code.as_float(code.binary("shl", below, 52))
         f, lost = fast_sum(code, f, code.mul(low, scale))
     s = code.div(f, code.add(f, 2.0))
     z = code.mul(s, s)
@@ -140,9 +142,9 @@ def log1p(code: Function, x: Value) -> Value:
 
 
 def log_of_sum(code: Function, x: Value, y: Pair) -> Value:
-    """log(1 + y), or log(2 x) for x beyond 2^28; y is nonnegative."""
+    """log(1 + y), or log(2 x) for x of 2^28 or more; y is nonnegative."""
     u, low = two_sum(code, code.constant(1.0, "double", x.lanes), y[0])
-    far = code.compare("ogt", x, 2.0**28)
+    far = code.compare("oge", x, 2.0**28)
     u = code.select(far, x, u)
     low = code.select(far, 0.0, code.add(low, y[1]))
     return log_of(code, u, choose(code, far, -1.0, 0.0, x), low)

@@ -224,6 +224,13 @@ def test_kinds_of_numbers():
     written(lambda x: (x + np.float32(0.1), x.sum(), x.astype(np.float64)), np.ones(3, np.float32))
     written(lambda x: (np.float64(1.5) * x, x + np.float64(0.5) * x[0]), np.ones(3, np.float32))
     written(lambda x: x @ x.T + np.array([[0.1]], np.float32), np.ones((2, 3), np.float32))
+    for product in (
+        lambda x, y: (x > 0) @ y,
+        lambda x, y: (x > 0) @ (y > 0),
+        lambda x, y: x.T @ (y > 0)[:3],
+        lambda x, y: (y > 0) @ y.astype(np.int8),
+    ):
+        written(product, np.linspace(-1.0, 1.0, 12).reshape(3, 4), np.arange(4.0))
     written(lambda z: np.abs(z.conj() @ z), np.array([1 + 2j, -0.5j]))
 
 

@@ -263,12 +263,11 @@ class Values:
     def product(self, equation: Equation, arguments: Sequence[str]) -> str | None:
         x, y = (atom.type for atom in equation.inputs)
         contract, batch = equation.params["contract"], equation.params["batch"]
-        inexact = x.dtype.kind in "fc" and x.dtype == y.dtype
-        if inexact and not batch[0] and len(contract[0]) == 1 and {x.ndim, y.ndim} <= {1, 2}:
+        if not batch[0] and len(contract[0]) == 1 and {x.ndim, y.ndim} <= {1, 2}:
             left = arguments[0] if contract[0][0] == x.ndim - 1 else f"{arguments[0]}.T"
             right = arguments[1] if contract[1][0] == 0 else f"{arguments[1]}.T"
             return f"{left} @ {right}"
-        if x.weak or y.weak or x.dtype.kind == "b" or y.dtype.kind == "b":
+        if x.weak or y.weak:
             return None
         letters = iter("abcdefghijklmnopqrstuvwxyz")
         first = [next(letters) for _ in range(x.ndim)]

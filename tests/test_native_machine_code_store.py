@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,6 +128,37 @@ def test_a_folder_that_cannot_be_made(chosen: Path) -> None:
     chosen.parent.write_text("a file")
     with pytest.warns(RuntimeWarning, match="stores no machine code"):
         assert of_seven() == 7
+
+
+def test_calls_run_where_warnings_are_errors(
+    chosen: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    chosen.parent.write_text("a file")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert of_seven() == 7 and of_seven(8) == 8
+    assert capfd.readouterr().err.count("stores no machine code") == 1
+
+
+def test_a_process_of_errors_without_a_home(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file, no folder")
+    code = """
+import numpy as np, fungrad as fg
+fg.config.backend = "native"
+for k in range(3):
+    f = fg.jit(lambda x: np.sum(np.sin(x) * k))
+    assert abs(f(np.ones(9000)) - 9000 * k * np.sin(1.0)) < 1e-8
+    assert f.lower(np.ones(9000)).native
+"""
+    env = {k: v for k, v in os.environ.items() if k not in ("FUNGRAD_CACHE", "FUNGRAD_CACHE_DIR")}
+    home = str(tmp_path / "home" / "folder")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**env, "HOME": home, "XDG_CACHE_HOME": home, "LOCALAPPDATA": home},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("stores no machine code") == 1
 
 
 def test_programs_come_from_the_store(chosen: Path, monkeypatch: pytest.MonkeyPatch) -> None:

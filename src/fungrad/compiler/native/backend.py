@@ -6,7 +6,6 @@ The choice depends on the Graph and the machine alone.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -146,9 +145,7 @@ def usable() -> bool:
     if not reason and not machine_code.executable():
         reason = "memory cannot be made executable here"
     if reason:
-        warnings.warn(
-            f"fungrad runs on NumPy, not on native code: {reason}.", RuntimeWarning, stacklevel=2
-        )
+        machine_code.warn_once(f"fungrad runs on NumPy, not on native code: {reason}.")
     return not reason
 
 

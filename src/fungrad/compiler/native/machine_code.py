@@ -201,13 +201,26 @@ def opened() -> Store | None:
     try:
         return Store(_folder() / "native")
     except (OSError, RuntimeError) as error:  # no home, or a full or read-only disk
-        warnings.warn(
+        warn_once(
             f"fungrad stores no machine code: {error}. Set FUNGRAD_CACHE_DIR to another folder, "
-            "or FUNGRAD_CACHE=0 to store none.",
-            RuntimeWarning,
-            stacklevel=2,
+            "or FUNGRAD_CACHE=0 to store none."
         )
         return None
+
+
+_warned: set[str] = set()
+
+
+def warn_once(message: str) -> None:
+    """Warns, the first time, of what makes calls slow and not wrong. Where warnings are errors the
+    message is written to the error stream, and the call runs.
+    """
+    if message not in _warned:
+        _warned.add(message)
+        try:
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
+        except RuntimeWarning:
+            print(f"RuntimeWarning: {message}", file=sys.stderr)
 
 
 def _folder() -> Path:

@@ -54,6 +54,17 @@ def native():
     fg.config.backend = before
 
 
+@pytest.fixture(params=["numpy", "native"])
+def each_backend(request):
+    """Runs the test with each backend: native code, where llvmlite is installed, and NumPy."""
+    if request.param == "native":
+        pytest.importorskip("llvmlite")
+    before = fg.config.backend
+    fg.config.backend = request.param
+    yield request.param
+    fg.config.backend = before
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Marks as `fast` the first case of every test that is not marked `slow`."""

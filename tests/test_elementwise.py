@@ -126,6 +126,47 @@ def test_nan_to_num_hides_what_it_replaces():
     assert slope.tolist() == [0.0, -0.25]
 
 
+@pytest.mark.parametrize("low", [-0.0, 0.0, None])
+@pytest.mark.parametrize("high", [-0.0, 0.0, None])
+@pytest.mark.parametrize("size", [1, 4, 9000])
+@pytest.mark.usefixtures("each_backend")
+def test_where_zeros_of_both_signs_meet_clip_keeps_that_of_the_array(low, high, size):
+    x = np.resize([-0.0, 0.0, -1.0, 1.0, np.nan], size)
+    found = fg.jit(lambda x: np.clip(x, low, high))(x)
+    if low is not None or high is not None:
+        expected = np.clip(x, low, high)
+        np.testing.assert_array_equal(found, expected)
+        there = ~np.isnan(expected)
+        np.testing.assert_array_equal(np.signbit(found)[there], np.signbit(expected)[there])
+
+
+@pytest.mark.parametrize("name", ["array_equal", "array_equiv", "allclose"])
+@pytest.mark.usefixtures("each_backend")
+def test_compiled_truths_promote_as_python_booleans(name):
+    whether = getattr(np, name)
+    for x in (np.array(1.5, np.float32), np.ones(3, np.float32), np.arange(3, dtype=np.int8)):
+        assert fg.jit(lambda x: whether(x, x))(x) is True
+        assert fg.jit(lambda x: whether(x, x + 1))(x) is False
+        found = fg.jit(lambda x: whether(x, x) * 1 * x)(x)
+        expected = whether(x, x) * 1 * x
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.usefixtures("each_backend")
+@pytest.mark.parametrize("size", [1, 3, 9000])
+@pytest.mark.parametrize("exponent", [2, 0, 1, 3, 2.0, True, np.int64(2), np.int8(2)])
+@pytest.mark.parametrize("raised", [lambda x, y: x**y, np.power])
+def test_powers_of_booleans_have_the_dtype_of_numpy(size, exponent, raised):
+    def f(x):
+        return 100 * raised(x > 0, exponent) + 100
+
+    x, expected = np.ones(size), f(np.ones(size))
+    for found in (fg.jit(f)(x), fg.jit(fg.vmap(f))(x[None])[0]):
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_a_bound_of_clip_shares_the_derivative():
     assert fg.grad(lambda x: np.clip(x, 1.0, 2.0))(1.0) == 0.5
     assert fg.grad(lambda x, low: np.clip(x, low, 2.0), argnums=1)(1.0, 1.0) == 0.5

@@ -146,9 +146,9 @@ def clip(
         return u.positive(a)
     given = [bound for bound in (low, high) if bound is not None]
     a = cast(a, common_dtype(cast(a, a.dtype), *given))
-    if low is not None:
-        a = u.maximum(a, as_array(low))
-    return a if high is None else u.minimum(a, as_array(high))
+    if low is not None and high is not None:  # where zeros of both signs meet, that of a is kept
+        return u.minimum(as_array(high), u.maximum(as_array(low), a))
+    return u.maximum(a, as_array(low)) if high is None else u.minimum(a, as_array(high))
 
 
 def _clip_method(self: Tracer, min: Any = None, max: Any = None, out: Any = None) -> Any:
@@ -201,8 +201,8 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
 
 
 def _truth(x: Any) -> Any:
-    """A Python boolean, as NumPy returns, if the value is known."""
-    return x if type(x) is Tracer else bool(x)
+    """A Python boolean, as NumPy returns; traced, it promotes as one."""
+    return s.number(x) != 0.0 if type(x) is Tracer else bool(x)
 
 
 @implements(np.array_equal)

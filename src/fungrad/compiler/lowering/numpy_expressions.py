@@ -97,7 +97,9 @@ def expressed(equation: Equation, arguments: Sequence[str], names: Names) -> str
     operator = _OPERATORS.get(primitive)
     if operator is not None:
         weak = all(atom.type.weak for atom in equation.inputs)
-        return None if weak and primitive in _CHECKED else operator.format(*arguments)
+        of_booleans = primitive is power and equation.inputs[0].type.dtype.kind == "b"
+        special = (weak and primitive in _CHECKED) or of_booleans
+        return None if special else operator.format(*arguments)
     if primitive.reduces is not None:
         type_, axes = equation.inputs[0].type, equation.params["axes"]
         return names.reduced(arguments[0], type_, primitive.reduces, axes)

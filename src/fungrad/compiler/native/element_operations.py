@@ -261,12 +261,19 @@ def _extremum(beyond: str) -> Rule:
     def rule(code: Function, x: Value, y: Value) -> Value:
         if _KINDS[x.type] != "f":
             return code.select(code.compare(beyond.replace("o", "s", 1), x, y), x, y)
-        if not ("%" in y.text or "0x7FF" in y.text or "0xFFF" in y.text):  # a finite number
+        if _finite(x):
+            return code.select(code.compare(beyond, x, y), x, y)
+        if _finite(y):
             return code.select(code.compare(beyond.replace("o", "u", 1), x, y), x, y)
         first = code.binary("or", code.compare(beyond, x, y), code.compare("uno", x, x))
         return code.select(first, x, y)
 
     return rule
+
+
+def _finite(x: Value) -> bool:
+    """Whether a value is a known finite number."""
+    return not ("%" in x.text or "0x7FF" in x.text or "0xFFF" in x.text)
 
 
 def _extremum_of_numbers(beyond: str) -> Rule:

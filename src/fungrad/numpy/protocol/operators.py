@@ -71,6 +71,23 @@ def forward(primitive: Primitive) -> Callable[..., Any]:
     return method
 
 
+def _power(self: Tracer, other: Any) -> Any:
+    """self ** other: as `forward`, but the square of booleans is int8, as NumPy's."""
+    if type(other) not in PLAIN:
+        other = registry.operand(other)
+        if other is NotImplemented:
+            return NotImplemented
+    elif type(other) is int and other == 2 and self.type.dtype is _BOOL and self.type.shape:
+        return u.square(self)
+    trace = current()
+    if trace is EVAL:
+        raise leaked(self)
+    return trace.process(u.power, (self, other), NO_PARAMS)
+
+
+_BOOL = np.dtype(np.bool_)
+
+
 def _reflected(primitive: Primitive) -> Callable[..., Any]:
     def method(self: Tracer, other: Any) -> Any:
         other = _stand_in(other)
@@ -188,7 +205,7 @@ def of_numbers(objects: Any, items: Sequence[Any]) -> Any:
 def install() -> None:
     """Sets the operators of Tracer."""
     for name, primitive in BINARY.items():
-        setattr(Tracer, f"__{name}__", forward(primitive))
+        setattr(Tracer, f"__{name}__", _power if name == "pow" else forward(primitive))
         setattr(Tracer, f"__r{name}__", _reflected(primitive))
     for name, primitive in COMPARISONS.items():
         setattr(Tracer, f"__{name}__", forward(primitive))

@@ -151,7 +151,17 @@ def _cost_of_power(equation: Equation) -> Work:
     return Work(size) if short else Work(0, size)
 
 
-power = elementwise("power", python_operator(np.power), ufunc=np.power, cost=_cost_of_power,
+_python_power = python_operator(np.power)
+
+
+def _eval_power(x: Any, y: Any) -> Any:
+    """As np.power: Python's operator squares booleans as int8 by y = 2, and is int64 for others."""
+    if type(y) is int and y == 2 and getattr(x, "dtype", None) == np.bool_:
+        return np.power(x, y)
+    return _python_power(x, y)
+
+
+power = elementwise("power", _eval_power, ufunc=np.power, cost=_cost_of_power,
                     rounding=FUNCTION,
                     partials=[_power_by_base, _power_by_exponent],
                     scalar=ScalarForm("pow({0}, {1})", "f", cost="power"))  # fmt: skip

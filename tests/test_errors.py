@@ -455,6 +455,30 @@ def test_what_numpy_does_about_errors_is_what_it_was():
         np.seterr(**before[0])
 
 
+@pytest.mark.usefixtures("each_backend")
+@pytest.mark.parametrize("steps", [3, 2000])
+@pytest.mark.parametrize("jitted", [False, True])
+def test_loops_over_small_arrays_raise_where_errstate_asks(steps, jitted):
+    def f(x):
+        return fg.lax.fori_loop(0, steps, lambda i, c: c * 1e200, x)
+
+    def total(x):
+        return fg.lax.scan(lambda c, _: (c + np.sum(x * x), None), 1.0, None, length=steps)[0]
+
+    for function in (f, total, lambda x: x * x + 1.0):
+        run = fg.jit(function) if jitted else function
+        x = np.array([1e200, 2.0])
+        assert np.isinf(run(x)).any()
+        for how in ("raise", "call"):
+            with (
+                np.errstate(over=how, call=lambda kind, flag: 1 / 0),
+                pytest.raises((FloatingPointError, ZeroDivisionError)),
+            ):
+                run(x)
+        with np.errstate(over="ignore", divide="raise"):
+            assert np.isinf(run(x)).any()
+
+
 def test_what_numpy_does_about_errors_stays_the_users_choice():
     x = np.array([0.0, 1.0])
     with np.errstate(all="raise"), pytest.raises(FloatingPointError, match="in log"):

@@ -6,7 +6,6 @@ and numbers are checked by ctypes and NumPy before the first program is compiled
 
 from __future__ import annotations
 
-import contextvars
 import ctypes
 import functools
 import sys
@@ -16,6 +15,7 @@ import numpy as np
 from numpy._core import _multiarray_umath as _umath  # type: ignore[attr-defined]
 
 from fungrad.compiler.native.machine_code import symbol
+from fungrad.runtime import error_state
 
 HEAD = object.__basicsize__
 """Bytes before the fields of an object: 16, and more in free-threaded builds."""
@@ -71,7 +71,7 @@ def registered() -> None:
     for name, place in _NUMPY.items():
         symbol(name, table[place])
     objects = {"ndarray": np.ndarray, "true": True, "false": False}
-    objects |= {"errors": _umath._extobj_contextvar, "no_errors": _usual_errors()}
+    objects |= {"errors": _umath._extobj_contextvar, "no_errors": error_state.USUAL}
     objects |= {kind.__name__: kind for kind in (float, int, complex)}
     for name in DTYPES:
         objects[f"dtype_{name}"] = np.dtype(name)
@@ -82,11 +82,6 @@ def registered() -> None:
 
 
 _KEPT: list[Any] = []
-
-
-def _usual_errors() -> Any:
-    """NumPy's error state outside of `np.errstate`."""
-    return contextvars.Context().run(_umath._extobj_contextvar.get)
 
 
 @functools.cache
@@ -124,7 +119,7 @@ def _errors_are_read() -> bool:
     for how, expected in cases.items():
         for kind in ("divide", "over", "under", "invalid"):
             with np.errstate(**{"all": "ignore", kind: how}):  # type: ignore[arg-type]
-                found = _in_capsule(_umath._extobj_contextvar.get(), b"numpy.ufunc.extobj")
+                found = _in_capsule(error_state.state(), b"numpy.ufunc.extobj")
                 if bool(ctypes.c_int.from_address(found).value & RAISING) != expected:
                     return False
     return True

@@ -1,7 +1,8 @@
 """Writes scalar programs as Python text, with a local variable for each number.
 
 Operations that differ from NumPy's raise (a division by zero, an overflow, a root of a negative
-number, an integer beyond 64 bits); then the program on arrays runs from the start instead.
+number, an integer beyond 64 bits); then the program on arrays runs from the start instead. It also
+runs where `np.errstate` asks for errors, since sums and products overflow silently here.
 Functions round as in the C library, within 1 ulp of NumPy's own loops.
 """
 
@@ -33,6 +34,7 @@ from fungrad.compiler.lowering.scalar.emitter import (
 from fungrad.compiler.lowering.scalar.python_tapes import CHUNK, Tape, rows, tape_of
 from fungrad.control_flow.tape_type import TAPE, as_tape
 from fungrad.primitives.facts import ScalarForm
+from fungrad.runtime import error_state
 from fungrad.support.lazy import Record
 
 DEEPEST = 18
@@ -49,7 +51,8 @@ _NAMES = {
     "inf": math.inf, "nan": math.nan, "pow": math.pow, "sqrt": math.sqrt, "array": np.array,
     "empty": np.empty, "float64": np.float64, "int64": np.int64, "bool_": np.bool_,
     "islice": itertools.islice, "Tape": Tape, "tape_of": tape_of, "as_tape": as_tape,
-    "rows": rows,
+    "rows": rows, "error_state": error_state.state, "USUAL": error_state.USUAL,
+    "raises": error_state.raises,
 }  # fmt: skip
 """The globals of scalar programs."""
 _CASTS = {FLOAT: "float", INT: "int", BOOL: "bool"}
@@ -373,6 +376,8 @@ class PythonEmitter:
         given = ", ".join(argument for argument, _, _ in self._arguments)
         text = [
             f"def run({given}):",
+            "    if error_state() is not USUAL and raises():",
+            f"        return instead({given})",
             "    try:",
             *(f"        {line}" for line in begin),
             *(f"    {line}" for line in self.lines),

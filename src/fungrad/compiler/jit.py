@@ -33,8 +33,9 @@ from fungrad.support import pytree
 from fungrad.support.lazy import Module
 from fungrad.tracing.graph_trace import GraphTrace, evaluate
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
+from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, current
-from fungrad.tracing.tracing_check import COMPILED, first_call
+from fungrad.tracing.tracing_check import COMPILED, first_call, suspected
 from fungrad.tracing.transformed_function import OfFunction
 from fungrad.transforms.arguments import (
     Static,
@@ -162,11 +163,16 @@ class Jitted(OfFunction):
     @boundary
     def _call(self, args: Any, kwargs: Any, key: Any = None, trees: bool = False) -> Any:
         """The general path: any tree of arguments, under any trace."""
-        watch = first_call(self._f, COMPILED)
+        watch, before = first_call(self._f, COMPILED), Spoiled.arrays
         if watch is None:
-            return self._result(args, kwargs, key, trees)
-        with watch.observing():
             out = self._result(args, kwargs, key, trees)
+            if Spoiled.arrays != before:
+                watch = suspected(self._f, pytree.leaves(out), before, compiled=True)
+            if watch is None:
+                return out
+        else:
+            with watch.observing():
+                out = self._result(args, kwargs, key, trees)
         static, dynamic = self._parted(args, kwargs)
         leaves, treedef = flat_leaves(dynamic)
 

@@ -21,8 +21,9 @@ from fungrad.numpy.creation import array, asarray, full
 from fungrad.numpy.protocol.implements import array_from
 from fungrad.tracing import interception
 from fungrad.tracing.created_arrays import KINDS, Writable, Written, holds_traced, writable
+from fungrad.tracing.refusals import refused_memory
 from fungrad.tracing.source_location import is_ours
-from fungrad.tracing.trace import EVAL, Tracer, current, registry
+from fungrad.tracing.trace import EVAL, Tracer, current, registry, typeof
 
 # --- arrays of values -----------------------------------------------------------------------------
 
@@ -255,5 +256,22 @@ def _table(module: Any) -> dict[str, Callable[..., Any]]:
     return table
 
 
+def _of_memory(original: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """A function that arranges an array in memory, for compiled code, which then reads its memory:
+    it refuses traced values. Extension classes may crash where they get no ndarray.
+    """
+
+    @functools.wraps(original)
+    def function(a: Any, *args: Any, **kwargs: Any) -> Any:
+        if holds_traced(a):
+            asked = f"The memory (np.{name}, in compiled code)"
+            raise refused_memory(typeof(array(a)), asked)
+        return original(a, *args, **kwargs)
+
+    return function
+
+
+_IN_ORDER = ("ascontiguousarray", "asfortranarray", "require")
 for _module in BY_OTHERS:
-    interception.register(_module, _table(_module))
+    _compiled = {name: _of_memory(getattr(np, name), name) for name in _IN_ORDER}
+    interception.register(_module, _table(_module), _compiled if _module is np else {})

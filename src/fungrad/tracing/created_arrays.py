@@ -4,7 +4,8 @@
 returns a `Writable`: a subclass of ndarray, which C code, too, can use. Results that NumPy computes
 from it are Writable as well. The first write of a traced value turns it, the array that owns its
 memory and all views of that into `Written` arrays: each holds a tracer, which answers in its place.
-Their memory is no longer used: it is filled with NaN, and has a dtype that nothing computes with.
+Their memory is no longer used: it is spoiled (spoiled_memory.py), and has a dtype that nothing
+computes with.
 """
 
 from __future__ import annotations
@@ -190,13 +191,6 @@ def answer_by(array: Writable, tracer: Tracer) -> None:
     _set_dtype(array, np.dtype((np.void, array.itemsize)))
     _set_tracer(array, tracer)
     array.__class__ = Written
-
-
-def spoil(array: Writable) -> None:
-    """Overwrites an array, so that code that still reads its memory cannot get outdated numbers."""
-    kind = array.dtype.kind
-    worst: Any = np.nan if kind in "fc" else np.iinfo(array.dtype).min if kind == "i" else -1
-    array.view(ndarray)[...] = np.array(worst).astype(array.dtype)
 
 
 _NEVER: set[type] = {

@@ -9,10 +9,13 @@ that hold such functions; `interception/` has the tables.
 from __future__ import annotations
 
 import importlib
+import itertools
+import linecache
+import opcode
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -81,8 +84,34 @@ class State:
     """How many compilers that need the originals run now."""
 
 
-def _replaced(module: ModuleType, name: str, replacement: Callable[..., Any]) -> property:
-    """A property whose value is the replacement, as long as the module has its own function there.
+_LOADS = frozenset(
+    [opcode.opmap[n] for n in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM") if n in opcode.opmap]
+)
+
+
+def _is_of_compiled_code(frame: FrameType) -> bool:
+    """Whether an attribute that is read now is read by compiled code that a frame calls. Compiled
+    code has no frame: the current instruction of this one is its call, no load, nor a call of
+    getattr.
+    """
+    code, at = frame.f_code, frame.f_lasti
+    if code.co_code[at] in _LOADS:
+        return False
+    if "getattr" not in code.co_names:
+        return True
+    line, _, begin, _ = next(itertools.islice(code.co_positions(), at // 2, None))
+    text = linecache.getline(code.co_filename, line or 0).encode()  # columns are of bytes
+    return not text[begin or 0 :].startswith(b"getattr(")
+
+
+def _replaced(
+    module: ModuleType,
+    name: str,
+    replacement: Callable[..., Any],
+    compiled: Callable[..., Any] | None,
+) -> property:
+    """A property whose value is the replacement, as long as the module has its own function there;
+    for compiled code another one, if there is one.
 
     A module that is imported while a transform traces gets the original, which it may bind.
     """
@@ -91,10 +120,12 @@ def _replaced(module: ModuleType, name: str, replacement: Callable[..., Any]) ->
     _ours[id(own)] = replacement
 
     def read(module: ModuleType) -> Any:
-        found = names[name]
-        if found is own and sys._getframe(1).f_code.co_name != "<module>":
-            return replacement
-        return found
+        found, frame = names[name], sys._getframe(1)
+        if found is not own or frame.f_code.co_name == "<module>":
+            return found
+        if compiled is not None and _is_of_compiled_code(frame):
+            return compiled
+        return replacement
 
     def write(module: ModuleType, value: Any) -> None:
         names[name] = original(value)
@@ -102,8 +133,18 @@ def _replaced(module: ModuleType, name: str, replacement: Callable[..., Any]) ->
     return property(read, write)
 
 
-def register(module: ModuleType, replacements: Mapping[str, Callable[..., Any]]) -> None:
-    """Registers replacements of a module's functions while a transform traces."""
+def register(
+    module: ModuleType,
+    replacements: Mapping[str, Callable[..., Any]],
+    compiled: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
+) -> None:
+    """Registers replacements of a module's functions while a transform traces.
+
+    Args:
+      module: the module.
+      replacements: by the names of the functions.
+      compiled: those that compiled code gets, where they differ.
+    """
     if module not in _replacements:
         own = type(module)
         made = type(f"Replacing{own.__name__}", (_Replacing, own), {"__slots__": ()})
@@ -111,7 +152,8 @@ def register(module: ModuleType, replacements: Mapping[str, Callable[..., Any]])
     _replacements.setdefault(module, {}).update(replacements)
     replacing = next(made for found, made, _ in _modules if found is module)
     for name, replacement in replacements.items():
-        setattr(replacing, name, _replaced(module, name, replacement))
+        found = _replaced(module, name, replacement, compiled.get(name))
+        setattr(replacing, name, found)
 
 
 def register_methods(type_: type, replacements: Mapping[str, Callable[..., Any]]) -> None:

@@ -16,8 +16,9 @@ from fungrad.support import pytree
 from fungrad.tracing.captured_arrays import Residuals
 from fungrad.tracing.graph_trace import evaluate, stage
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
+from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, current, typeof
-from fungrad.tracing.tracing_check import OBSERVED, observed
+from fungrad.tracing.tracing_check import OBSERVED, compare_suspected, observed
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import (
     NONDIFF,
@@ -65,12 +66,16 @@ def _pullback_of(
     def label() -> str:
         return f"{verb} of {describe(f)}"
 
-    if getattr(f, "__code__", None) in OBSERVED:  # the usual case
+    def run() -> Any:
+        return linearized(flat, leaves, label, keeper, handed)
+
+    if getattr(f, "__code__", None) not in OBSERVED:
+        values, pullback = observed(f, run, flat, leaves)
+    else:  # the usual case
+        before = Spoiled.arrays
         values, pullback = linearized(flat, leaves, label, keeper, handed)
-    else:
-        values, pullback = observed(
-            f, lambda: linearized(flat, leaves, label, keeper, handed), flat, leaves
-        )
+        if Spoiled.arrays != before:
+            compare_suspected(f, run, flat, leaves, values, before)
     count, treedef, aux_def = shapes
     if current() is EVAL:
         values = owned(values, inputs.leaves)

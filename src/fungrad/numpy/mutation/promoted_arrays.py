@@ -20,8 +20,9 @@ from fungrad.primitives.elementwise.ufuncs import complex_of, imag, real
 from fungrad.primitives.movement.gather import Index
 from fungrad.primitives.movement.reshape_broadcast_cast import inverse_permutation, transpose
 from fungrad.tracing.aliasing import Step, check_writeable, fresh, link
-from fungrad.tracing.created_arrays import Writable, Written, answer_by, plain, spoil, tracer_of
+from fungrad.tracing.created_arrays import Writable, Written, answer_by, plain, tracer_of
 from fungrad.tracing.source_location import user_line
+from fungrad.tracing.spoiled_memory import spoil
 from fungrad.tracing.trace import Trace, Tracer, current, registry, typeof
 
 # --- the first write of a traced value ------------------------------------------------------------
@@ -47,7 +48,7 @@ def become(target: Writable, new: Any) -> None:
         new = step_between(root, target).back(plain(root), new)
     handle = _with_layout_of(root, new)
     tracers = [link(fresh(step.forward(handle)), handle, step) for _, step in views]
-    spoil(root)
+    spoil(root.view(np.ndarray))
     answer_by(root, handle)
     for (view, _), tracer in zip(views, tracers, strict=True):
         answer_by(view, tracer)

@@ -3,7 +3,6 @@
 The public names only. Those below TYPE_CHECKING are imported at first use.
 """
 
-import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from fungrad.ir.graph import above as _above
 from fungrad.ir.types import Type as Type
 from fungrad.support import pytree as trees  # noqa: F401 - a public name
 from fungrad.support.lazy import Module as _Module
+from fungrad.support.lazy import imported as _imported
 from fungrad.tracing.interception import intercept as intercept
 from fungrad.tracing.provenance import named_scope as named_scope
 from fungrad.tracing.trace import registry as _registry
@@ -191,14 +191,14 @@ def __getattr__(name: str) -> Any:
         return [public for public in __dir__() if public[0] != "_"]
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(_LATER[name])
+    module = _imported(_LATER[name])
     value = vars(module).get(name, module)
     globals()[name] = value
     return value
 
 
 def _picture(graph: Graph) -> Any:
-    return importlib.import_module("fungrad.inspect.draw.draw").Picture(graph)
+    return _imported("fungrad.inspect.draw.draw").Picture(graph)
 
 
 def _is_archive(path: Any) -> bool:
@@ -207,11 +207,11 @@ def _is_archive(path: Any) -> bool:
 
 def _save(graph: Graph, path: Any) -> None:
     module = "serialisation.archive" if _is_archive(path) else "inspect.draw.draw"
-    importlib.import_module(f"fungrad.{module}").save(graph, path)
+    _imported(f"fungrad.{module}").save(graph, path)
 
 
 def _cost(graph: Graph) -> Any:
-    return importlib.import_module("fungrad.inspect.cost").cost(graph)
+    return _imported("fungrad.inspect.cost").cost(graph)
 
 
 _above.picture = _picture

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib
 from argparse import Namespace
 from typing import Any, TextIO
 
@@ -16,6 +15,7 @@ from fungrad.cli.parse_values import InputError, cast, listed, parse_value, read
 from fungrad.cli.report import PASSED, answer_json, finish, head, number_text, titled
 from fungrad.cli.user_function import EVALUATED, Call, load_function, quiet, user_code
 from fungrad.errors import MissingExtraError
+from fungrad.support.lazy import imported
 
 
 def fit_command(options: Namespace, output: TextIO) -> int:
@@ -117,7 +117,7 @@ def _plot(fit: Any, data: tuple[Any, Any, Any], labels: tuple[str, str], path: s
     if x.ndim != 1:
         raise InputError(f"--plot needs a single column x, and --data has {len(x)}.")
     try:
-        figure = importlib.import_module("matplotlib.figure").Figure(layout="constrained")
+        figure = imported("matplotlib.figure").Figure(layout="constrained")
     except ImportError:
         raise InputError("--plot needs Matplotlib: pip install 'fungrad[viz]'.") from None
     axes = figure.subplots()

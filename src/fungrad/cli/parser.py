@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import importlib
 import re
 import sys
 from argparse import Namespace
@@ -16,6 +15,7 @@ from typing import Any, NoReturn, TextIO
 import fungrad as fg
 from fungrad.cli.parse_values import InputError
 from fungrad.cli.report import PASSED
+from fungrad.support.lazy import imported
 
 ARGUMENTS = """\
 values of --arg:
@@ -475,7 +475,7 @@ def completion_command(options: Namespace, output: TextIO) -> int:
       InputError: where shtab is not installed.
     """
     try:
-        shtab = importlib.import_module("shtab")
+        shtab = imported("shtab")
     except ImportError:
         raise InputError("`fungrad completion` needs shtab: pip install 'fungrad[cli]'.") from None
     whole = parser()

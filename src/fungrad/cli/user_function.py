@@ -5,7 +5,6 @@ An error of the user's code becomes an InputError that names the user's line, th
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import linecache
 import sys
@@ -23,6 +22,7 @@ import numpy as np
 from fungrad.cli.parse_values import InputError, listed, nearest
 from fungrad.errors import FungradError
 from fungrad.support import pytree
+from fungrad.support.lazy import module_of_file
 
 EVALUATED = "was being evaluated"
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -128,14 +128,11 @@ def _load(path: Path) -> ModuleType:
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r} in {Path.cwd()}; check the path.")
     name = f"user_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path.resolve())
-    assert spec is not None and spec.loader is not None  # a .py file has both
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # as dataclasses and pickle expect
+    module, execute = module_of_file(name, path.resolve())
     sys.path.insert(0, str(path.resolve().parent))  # as `python FILE.py` does
     try:
         with quiet([]):
-            spec.loader.exec_module(module)
+            execute()
     except SyntaxError as error:
         raise InputError(
             f"{error.filename}:{error.lineno} is not valid Python: {error.msg}. Fix that line."

@@ -7,7 +7,6 @@ The backends are imported when the first Graph is compiled.
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 from fungrad.control_flow.call import Backend, Runner, use
 from fungrad.errors import ArgumentError, MissingExtraError
 from fungrad.ir.graph import Equation, Graph
-from fungrad.support.lazy import Module
+from fungrad.support.lazy import Module, find_spec
 
 if TYPE_CHECKING:
     from fungrad.compiler.lowering import backend as of_numpy
@@ -59,7 +58,7 @@ class Chosen(Backend):
 @functools.cache
 def installed() -> bool:
     """Whether llvmlite can be imported."""
-    return importlib.util.find_spec("llvmlite") is not None
+    return find_spec("llvmlite") is not None
 
 
 class _State:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
 from fungrad.compiler.lowering.fusion.tile_lowering import build
-from fungrad.compiler.lowering.scalar.scalar_program import structural
+from fungrad.compiler.lowering.structural import structural
 from fungrad.compiler.passes.pipeline import PASSES, optimised
 from fungrad.control_flow.call import call
 from fungrad.control_flow.scan import scan, scan_pullback, scan_record

@@ -10,8 +10,6 @@ when a traced value needs it.
 from __future__ import annotations
 
 import functools
-import importlib
-import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
+from fungrad.support.lazy import find_spec, imported, loaded
 from fungrad.tracing import interception
 from fungrad.tracing.created_arrays import Written
 from fungrad.tracing.source_location import name_counterparts, user_line
@@ -122,7 +121,7 @@ def _given(args: Any, kwargs: Any) -> bool:
 
 
 def _module(part: str) -> ModuleType:
-    return importlib.import_module(f"fungrad.scipy.{part}")
+    return imported(f"fungrad.scipy.{part}")
 
 
 def _ours(part: str, name: str) -> Any:
@@ -131,10 +130,10 @@ def _ours(part: str, name: str) -> Any:
 
 def _counterpart(part: str, name: str) -> str:
     """See `name_counterparts`."""
-    if importlib.util.find_spec(f"fungrad.scipy.{part.partition('.')[0]}") is None:
+    if find_spec(f"fungrad.scipy.{part.partition('.')[0]}") is None:
         return ""
     ours: Any = _module(part)
-    theirs: Any = sys.modules.get(f"scipy.{part}")
+    theirs: Any = loaded(f"scipy.{part}")
     for word in name.split(".") if name else ():
         ours, theirs = getattr(ours, word, None), getattr(theirs, word, None)
         if ours is None or ours is theirs:

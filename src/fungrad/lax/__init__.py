@@ -5,7 +5,6 @@ Special functions need SciPy, and are imported from `fungrad.scipy.special` at f
 """
 
 import functools
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from fungrad.lax.control import cond as cond
@@ -15,6 +14,7 @@ from fungrad.lax.control import scan as scan
 from fungrad.lax.control import switch as switch
 from fungrad.lax.control import while_loop as while_loop
 from fungrad.primitives.stop_gradient import stop_gradient as stop_gradient
+from fungrad.support.lazy import imported as _imported
 from fungrad.tracing.trace import registry as _registry
 
 if TYPE_CHECKING:
@@ -26,17 +26,17 @@ _IMPLICIT = ("custom_linear_solve", "custom_root")
 @functools.cache
 def _operations() -> dict[str, str]:
     """Imports the functions besides control flow; returns SciPy's names of JAX's functions."""
-    found = vars(importlib.import_module(f"{__name__}.lazy_functions"))
+    found = vars(_imported(f"{__name__}.lazy_functions"))
     globals().update({name: found[name] for name in found if not name.startswith("_")})
-    special: dict[str, str] = importlib.import_module(f"{__name__}.elementwise").SPECIAL
+    special: dict[str, str] = _imported(f"{__name__}.elementwise").SPECIAL
     return special
 
 
 def __getattr__(name: str) -> Any:
     if name == "linalg":
-        return importlib.import_module("fungrad.lax.linalg")
+        return _imported("fungrad.lax.linalg")
     if name in _IMPLICIT:
-        return getattr(importlib.import_module("fungrad.implicit"), name)
+        return getattr(_imported("fungrad.implicit"), name)
     if name == "__all__":  # of `import *`
         _operations()
         return [public for public in globals() if not public.startswith("_")]

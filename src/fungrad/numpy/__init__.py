@@ -10,8 +10,6 @@ standard (docs/array-api.md).
 """
 
 import functools
-import importlib
-import sys
 from typing import Any
 
 import numpy as _numpy
@@ -33,6 +31,8 @@ from fungrad.numpy.reductions import *
 from fungrad.numpy.repeat_pad_roll import *
 from fungrad.numpy.shaping import *
 from fungrad.numpy.sorting import *
+from fungrad.support.lazy import imported as _imported
+from fungrad.support.lazy import modules as _modules
 
 # The signatures of the standard replace those above.
 # isort: split
@@ -46,31 +46,31 @@ _LATER = ("fft", "linalg")
 @functools.cache
 def _seldom() -> None:
     """Imports the functions that few programs call, when a name is not found here."""
-    found = vars(importlib.import_module(f"{__name__}.lazy_functions"))
+    found = vars(_imported(f"{__name__}.lazy_functions"))
     globals().update({name: found[name] for name in found if not name.startswith("_")})
 
 
 def _later(func: Any) -> Any:
     """The implementation of a function of a submodule that is not imported yet."""
     if isinstance(func, _numpy.ufunc):
-        if "scipy.special" in sys.modules:  # the only source of SciPy's ufuncs
+        if "scipy.special" in _modules:  # the only source of SciPy's ufuncs
             _registry.scipy("special.lazy_functions")
         return _registry.ufuncs.get(func)
     package, _, name = str(getattr(func, "__module__", "")).rpartition(".")
     if package == "numpy" and name in _LATER:
-        importlib.import_module(f"{__name__}.{name}")
+        _imported(f"{__name__}.{name}")
     else:
         _seldom()
     return _registry.functions.get(func)
 
 
-_registry.namespace = sys.modules[__name__]
+_registry.namespace = _modules[__name__]
 _registry.later = _later
 
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
-        return importlib.import_module(f"{__name__}.{name}")
+        return _imported(f"{__name__}.{name}")
     if name == "special":  # where SciPy's dispatch looks (SCIPY_ARRAY_API=1)
         return _registry.scipy("special")
     if name == "__all__":  # of `import *`

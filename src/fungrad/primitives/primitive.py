@@ -9,7 +9,6 @@ they are beside their primitives in elementwise/family.py and dot_general.py.)
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
@@ -19,6 +18,7 @@ import numpy as np
 from fungrad.errors import ArgumentError
 from fungrad.ir.types import Type, alone
 from fungrad.primitives.facts import DEFAULTS, Cost, Facts, Rounding, ScalarForm, Sections
+from fungrad.support.lazy import imported
 from fungrad.tracing.effects import logged
 from fungrad.tracing.trace import EVAL, Tracer, current, leaked, typeof
 
@@ -292,7 +292,7 @@ def _declaring_module() -> str:
 
 def _load(module: str, name: str) -> Primitive:
     if (module, name) not in primitives:
-        importlib.import_module(module)
+        imported(module)
     return primitives[module, name]
 
 

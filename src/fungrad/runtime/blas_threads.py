@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import itertools
 import os
 import threading
@@ -22,7 +21,7 @@ import numpy as np
 
 from fungrad.errors import MissingExtraError
 from fungrad.runtime.thread_pool import positive, usable_cores
-from fungrad.support.lazy import Record
+from fungrad.support.lazy import Record, imported
 
 OWN_THREADS = 1
 """The result of OpenBLAS's get_parallel if it has its own threads, not none or OpenMP's."""
@@ -109,7 +108,7 @@ def one_blas_thread() -> OneThread | None:
 def _openblas() -> Library | None:
     """The OpenBLAS that NumPy calls, if it has its own threads."""
     try:
-        ctypes = importlib.import_module("ctypes")
+        ctypes = imported("ctypes")
     except ImportError:  # a Python that was built without libffi
         return None
     for path in _paths():
@@ -130,7 +129,7 @@ def _paths() -> list[str]:
     """NumPy's module that calls the BLAS, through which symbols of its linked libraries are found,
     and on Windows the libraries in NumPy's wheel.
     """
-    module = importlib.import_module("numpy._core._multiarray_umath")
+    module = imported("numpy._core._multiarray_umath")
     beside = os.path.join(os.path.dirname(os.path.dirname(np.__file__)), "numpy.libs")
     names = os.listdir(beside) if os.path.isdir(beside) else []
     found = sorted([name for name in names if "openblas" in name and name.endswith(".dll")])
@@ -167,7 +166,7 @@ def single_in_clusters() -> bool:
 def _outside() -> Iterator[Any]:
     """threadpoolctl, with the scope `one_blas_thread()` left."""
     try:
-        controls = importlib.import_module("threadpoolctl")
+        controls = imported("threadpoolctl")
     except ImportError as error:
         raise MissingExtraError(
             f"fungrad.config.blas_threads needs threadpoolctl ({error}). Install it with "

@@ -4,8 +4,9 @@ optimize, signal, spatial, special, stats.
 They, and SciPy itself (the extra `scipy`), are imported at first use.
 """
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from fungrad.support.lazy import imported as _imported
 
 if TYPE_CHECKING:
     from fungrad.scipy import integrate as integrate
@@ -26,7 +27,7 @@ _LATER = (
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
-        return importlib.import_module(f"{__name__}.{name}")
+        return _imported(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +10,7 @@ import numpy as np
 from fungrad.errors import MissingExtraError, MissingRuleError
 from fungrad.primitives.movement.gather import ARRAY, Index, getitem
 from fungrad.primitives.primitive import Later
+from fungrad.support.lazy import find_spec, imported
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import typeof
 
@@ -23,7 +22,7 @@ def scipy_module(name: str) -> Any:
       MissingExtraError: if SciPy is not installed.
     """
     try:
-        return importlib.import_module(name)
+        return imported(name)
     except ImportError as error:
         raise MissingExtraError(
             f"fungrad.{name} needs SciPy ({error}). Install it with pip install 'fungrad[scipy]', "
@@ -59,7 +58,7 @@ def scipy_special(later: bool = False) -> Any:
     Raises:
       MissingExtraError: if SciPy is not installed.
     """
-    if importlib.util.find_spec("scipy") is None:
+    if find_spec("scipy") is None:
         scipy_module(_SPECIAL)
     return _Later() if later else _Special()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import pkgutil
 from types import ModuleType
 
@@ -18,6 +16,7 @@ import fungrad.rematerialisation
 import fungrad.retracing
 import fungrad.taylor
 from fungrad.primitives.primitive import Primitive, primitives
+from fungrad.support.lazy import find_spec, imported
 
 PACKAGES: tuple[ModuleType, ...] = (
     fungrad.primitives,
@@ -39,8 +38,8 @@ def all_primitives() -> dict[tuple[str, str], Primitive]:
     for package in PACKAGES:
         paths = getattr(package, "__path__", ())  # a single module is imported above
         for module in pkgutil.walk_packages(paths, f"{package.__name__}."):
-            importlib.import_module(module.name)
-    if importlib.util.find_spec("scipy") is not None:
+            imported(module.name)
+    if find_spec("scipy") is not None:
         for name in ("linalg", "special", "signal.filters"):
-            importlib.import_module(f"fungrad.scipy.{name}")
+            imported(f"fungrad.scipy.{name}")
     return primitives

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import struct
-import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from fungrad.primitives.primitive import Primitive, primitives
 from fungrad.rematerialisation import policies
 from fungrad.serialisation.declared_primitives import all_primitives
 from fungrad.support import pytree
+from fungrad.support.lazy import loaded
 from fungrad.tracing.trace import Tracer
 
 DTYPES = "biufcO"
@@ -156,7 +156,7 @@ def _read_tree(found: Any, coder: Any) -> pytree.TreeDef:
 def _container(name: str) -> type:
     """A container class of an imported module; nothing is imported for it."""
     module, _, path = name.partition(":")
-    found: Any = sys.modules.get(module)
+    found: Any = loaded(module)
     for part in path.split("."):
         found = getattr(found, part, None)
     if not (isinstance(found, type) and pytree.is_container(found)):

@@ -25,6 +25,7 @@ from fungrad.ir.graph import Equation, Literal
 from fungrad.ir.types import Type
 from fungrad.primitives.movement.gather import ARRAY
 from fungrad.primitives.primitive import Primitive
+from fungrad.support.lazy import loaded
 
 LARGE = 200
 """Arrays of more elements are not written as text."""
@@ -170,7 +171,7 @@ class Values:
             base = next(c for c in value.__mro__ if c.__module__ in ("builtins", "numpy.linalg"))
             return self._public(base if base is not Exception else RuntimeError)
         if isinstance(value, np.ufunc):
-            special: Any = sys.modules.get(_HOMES.get(name, ""))
+            special: Any = loaded(_HOMES.get(name, ""))
             if special is not None and getattr(special._ufuncs, name, None) is value:
                 return f"{self.module(special)}.{name.rsplit('_', 1)[1]}"
             homes = ["numpy", "scipy.special"]
@@ -179,7 +180,7 @@ class Values:
         if isinstance(value, types.BuiltinFunctionType) or homes == ["_operator"]:
             homes.append("operator")
         for home in homes:
-            module = None if home.split(".")[0] == "fungrad" else sys.modules.get(home)
+            module = None if home.split(".")[0] == "fungrad" else loaded(home)
             if module is not None and home != "__main__" and getattr(module, name, None) is value:
                 if getattr(module, "__file__", None) is None or home.split(".")[0] in _LIBRARIES:
                     return f"{self.module(module)}.{name}"

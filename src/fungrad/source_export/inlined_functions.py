@@ -11,7 +11,6 @@ import copy
 import functools
 import inspect
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, zeros
 from fungrad.source_export.expressions import NotWritable, Values, described
+from fungrad.support.lazy import modules
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of, typeof
 
@@ -136,8 +136,8 @@ def _assigned(name: str, home: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any
     for node in _parsed(home["__file__"]).body if "__file__" in home else ():
         if isinstance(node, ast.ImportFrom) and node.level == 0:
             for alias in node.names:
-                if (alias.asname or alias.name) == name and node.module in sys.modules:
-                    return _assigned(alias.name, vars(sys.modules[node.module]))
+                if (alias.asname or alias.name) == name and node.module in modules:
+                    return _assigned(alias.name, vars(modules[node.module]))
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if [t.id for t in targets if isinstance(t, ast.Name)] == [name]:
             return getattr(node, "value", None), home

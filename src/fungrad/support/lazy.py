@@ -15,10 +15,13 @@ from __future__ import annotations
 import importlib
 import sys
 from collections import namedtuple
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from pathlib import Path
+    from types import ModuleType
     from typing import NamedTuple as Record
 else:
 
@@ -41,7 +44,7 @@ class ByPrimitive(dict[Any, Any]):
     """Rules by primitive, some of them in modules that are imported when needed.
 
     Args:
-      modules: by the module of some primitives, the module that adds their rules.
+      modules: by the module of some primitives, the module whose `RULES` are theirs.
       rules: the rules that need no import.
     """
 
@@ -52,8 +55,8 @@ class ByPrimitive(dict[Any, Any]):
     def of(self, primitive: Any) -> Any:
         """The rule for a primitive, or None."""
         module = self._modules.get(primitive.module)
-        if module is not None:
-            importlib.import_module(module)
+        if module is not None and primitive not in self:
+            self.update(imported(module).RULES)
         return self.get(primitive)
 
 
@@ -71,10 +74,34 @@ class Module:
 
     def load(self) -> None:
         """Imports it now."""
-        importlib.import_module(self._module)
+        imported(self._module)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module(self._module), name)
+        return getattr(imported(self._module), name)
+
+
+def imported(name: str) -> ModuleType:
+    """The module of a full name, imported now if it was not. tests/test_layering.py reads the
+    names: no other file imports by a string, or looks up modules.
+    """
+    return importlib.import_module(name)
+
+
+modules = sys.modules
+"""The modules that are imported, by name."""
+
+
+def find_spec(name: str) -> ModuleSpec | None:
+    """What can be imported by a name, or None."""
+    return imported("importlib.util").find_spec(name)  # type: ignore[no-any-return]
+
+
+def module_of_file(name: str, path: Path) -> tuple[ModuleType, Callable[[], None]]:
+    """A new module of a name, among the imported ones, and a function that runs its file."""
+    util = imported("importlib.util")
+    spec = util.spec_from_file_location(name, path)
+    module = modules[name] = util.module_from_spec(spec)
+    return module, lambda: spec.loader.exec_module(module)
 
 
 def loaded(name: str) -> Any:
@@ -82,4 +109,7 @@ def loaded(name: str) -> Any:
     return sys.modules.get(name)
 
 
-__all__ = ["ByPrimitive", "Module", "Record", "loaded"]
+__all__ = [
+    "ByPrimitive", "Module", "Record", "find_spec", "imported", "loaded", "module_of_file",
+    "modules",
+]  # fmt: skip

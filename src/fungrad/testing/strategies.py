@@ -6,13 +6,13 @@ differences can judge it; a failing example prints as the source that reproduces
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fungrad.errors import MissingExtraError
+from fungrad.support.lazy import imported
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def _hypothesis(module: str) -> Any:
     try:
-        return importlib.import_module(module)
+        return imported(module)
     except ImportError as error:
         raise MissingExtraError(
             f"fungrad.testing's strategies need Hypothesis ({error}). Install it with pip install "

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.support.lazy import modules
+
 Binding = tuple[Any, Any, Any, Any]
 """The owner of a place (a dict, list, class, function or cell), its key or name there, the object
 in it, and the replacement."""
@@ -292,7 +294,7 @@ def bindings_in(package: str, replaced: Replaced) -> list[Binding]:
     """The global names of replaced functions in all imported modules of a package."""
     found: list[Binding] = []
     inside = f"{package}."
-    for name, module in list(sys.modules.items()):
+    for name, module in list(modules.items()):
         if (name == package or name.startswith(inside)) and isinstance(module, ModuleType):
             names = vars(module)
             for key, value in list(names.items()):

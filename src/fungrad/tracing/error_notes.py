@@ -10,7 +10,6 @@ NumPy's error settings make it call a reporter, which issues the warning at the 
 
 from __future__ import annotations
 
-import importlib
 import os
 import warnings
 from collections.abc import Callable, Iterable
@@ -22,19 +21,20 @@ import numpy as np
 
 from fungrad.errors import FungradError
 from fungrad.ir.graph import Source
+from fungrad.support.lazy import imported
 
 SAID = ("Tracer", "can't unbox array from PyObject")
 """Texts of errors about a traced value."""
 MISTAKEN = (TypeError, ValueError, AttributeError, NotImplementedError, BufferError)
 """The errors of code that was given a value that it does not take."""
-_TRACER = "fungrad.tracing.trace"
+_TRACING = "fungrad.tracing."
 
 
 def _traced(values: Iterable[Any]) -> Any:
     """A traced value among others, or in a tuple, list or dict of them, if there is one."""
     for value in values:
         kind = type(value)
-        if kind.__module__ == _TRACER and kind.__name__ == "Tracer":
+        if kind.__module__.startswith(_TRACING) and kind.__name__ == "Tracer":
             return value
         if kind in (tuple, list, dict):
             found = _traced(value.values() if kind is dict else value)
@@ -118,7 +118,7 @@ def warn_at(frame: FrameType | None, text: str, category: type[Warning]) -> None
 
 # The variable that np.errstate sets; np.errstate itself takes a tenth of a small gradient's time.
 _settings: ContextVar[Any] = getattr(
-    importlib.import_module("numpy._core.umath"), "_extobj_contextvar", ContextVar("settings")
+    imported("numpy._core.umath"), "_extobj_contextvar", ContextVar("settings")
 )
 KEPT = 16
 """How many of NumPy's settings are remembered, each with its reporting settings."""

@@ -8,7 +8,6 @@ that hold such functions; `interception/` has the tables.
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import linecache
 import opcode
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError
+from fungrad.support.lazy import imported, loaded, modules
 from fungrad.tracing.bound_names import (
     KEPT,
     Binding,
@@ -46,7 +46,7 @@ class _Replacing:
 
     def __reduce__(self) -> Any:
         """Pickles the module by its name, as picklers that take modules do."""
-        return importlib.import_module, (self.__name__,)  # type: ignore[attr-defined]
+        return imported, (self.__name__,)  # type: ignore[attr-defined]
 
 
 _modules: list[tuple[ModuleType, Any, Any]] = []
@@ -229,9 +229,9 @@ def intercept(package: str) -> None:
 
 def _look_at_modules() -> None:
     """Registers modules that were imported since the last call."""
-    State.modules = len(sys.modules)
-    for name in [name for name in _waiting if sys.modules.get(name) is not None]:
-        module = sys.modules[name]
+    State.modules = len(modules)
+    for name in [name for name in _waiting if loaded(name) is not None]:
+        module = modules[name]
         if not getattr(getattr(module, "__spec__", None), "_initializing", False):
             found = _waiting.pop(name)(module)
             if found:
@@ -286,7 +286,7 @@ def begin(holder: Any, run: Any) -> None:
     with _lock:
         if State.on:
             if not _holders:
-                if State.modules != len(sys.modules):
+                if State.modules != len(modules):
                     _look_at_modules()
                 for found in _packages.values():
                     _use(found)

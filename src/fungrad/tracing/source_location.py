@@ -25,6 +25,7 @@ from fungrad.errors import (
     UnsupportedFunctionError,
 )
 from fungrad.ir.graph import Source
+from fungrad.support.lazy import loaded
 from fungrad.tracing.error_notes import NumPyWarnings, add_note, warn_at
 
 
@@ -259,10 +260,7 @@ def _is_traced(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return any(_is_traced(v) for v in value)
     objects = type(value) is np.ndarray and value.dtype == object
-    return objects or type(value).__module__ in (
-        "fungrad.tracing.trace",
-        "fungrad.tracing.created_arrays",
-    )
+    return objects or type(value).__module__.startswith("fungrad.tracing.")
 
 
 def _called_of_scipy(traceback: types.TracebackType | None) -> tuple[str, str, Any] | None:
@@ -298,7 +296,7 @@ def _public(part: str, code: types.CodeType, instance: Any, words: tuple[str, ..
     decorated function's code has another name: then the name is sought among those that the user's
     code contains (`words`).
     """
-    home = sys.modules.get(f"scipy.{part}")
+    home = loaded(f"scipy.{part}")
     function = code.co_name
     if instance is None:
         if hasattr(home, function):

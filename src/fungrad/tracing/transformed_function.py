@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any, cast
 
+from fungrad.support.lazy import modules
 from fungrad.tracing.source_location import begin_reporting, end_reporting, shortened
 
 
@@ -81,7 +81,7 @@ def _blank(type_: Any) -> Any:
 def _found(made: OfFunction) -> Any:
     """The object that a function's module has under its name; None if there is none."""
     try:
-        found: Any = sys.modules[made.__module__]
+        found: Any = modules[made.__module__]
         for name in made.__qualname__.split("."):
             found = getattr(found, name)
     except (AttributeError, KeyError):  # nothing of that name, or no name at all

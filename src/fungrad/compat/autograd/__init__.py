@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from fungrad.compat.autograd.builtins import dict as dict
@@ -49,6 +48,7 @@ from fungrad.compat.autograd.extend import primitive as primitive
 from fungrad.compat.autograd.installing import install as install
 from fungrad.compat.autograd.installing import uninstall as uninstall
 from fungrad.compat.autograd.namespaces import add_modules as _add_modules
+from fungrad.support.lazy import imported as _imported
 
 _SUBMODULES = (
     "builtins", "core", "differential_operators", "extend", "misc", "numpy", "scipy", "test_util",
@@ -60,5 +60,5 @@ _add_modules(__name__, {"util": "fungrad.compat.autograd.wrap_util"})
 
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
-        return importlib.import_module(f"{__name__}.{name}")
+        return _imported(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,8 +11,8 @@ from builtins import list as list
 from builtins import tuple as tuple
 from typing import Any
 
-from fungrad.compat.autograd.tracer import Box as Box
-from fungrad.compat.autograd.tracer import getval
+from fungrad.compat.autograd.boxes import Box as Box
+from fungrad.compat.autograd.boxes import getval
 from fungrad.support import pytree
 from fungrad.tracing.trace import Tracer
 

@@ -9,6 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from fungrad.compat.autograd import differential_operators as _operators
+from fungrad.compat.autograd.boxes import Box as Box
+from fungrad.compat.autograd.boxes import getval as getval
+from fungrad.compat.autograd.boxes import isbox as isbox
 from fungrad.compat.autograd.extend import VSpace as VSpace
 from fungrad.compat.autograd.extend import def_linear as def_linear
 from fungrad.compat.autograd.extend import defjvp as defjvp
@@ -19,9 +22,6 @@ from fungrad.compat.autograd.extend import defvjp_argnum as defvjp_argnum
 from fungrad.compat.autograd.extend import defvjp_argnums as defvjp_argnums
 from fungrad.compat.autograd.extend import primitive as primitive
 from fungrad.compat.autograd.extend import vspace as vspace
-from fungrad.compat.autograd.tracer import Box as Box
-from fungrad.compat.autograd.tracer import getval as getval
-from fungrad.compat.autograd.tracer import isbox as isbox
 
 
 def make_vjp(fun: Callable[[Any], Any], x: Any) -> tuple[Callable[[Any], Any], Any]:

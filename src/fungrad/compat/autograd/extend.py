@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
+from fungrad.compat.autograd.boxes import Box as Box
+from fungrad.compat.autograd.boxes import notrace_primitive as notrace_primitive
 from fungrad.compat.autograd.functions import Call, Function, missing_rule
-from fungrad.compat.autograd.tracer import Box as Box
-from fungrad.compat.autograd.tracer import notrace_primitive as notrace_primitive
 from fungrad.compat.autograd.vspaces import VSpace as VSpace
 from fungrad.compat.autograd.vspaces import vspace as vspace
 from fungrad.primitives.primitive import or_zero

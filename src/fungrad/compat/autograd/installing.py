@@ -6,8 +6,6 @@ submodules.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
@@ -15,6 +13,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from fungrad.errors import FungradError
+from fungrad.support.lazy import find_spec, imported, loaded, modules
 
 NAME = "autograd"
 PACKAGE = "fungrad.compat.autograd"
@@ -45,15 +44,15 @@ class Finder:
     def exec_module(self, module: ModuleType) -> None:
         """Puts the module of this package in the place of the empty one."""
         name = module.__name__
-        found = importlib.import_module(_ours(name)) if _is_module(_ours(name)) else None
-        sys.modules[name] = self._attribute(name) if found is None else found
-        for loaded in [n for n in sys.modules if n.startswith(f"{PACKAGE}.")]:
-            sys.modules.setdefault(NAME + loaded.removeprefix(PACKAGE), sys.modules[loaded])
+        found = imported(_ours(name)) if _is_module(_ours(name)) else None
+        modules[name] = self._attribute(name) if found is None else found
+        for full in [n for n in modules if n.startswith(f"{PACKAGE}.")]:
+            modules.setdefault(NAME + full.removeprefix(PACKAGE), modules[full])
 
     def _attribute(self, name: str) -> Any:
         """An object that is not a module here, such as a distribution of scipy.stats."""
         parent, _, last = _ours(name).rpartition(".")
-        return getattr(importlib.import_module(parent), last, None) if _is_module(parent) else None
+        return getattr(imported(parent), last, None) if _is_module(parent) else None
 
 
 def _ours(name: str) -> str:
@@ -64,11 +63,11 @@ def _ours(name: str) -> str:
 
 
 def _is_module(name: str) -> bool:
-    if name in sys.modules:
+    if name in modules:
         return True
     try:
         # the import of its parent may have made it, without a file
-        return importlib.util.find_spec(name) is not None or name in sys.modules
+        return find_spec(name) is not None or name in modules
     except ModuleNotFoundError:  # its parent is not a package
         return False
 
@@ -113,8 +112,8 @@ def install() -> Installed:
     >>> autograd.__name__
     'fungrad.compat.autograd'
     """
-    there = sys.modules.get(NAME)
-    if there is not None and there is not sys.modules.get(PACKAGE):
+    there = loaded(NAME)
+    if there is not None and there is not loaded(PACKAGE):
         raise FungradError(
             f"autograd was imported before, from {getattr(there, '__file__', 'elsewhere')}, and "
             "packages hold its functions. Call fungrad.compat.autograd.install() first in the "
@@ -132,8 +131,8 @@ def uninstall() -> None:
     """
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
-        for name in [n for n in sys.modules if n == NAME or n.startswith(f"{NAME}.")]:
-            del sys.modules[name]
+        for name in [n for n in modules if n == NAME or n.startswith(f"{NAME}.")]:
+            del modules[name]
 
 
 __all__ = ["Installed", "install", "uninstall"]

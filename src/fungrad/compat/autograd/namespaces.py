@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+from fungrad.support.lazy import imported, modules
 from fungrad.tracing import interception
 
 
@@ -28,8 +27,8 @@ def names_of(
 
     def find(name: str) -> Any:
         if name in taken:
-            return importlib.import_module(f"{package}.{name}")
-        module = importlib.import_module(original)
+            return imported(f"{package}.{name}")
+        module = imported(original)
         if name == "__all__":  # of `import *`
             return [public for public in dir(module) if not public.startswith("_")]
         if name.startswith("__") and name != "__version__":
@@ -39,7 +38,7 @@ def names_of(
         return into[name]
 
     def names() -> list[str]:
-        return sorted({*into, *taken, *dir(importlib.import_module(original))})
+        return sorted({*into, *taken, *dir(imported(original))})
 
     return find, names
 
@@ -56,10 +55,10 @@ def add_modules(package: str, originals: Mapping[str, str]) -> None:
     """
     for name, original in originals.items():
         full = f"{package}.{name}"
-        module = sys.modules[full] = ModuleType(full, f"The names of {original}.")
+        module = modules[full] = ModuleType(full, f"The names of {original}.")
         find, names = names_of(vars(module), original)
         vars(module).update(__getattr__=find, __dir__=names, __path__=[])
-        vars(sys.modules[package])[name] = module
+        vars(modules[package])[name] = module
 
 
 __all__ = ["add_modules", "names_of"]

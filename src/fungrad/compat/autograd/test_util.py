@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from fungrad.compat.autograd.wrap_util import Argnum, unary_of
 from fungrad.support import pytree
+from fungrad.support.lazy import imported
 
 TOL = RTOL = 1e-6
 
@@ -52,7 +52,7 @@ def check_grads(
     """
 
     def check(*args: Any, **kwargs: Any) -> None:
-        testing = importlib.import_module("fungrad.testing")
+        testing = imported("fungrad.testing")
         unary, x = unary_of(f, argnum, args, kwargs)
         testing.check_grads(unary, (x,), order=order, modes=modes)
 

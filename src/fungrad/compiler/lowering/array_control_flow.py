@@ -36,7 +36,7 @@ from fungrad.compiler.lowering.program import (
 )
 from fungrad.compiler.lowering.scalar.emitter import TAPE_DTYPE, Elements, boxed, flattened
 from fungrad.compiler.lowering.scalar.emitter import Value as Array
-from fungrad.compiler.lowering.scalar.scalar_program import structural
+from fungrad.compiler.lowering.structural import structural
 from fungrad.control_flow.call import built, call
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.tape_type import TAPE, as_tape, residuals_of

@@ -32,7 +32,8 @@ from fungrad.compiler.lowering.program import (
     placed,
     value,
 )
-from fungrad.compiler.lowering.scalar.scalar_program import of_equation, structural
+from fungrad.compiler.lowering.scalar.scalar_program import of_equation
+from fungrad.compiler.lowering.structural import structural
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import ARITHMETIC

@@ -16,7 +16,7 @@ from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.array_lowering import LowerLoop, Runner
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster
 from fungrad.compiler.lowering.loop_memory import LoopMemory, by_ufunc, write_ufunc
-from fungrad.compiler.lowering.numpy_expressions import WRITTEN, expressed
+from fungrad.compiler.lowering.numpy_expressions import expressed
 from fungrad.compiler.lowering.program import (
     BUFFER,
     FRESH,
@@ -273,11 +273,6 @@ class _ScanLowering(LoopMemory):
 _LAPACK: dict[Any, Any] = {
     solve: lapack_calls.solve, inv: lapack_calls.inv, cholesky: lapack_calls.cholesky,
 }  # fmt: skip
-WRITTEN[solve] = lambda equation, arguments, names: (
-    None
-    if equation.params["triangle"]
-    else f"{names.constant('solve', lapack_calls.solve)}({', '.join(arguments)})"
-)
 
 
 OutCall = Callable[[Equation, LoopMemory, Value], None]

@@ -222,7 +222,7 @@ _HERE: dict[Any, Callable[[Equation, Sequence[str], Names], str | None]] = {
 _OF_NUMBERS = (convert, to_discrete, broadcast_to)
 """Primitives whose expressions also take Python numbers."""
 WRITTEN = ByPrimitive(
-    {"fungrad.primitives.linalg.solve": "fungrad.compiler.lowering.loop_codegen"}, _HERE
+    {"fungrad.primitives.linalg.solve": "fungrad.compiler.lowering.lapack_expressions"}, _HERE
 )
 """For each primitive a function that returns an expression; None if `eval` has to be called."""
 

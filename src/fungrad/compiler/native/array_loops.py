@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.scalar.scalar_program import structural
+from fungrad.compiler.lowering.structural import structural
 from fungrad.compiler.native.clusters import cluster_graph, with_clusters
 from fungrad.compiler.native.entry import SHARED
 from fungrad.compiler.native.fused import fused_kernel

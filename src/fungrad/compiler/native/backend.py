@@ -12,7 +12,7 @@ from typing import Any
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.backend import NumpyBackend, build
 from fungrad.compiler.lowering.printer import Later
-from fungrad.compiler.lowering.scalar.scalar_program import structural
+from fungrad.compiler.lowering.structural import structural
 from fungrad.compiler.native import entry, machine_code, symbols
 from fungrad.compiler.native.array_loops import loop_kernel, small_kernel
 from fungrad.compiler.native.clusters import in_pool, with_clusters

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.lowering.scalar.control_flow_rules import pullback_graph
-from fungrad.compiler.lowering.scalar.scalar_program import structural
+from fungrad.compiler.lowering.structural import structural
 from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.passes.pipeline import as_optimised, optimised
 from fungrad.compiler.passes.simplify.blas_and_power_forms import choices

@@ -11,8 +11,8 @@ from fungrad.compiler.lowering.scalar import element_rules
 from fungrad.compiler.lowering.scalar.emitter import Costs, Elements, Stack, Unsupported, shaped
 from fungrad.compiler.lowering.scalar.emitter import Value as Number
 from fungrad.compiler.lowering.scalar.planning import Elementwise, Planner, Rule, Structural
-from fungrad.compiler.lowering.scalar.scalar_program import structural
 from fungrad.compiler.lowering.scalar.scalarise import Scalariser
+from fungrad.compiler.lowering.structural import structural
 from fungrad.compiler.native.element_operations import TYPES, apply, cost, known, of_python, type_of
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
 from fungrad.compiler.native.kernel import Kernel, Refused

@@ -6,7 +6,6 @@ linear in the number of equations.
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -30,6 +29,7 @@ from fungrad.retracing.inlining import (
     is_pure,
     placed,
 )
+from fungrad.support.lazy import imported
 from fungrad.tracing.graph_trace import stage
 
 
@@ -194,7 +194,7 @@ def _of(modules: Sequence[str], where: str, name: str) -> Callable[..., Graph]:
     def apply(graph: Graph, *args: Any) -> Graph:
         if not any(equation.primitive.module in modules for equation in graph.equations):
             return graph
-        found: Graph = getattr(importlib.import_module(where), name)(graph, *args)
+        found: Graph = getattr(imported(where), name)(graph, *args)
         return found
 
     apply.__name__ = name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
 import shutil
@@ -11,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fungrad.errors import MissingExtraError
+from fungrad.support.lazy import imported
 
 Point = tuple[float, float]
 Size = tuple[float, float]
@@ -37,8 +37,8 @@ def place(sizes: Sequence[Size], lines: Sequence[tuple[int, int]], lanes: Sequen
     if program is not None:
         return _by_dot(program, sizes, lines, lanes)
     try:
-        graphs = importlib.import_module("grandalf.graphs")
-        layouts = importlib.import_module("grandalf.layouts")
+        graphs = imported("grandalf.graphs")
+        layouts = imported("grandalf.layouts")
     except ImportError as error:
         raise MissingExtraError(
             f"A drawing as SVG needs a layout program ({error}). Install Graphviz (its `dot`), or "

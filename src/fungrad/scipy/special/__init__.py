@@ -8,13 +8,13 @@ which import it when needed, are imported here; lazy_functions.py has the others
 
 from __future__ import annotations
 
-import importlib
-import sys
 from typing import Any
 
 from fungrad.scipy.optional import scipy_module, scipy_special
 from fungrad.scipy.special import logsumexp_erf
 from fungrad.scipy.special.logsumexp_erf import log_softmax, logsumexp, softmax
+from fungrad.support.lazy import imported as _imported
+from fungrad.support.lazy import modules as _modules
 
 __all__ = ["log_softmax", "logsumexp", "softmax"]
 
@@ -25,9 +25,9 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     later = vars(logsumexp_erf.sp).get(name)
-    if later is not None and "scipy.special" not in sys.modules:
+    if later is not None and "scipy.special" not in _modules:
         return later
-    rest = importlib.import_module("fungrad.scipy.special.lazy_functions")
+    rest = _imported("fungrad.scipy.special.lazy_functions")
     return vars(rest)[name] if name in rest.__all__ else getattr(_special, name)
 
 

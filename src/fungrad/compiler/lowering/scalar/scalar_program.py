@@ -12,24 +12,15 @@ from typing import Any
 
 from fungrad.compiler.lowering.scalar.element_rules import RULES
 from fungrad.compiler.lowering.scalar.emitter import Costs, Unsupported
-from fungrad.compiler.lowering.scalar.planning import Planner, Structural
+from fungrad.compiler.lowering.scalar.planning import Planner
 from fungrad.compiler.lowering.scalar.python_emitter import PythonEmitter
 from fungrad.compiler.lowering.scalar.scalarise import FORMS, Scalariser
+from fungrad.compiler.lowering.structural import structural
 from fungrad.ir.graph import Equation, Graph, Literal, Variable
-from fungrad.support.lazy import Module
 
 Program = Callable[..., Sequence[Any]]
 
 COSTS = Costs()
-_control_flow = Module("fungrad.compiler.lowering.scalar.control_flow_rules")
-
-
-def structural(primitive: Any) -> Structural | None:
-    """How a primitive that holds Graphs is written; the first of them imports the rules."""
-    if not primitive.module.startswith("fungrad.control_flow."):
-        return None
-    found: Structural | None = _control_flow.RULES.get(primitive)
-    return found
 
 
 def program(graph: Graph, instead: Program) -> Program | None:

@@ -1,0 +1,20 @@
+"""The expressions of primitives of linear algebra, imported with the first Graph that has one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fungrad.ir.graph import Equation
+from fungrad.primitives.linalg import lapack_calls
+from fungrad.primitives.linalg.solve import solve
+
+
+def _solve(equation: Equation, arguments: Sequence[str], names: Any) -> str | None:
+    if equation.params["triangle"]:
+        return None
+    return f"{names.constant('solve', lapack_calls.solve)}({', '.join(arguments)})"
+
+
+RULES = {solve: _solve}
+"""See `numpy_expressions.WRITTEN`."""

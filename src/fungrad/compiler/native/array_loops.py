@@ -17,10 +17,10 @@ from fungrad.compiler.lowering.structural import structural
 from fungrad.compiler.native.clusters import cluster_graph, with_clusters
 from fungrad.compiler.native.entry import SHARED
 from fungrad.compiler.native.fused import fused_kernel
-from fungrad.compiler.native.kernel import LINES, Kernel, Refused, kernel_function
+from fungrad.compiler.native.kernel import Kernel, Refused, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value
 from fungrad.compiler.native.products import product_kernel
-from fungrad.compiler.native.programs import OF_MATRICES, scalar_kernel
+from fungrad.compiler.native.programs import LOOPS, OF_MATRICES, scalar_kernel
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.scan_reverse import parts
@@ -66,7 +66,7 @@ def loop_kernel(graph: Graph) -> Kernel:
     mine = {id(v) for v in graph.equations[0].outputs}
     own = len(mine & {*map(id, graph.outputs)}) == len(graph.outputs)
     made = _scan(graph) if first is scan and own else _sequence(graph)
-    if len(made.module) > LINES:
+    if len(made.module) > LOOPS:
         raise Refused(f"{len(made.module)} lines of IR")
     if made.scratch > max(LARGE, made.cost_ns):  # the pool keeps values between programs
         raise Refused(f"{made.scratch} bytes of new memory")
@@ -164,7 +164,7 @@ class _Writer:
         if count + len(kernel.constants) > ARRAYS:
             raise Refused(f"{count} arrays in a part of a loop")
         table = Value(f"%{self.code.label('table')}", "ptr")
-        self.code.first(f"{table.text} = alloca [{count + len(kernel.constants)} x ptr]")
+        self.code.first(f"alloca [{count + len(kernel.constants)} x ptr]", table.text)
         for n, array in enumerate(kernel.constants):
             self.put(table, count + n, self.constant(array))
         return table
@@ -226,8 +226,8 @@ def _sequence(graph: Graph) -> Kernel:
         if part is None:  # a reshaped array, or one without elements
             continue
         lines += len(part.module)
-        if lines > LINES:
-            raise Refused(f"more than {LINES} lines of IR")
+        if lines > LOOPS:
+            raise Refused(f"more than {LOOPS} lines of IR")
     made = _Writer(graph, max([part.scratch for part, *_ in found if part], default=0))
     made.pointers.update((i, made.constant(array)) for i, array in known.items())
     own = {id(v) for kernel, _, outputs in found if kernel for v in outputs}

@@ -20,6 +20,7 @@ from fungrad.compiler.native.complex_numbers import real_form
 from fungrad.compiler.native.element_operations import cost
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel, Refused
+from fungrad.compiler.native.programs import long_kernel
 from fungrad.compiler.native.tiles import with_tiles
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.self_check.checked_program import CheckedBackend
@@ -30,7 +31,8 @@ from fungrad.primitives.facts import factor_of_complex
 from fungrad.runtime import buffer_pool
 
 Generator = Callable[[Graph], Kernel]
-GENERATORS: list[Generator] = [small_kernel, loop_kernel, fused_kernel]
+LOOPS: Sequence[Generator] = small_kernel, loop_kernel
+GENERATORS: list[Generator] = [*LOOPS, fused_kernel, long_kernel]
 """Functions that make a kernel of a Graph, in the order in which they are tried; each raises
 Refused for Graphs that it does not support.
 """
@@ -111,7 +113,7 @@ class Native(CheckedBackend):
 
         def make(cluster: Graph, times: float = 1.0, into: int = 0) -> Runner | None:
             loop = len(cluster.equations) == 1 and cluster.equations[0].primitive.multiple
-            generators = GENERATORS[:-1] if loop else GENERATORS[-1:]
+            generators = LOOPS if loop else [fused_kernel]
             fallback = Later(functools.partial(build, cluster), cluster, _NUMPY.compile)
             reused = [] if into else in_pool(cluster, graph)
             found = self._native(cluster, fallback, generators, times, into or len(reused))

@@ -98,18 +98,26 @@ def apply(
     return _found(OPERATIONS, primitive, result)(code, *operands)
 
 
+VECTOR_COPIES = 10
+"""The most inlined copies of an elementary function of vectors in a function."""
+
+
 def _function(code: Function, primitive: Any, xs: Sequence[Value]) -> Value:
     """An elementary function: inlined up to `code.copies` times, then called."""
-    rule, type = FUNCTIONS[primitive], xs[0].type
-    code.written[primitive] += 1
-    if code.written[primitive] <= code.copies or any(x.lanes > 1 for x in xs):
+    rule, known = FUNCTIONS[primitive], xs[0]
+    code.written[primitive, known.lanes] += 1
+    most = code.copies if known.lanes == 1 else VECTOR_COPIES
+    if code.written[primitive, known.lanes] <= most:
         return rule(code, *xs)
-    symbol = code.module.symbol(primitive, f"{primitive.name}_{type}")
+    lanes = f"_{known.lanes}" if known.lanes > 1 else ""
+    symbol = code.module.symbol((primitive, known.full), f"{primitive.name}_{known.type}{lanes}")
     if symbol not in code.module.functions:
-        given = [(type, f"x{n}") for n in range(len(xs))]
-        inner = Function(code.module, symbol, type, given, attributes="internal")
+        given = [(known.full, f"x{n}") for n in range(len(xs))]
+        inner = Function(
+            code.module, symbol, known.full, given, lanes=known.lanes, attributes="internal"
+        )
         inner.ret(rule(inner, *inner.parameters))
-    return code.call(symbol, type, xs)
+    return Value(code.call(symbol, known.full, xs).text, known.type, known.lanes)
 
 
 def apply_equation(code: Function, equation: Equation, xs: Sequence[Operand]) -> Value:

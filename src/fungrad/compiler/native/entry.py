@@ -158,10 +158,10 @@ class _Entry:
     def write(self) -> None:
         kernel, code = self.kernel, self.code
         count = len(kernel.inputs) + len(kernel.outputs) + len(kernel.constants)
-        self.arrays = code.new(f"alloca [{max(count, 1)} x ptr]", "ptr")
+        self.arrays = code.first(f"alloca [{max(count, 1)} x ptr]", "%arrays")
         self.scratch = _NULL
         if 0 < kernel.scratch <= ON_STACK:
-            self.scratch = code.new(f"alloca [{kernel.scratch} x i8], align 64", "ptr")
+            self.scratch = code.first(f"alloca [{kernel.scratch} x i8], align 64", "%scratch")
         self.must(code.compare("eq", self.count, len(kernel.inputs)))
         for place, type in enumerate(kernel.inputs):
             self.argument(place, type)

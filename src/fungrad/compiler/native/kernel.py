@@ -9,7 +9,7 @@ from fungrad.compiler.native.llvm_ir import Function, Module
 from fungrad.ir.types import Type
 from fungrad.support.lazy import Record
 
-LINES = 5_000
+LINES = 100_000
 """The most lines of IR that are compiled."""
 GIVEN_UP = 2
 """The status of an interruptible kernel that leaves its work to NumPy."""

@@ -22,8 +22,10 @@ import itertools
 import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+from fungrad.compiler.native.outlining import outlined
 
 FLOATS = ("double", "float")
 CHAIN = 6
@@ -102,6 +104,7 @@ class Module:
         self.quick = False
         self._lines: dict[str, None] = {}
         self._symbols: dict[tuple[Any, str], str] = {}
+        self._numbers: dict[str, Iterator[int]] = {}
 
     def symbol(self, owner: Any, name: str) -> str:
         """The name of an owner's function: `name`, or one like it if another owner has that."""
@@ -119,16 +122,16 @@ class Module:
 
     def absorb(self, other: Module) -> dict[str, str]:
         """Adds another module's functions, sharing equal ones; returns their names here."""
-        texts = {name: function.text() for name, function in other.functions.items()}
-        mine = {n: f.text() for n, f in self.functions.items() if n in texts}
-        names = {name: name for name in texts}
-        unlike = {name for name, text in mine.items() if texts[name] != text}
+        names = {name: name for name in other.functions}
+        both = {n: f for n, f in other.functions.items() if n in self.functions}
+        unlike = {name for name, function in both.items() if function != self.functions[name]}
         while unlike:
             for name in unlike:
-                free = (f"{name}_{n}" for n in itertools.count())
-                names[name] = next(x for x in free if x not in {*self.functions, *texts})
+                free = (f"{name}_{n}" for n in self._numbers.setdefault(name, itertools.count()))
+                taken = (self.functions, other.functions)
+                names[name] = next(x for x in free if not any(x in known for known in taken))
             called = re.compile("@(" + "|".join(unlike) + r")\b")
-            unlike = {n for n in mine if names[n] == n and called.search(texts[n])}
+            unlike = {n for n, f in both.items() if names[n] == n and f.mentions(called)}
         for name, function in other.functions.items():
             if names[name] not in self.functions:
                 self.functions[names[name]] = function
@@ -188,6 +191,7 @@ class Function:
         self._head = f"define {before}{result} @{name}({given}) {{"
         self._variables: list[str] = []
         self._lines: list[str] = []
+        self._types = {x.text: x.full for x in self.parameters}
         self._count = 0
         module.functions[name] = self
 
@@ -195,9 +199,24 @@ class Function:
         """The number of lines."""
         return len(self._lines)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether two functions are the same text."""
+        return isinstance(other, Function) and self._text() == other._text()
+
+    __hash__ = object.__hash__
+
+    def _text(self) -> tuple[str, list[str], list[str]]:
+        return self._head, self._variables, self._lines
+
+    def mentions(self, names: re.Pattern[str]) -> bool:
+        """Whether a name occurs in its instructions."""
+        return any(names.search(line) for line in self._lines)
+
     def text(self) -> str:
-        """The function in LLVM's syntax, with its variables at the start."""
-        return "\n".join([self._head, "entry:", *self._variables, *self._lines, "}\n"])
+        """The function in LLVM's syntax, with its variables at the start, and what it outlines."""
+        lines, frame, called = outlined(self.name, self._variables, self._lines, self._types)
+        text = [self._head, "entry:", *lines, "}\n", *called]
+        return "\n".join([frame, *text] if frame else text)
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Renames the functions that occur in it."""
@@ -205,6 +224,7 @@ class Function:
         def renamed(text: str) -> str:
             return _NAME.sub(lambda found: "@" + names.get(found[1], found[1]), text)
 
+        self.name = names.get(self.name, self.name)
         self._head, self._lines = renamed(self._head), [*map(renamed, self._lines)]
 
     def rare(self) -> None:
@@ -217,9 +237,12 @@ class Function:
         """Adds an instruction without a value."""
         self._lines.append("  " + line)
 
-    def first(self, line: str) -> None:
-        """Adds an instruction at the function's start, behind its variables."""
-        self._variables.append("  " + line)
+    def first(self, text: str, name: str = "", type: str = "ptr") -> Value:
+        """Adds an instruction at the function's start; returns its value, if it has a name."""
+        if name:
+            self._types[name] = type
+        self._variables.append(f"  {name} = {text}" if name else f"  {text}")
+        return Value(name, type)
 
     def erase(self, lines: slice) -> None:
         """Removes lines that no other one depends on."""
@@ -228,9 +251,10 @@ class Function:
     def new(self, text: str, type: str, lanes: int | None = None) -> Value:
         """Adds an instruction; returns its value."""
         self._count += 1
-        name = f"%v{self._count}"
-        self._lines.append(f"  {name} = {text}")
-        return Value(name, type, self.lanes if lanes is None else lanes)
+        found = Value(f"%v{self._count}", type, self.lanes if lanes is None else lanes)
+        self._types[found.text] = found.full
+        self._lines.append(f"  {found.text} = {text}")
+        return found
 
     def label(self, wish: str = "b") -> str:
         """A new name for a basic block."""
@@ -331,9 +355,9 @@ class Function:
     def variable(self, type: str, lanes: int = 1) -> Value:
         """A variable of this function, as a pointer; LLVM's passes move it to registers."""
         self._count += 1
-        name = f"%m{self._count}"
-        self._variables.append(f"  {name} = alloca {of_lanes(type, lanes)}")
-        return Value(name, _Pointer(type, lanes), 1)
+        return self.first(
+            f"alloca {of_lanes(type, lanes)}", f"%m{self._count}", _Pointer(type, lanes)
+        )
 
     def get(self, variable: Value) -> Value:
         kind = variable.type

@@ -28,6 +28,11 @@ BOXES = 4
 """The most boxes with separate vector loops."""
 
 
+ODD = 40
+"""The most values of a nest whose vectors have an odd number of lanes, which LLVM compiles slowly.
+"""
+
+
 class Root(NamedTuple):
     """The result of a nest: an output that is stored, or a reduction.
 
@@ -188,7 +193,8 @@ class BoxNest(Nest):
         self.lanes = registers * self.register
         while self.lanes > self.last:
             self.lanes //= 2
-        if self.heavy and not self.sums and self.lanes < self.elements < 2 * self.register:
+        few = len(self.demanded) <= ODD
+        if self.heavy and not self.sums and few and self.lanes < self.elements < 2 * self.register:
             self.lanes = self.last
         self.cuts = self._cuts()
         self.boxes = self._boxes()

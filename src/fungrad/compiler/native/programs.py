@@ -15,7 +15,7 @@ from fungrad.compiler.lowering.scalar.scalarise import Scalariser
 from fungrad.compiler.lowering.structural import structural
 from fungrad.compiler.native.element_operations import TYPES, apply, cost, known, of_python, type_of
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
-from fungrad.compiler.native.kernel import Kernel, Refused
+from fungrad.compiler.native.kernel import LINES, Kernel, Refused
 from fungrad.compiler.native.llvm_ir import Value
 from fungrad.compiler.native.scalar_emitter import NativeEmitter
 from fungrad.compiler.passes.pipeline import optimised
@@ -38,26 +38,42 @@ RECORDING = frozenset((
 ))  # fmt: skip
 """Primitives whose programs write or read tapes."""
 Row = list[Value]
+LANES = 8
+"""The fewest elements of an array for which vector code is shorter."""
+STRAIGHT = 1_250
+"""The most lines of IR of a program without loops on such arrays, before others are tried."""
+LOOPS = 20_000
+"""The most lines of IR of a program with loops."""
 COSTS = Costs(operation=0.5, pick=0.5, assign=0.2, trips=100)
 """Nanoseconds, and the assumed trip count of loops of unknown length."""
 
 
-def scalar_kernel(graph: Graph) -> Kernel:
+def scalar_kernel(graph: Graph, longest: int = 0) -> Kernel:
     """The native program of a Graph of small arrays, loops and branches.
+
+    Args:
+      graph: the Graph.
+      longest: the most lines of IR of a program without loops; 0 for the usual limit.
 
     Raises:
       Refused: if it has other equations, or its program would be too long.
     """
     try:
-        return _written(optimised(graph))
+        return _written(optimised(graph), longest)
     except Unsupported as error:
         raise Refused(str(error)) from None
 
 
-def _written(graph: Graph) -> Kernel:
+def long_kernel(graph: Graph) -> Kernel:
+    """`scalar_kernel` of a program of any length, where loops over arrays are not possible."""
+    return scalar_kernel(graph, LINES)
+
+
+def _written(graph: Graph, longest: int) -> Kernel:
     inputs, outputs = [v.type for v in graph.inputs], [a.type for a in graph.outputs]
     leaves, records = _needs(graph)
-    emitter = NativeEmitter(len(inputs), len(outputs), leaves, records)
+    longest = LOOPS if leaves else longest or _longest(graph)
+    emitter = NativeEmitter(len(inputs), len(outputs), leaves, records, longest)
     walk = Scalariser(Planner(emitter, ELEMENTWISE, RULES, _structural, COSTS))
     for type_ in (*inputs, *outputs):
         if type_.dtype not in emitter.dtypes:
@@ -71,6 +87,12 @@ def _written(graph: Graph) -> Kernel:
         emitter.module, inputs, outputs, scratch=emitter.memory.size, cost_ns=walk.cost,
         interruptible=leaves, constants=emitter.constants,
     )  # fmt: skip
+
+
+def _longest(graph: Graph) -> int:
+    """The most lines of IR of a program without loops, before others are tried."""
+    sizes = [v.type.size for equation in graph.equations for v in equation.outputs]
+    return LINES if max(sizes, default=0) < LANES else STRAIGHT
 
 
 def _structural(primitive: Any) -> Structural | None:

@@ -149,8 +149,8 @@ class Memory:
         for column in self._columns:
             if column.read and column.place is not None:
                 name, offset, stride = column.place
-                self.code.first(f"{column.name} = getelementptr i8, ptr {name}, i64 {offset}")
-                self.code.first(f"{column.name}.stride = add i64 0, {stride}")
+                self.code.first(f"getelementptr i8, ptr {name}, i64 {offset}", column.name)
+                self.code.first(f"add i64 0, {stride}", f"{column.name}.stride", "i64")
             else:
                 for lines in column.writes:
                     self.code.erase(lines)

@@ -22,14 +22,12 @@ from fungrad.compiler.lowering.scalar.emitter import (
 )
 from fungrad.compiler.lowering.scalar.emitter import Value as Number
 from fungrad.compiler.native.element_operations import TESTS, TYPES, apply, convert, type_of
-from fungrad.compiler.native.kernel import GIVEN_UP, LINES, kernel_function
+from fungrad.compiler.native.kernel import GIVEN_UP, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value, size_of
 from fungrad.compiler.native.rows_and_records import Column, Memory, Records, Rows
 from fungrad.primitives.elementwise import ufuncs
 from fungrad.primitives.elementwise.family import add, div, mul, neg, sub
 
-STRAIGHT = 1_250
-"""The most lines of IR of a program without loops: vector code is shorter."""
 SIZE = 256
 """The largest size of an array that is split into numbers."""
 EVERY = 65_536
@@ -79,16 +77,19 @@ class NativeEmitter:
       outputs: the number of results.
       leaves: whether the program may return early, as with loops, records, or indices.
       records: whether loops or branches record residuals.
+      longest: the most lines of IR.
     """
 
     size = SIZE
     long_arrays = True
     dtypes: Sequence[np.dtype[Any]] = tuple(TYPES)
 
-    def __init__(self, inputs: int, outputs: int, leaves: bool, records: bool) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, leaves: bool, records: bool, longest: int
+    ) -> None:
         self.module = Module()
         self.leaves = leaves
-        self.longest = LINES if leaves else STRAIGHT
+        self.longest = longest
         self.code = code = kernel_function(self.module, "i32" if leaves else "void")
         if not leaves:
             code.copies = 0
@@ -292,8 +293,8 @@ class NativeEmitter:
 
     def _array(self, name: str, place: int) -> str:
         """The pointer to an array, loaded at the start of the program."""
-        self.code.first(f"{name}.at = getelementptr ptr, ptr %arrays, i64 {place}")
-        self.code.first(f"{name} = load ptr, ptr {name}.at")
+        self.code.first(f"getelementptr ptr, ptr %arrays, i64 {place}", f"{name}.at")
+        self.code.first(f"load ptr, ptr {name}.at", name)
         return name
 
     def unpack(self, rows: Rows, variables: Sequence[Sequence[Number | None]]) -> None:
@@ -406,11 +407,11 @@ class NativeEmitter:
         def read() -> Value:
             if not made:
                 held, at = "i8" if type == "i1" else type, f"{found}.at"
-                first(f"{at} = getelementptr i8, ptr {name}, i64 {offset}")
-                first(f"{found}{'.byte' * (type == 'i1')} = load {held}, ptr {at}")
+                first(f"getelementptr i8, ptr {name}, i64 {offset}", at)
+                loaded = found + ".byte" * (type == "i1")
+                made.append(first(f"load {held}, ptr {at}", loaded, held))
                 if type == "i1":
-                    first(f"{found} = icmp ne i8 {found}.byte, 0")
-                made.append(Value(found, type))
+                    made[:] = [first(f"icmp ne i8 {loaded}, 0", found, "i1")]
             return made[0]
 
         return read

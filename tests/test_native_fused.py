@@ -20,6 +20,7 @@ from fungrad.compiler.passes.pipeline import optimised
 from fungrad.extend import Along, Section, linear
 from fungrad.ir.graph import Graph
 from fungrad.tracing.graph_trace import evaluate
+from fungrad.tree_util import tree_leaves
 
 rng = np.random.default_rng(7)
 
@@ -497,3 +498,55 @@ def test_few_elements_are_one_vector(n: int, dtype: Any) -> None:
     for a, b in zip(native(f, x, y), f(x, y), strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_allclose(a, b, rtol=8 * float(np.finfo(dtype).eps))
+
+
+# Small arrays made of numbers: gradients by parameters that are packed in one vector.
+
+TIMES = np.linspace(0.0, 5.0, 1000)
+DATA = 2.0 * np.exp(-TIMES) + 0.3
+
+
+def decay(p):
+    return p[0] * np.exp(-p[1] * TIMES) + p[2] * np.cos(p[3] * TIMES) - DATA
+
+
+def doses(p):
+    total = 0.0
+    for i in range(p.size):
+        total = total + p[i] * np.exp(-0.1 * (i + 1) * TIMES)
+    return np.sum((total - DATA) ** 2)
+
+
+def shares(p):
+    weights = np.exp(-p[0] * TIMES)
+    shares = weights / np.sum(weights)
+    return shares, np.stack([np.sum(weights * TIMES), np.max(weights) + p[1]])
+
+
+def packed_in_two(p):
+    value = np.sum(decay(p) ** 2)
+    moments = np.array([value, np.sum(decay(p)), 1.0])
+    return np.concatenate([moments * p[:3], np.flip(moments)[:2]]), value
+
+
+PACKED = {
+    "gradient": (fg.grad(lambda p: np.sum(decay(p) ** 2)), [1.5, 0.8, 0.2, 1.1]),
+    "value and gradient": (
+        fg.value_and_grad(lambda p: np.mean(np.abs(decay(p))) + p @ p), [1.5, 0.8, 0.2, 1.1],
+    ),
+    "hessian": (fg.hessian(lambda p: np.sum(decay(p) ** 2)), [1.5, 0.8, 0.2, 1.1]),
+    "forty": (fg.grad(doses), list(np.linspace(1.0, 0.1, 40))),
+    "beside an array of sums": (shares, [0.7, 1.1]),
+    "moved and computed with": (packed_in_two, [1.5, 0.8, 0.2, 1.1]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("case", PACKED)
+def test_small_arrays_are_made_of_numbers_after_the_loops(case, dtype):
+    f, values = PACKED[case]
+    p = np.array(values, dtype)
+    close = 1e-10 if dtype == np.float64 else 1e-3
+    for a, b in zip(native(f, p), tree_leaves(f(p)), strict=True):
+        assert np.asarray(a).dtype == np.asarray(b).dtype
+        np.testing.assert_allclose(a, b, rtol=close, atol=close * np.max(np.abs(b)))

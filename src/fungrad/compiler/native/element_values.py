@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -37,6 +38,8 @@ from fungrad.primitives.movement.stack_iota import unstack
 Box = Sequence[tuple[int, int]]
 """The range of each loop: (begin, end)."""
 Key = tuple[int, Place]
+MOST = 256
+"""The most elements of an array that is made of numbers."""
 AHEAD = 2
 """Memory is prefetched so many steps of lanes ahead."""
 GATHERED = 32_768
@@ -54,6 +57,8 @@ class Source:
       outputs: the position of the first output among the pointers; `pointers`: their number.
       short: whether short axes are unrolled and are not loops.
       outside: the index maps outside of all loops.
+      assembled: by identity, small arrays made of the numbers that reductions give, and those
+        numbers: each element is computed on its own, after all loops.
     """
 
     def __init__(self, graph: Graph, short: bool = False) -> None:
@@ -74,6 +79,7 @@ class Source:
         self.constants = [x for _, x in known]
         self.outputs = len(graph.inputs)
         self.pointers = behind + len(known)
+        self.assembled = _assembled(graph)
 
     def behind(self, values: Sequence[Atom]) -> Source:
         """A Source in which these values are arrays, whose pointers follow all others."""
@@ -92,7 +98,11 @@ class Source:
 
     def is_array(self, atom: Atom) -> bool:
         """Whether a value has axes that need loops."""
-        return bool(self.outside.long(atom.type.shape))
+        return bool(self.outside.long(atom.type.shape)) and id(atom) not in self.assembled
+
+    def elements(self, atom: Atom) -> list[Place]:
+        """The places of the elements of a value that is no array with loops."""
+        return list(itertools.product(*[[Along(-1, i) for i in range(n)] for n in atom.type.shape]))
 
     @functools.cached_property
     def _flat(self) -> bool:
@@ -150,6 +160,22 @@ class Source:
         """The pieces of a value that contribute somewhere in a box."""
         below = self.pieces(maps, atom, place)
         return [piece for piece in below if box is None or inside(piece.limits, box)]
+
+
+def _assembled(graph: Graph) -> set[int]:
+    """`Source.assembled`."""
+    found = set[int]()
+    for equation in graph.equations:
+        (out, *more), arrays = equation.outputs, [a for a in equation.inputs if a.type.size > 1]
+        if more or out.type.size > MOST:
+            continue
+        if reduction(equation) is not None:
+            if out.type.size == 1 and arrays and id(arrays[0]) not in found:
+                found.add(id(out))
+        elif any(id(a) in found for a in equation.inputs):
+            if all(id(a) in found or a.type.size <= SHORT for a in arrays):
+                found.add(id(out))
+    return found
 
 
 def inside(limits: Sequence[Limit], box: Box) -> bool:

@@ -165,7 +165,7 @@ class _Program:
             if found is None or self.source.is_array(out):
                 continue
             if self.source.is_array(equation.inputs[0]):
-                places = self.source.outside.places(out.type.shape, ())
+                places = self.source.elements(out)
                 self.sums += [Sum(found, place) for place in places]
         self.stored = [n for n, a in enumerate(graph.outputs) if self.source.is_array(a)]
         maps = row_maps(self.source)
@@ -319,7 +319,7 @@ class _Program:
             body.memo[id(reduction.equation.outputs[0]), place] = value
         for n in numbers:
             atom = self.graph.outputs[n]
-            for place in self.source.outside.places(atom.type.shape, ()):
+            for place in self.source.elements(atom):
                 x = body.value(atom, place)
                 body.store(x, self.source.outputs + n, atom.type.shape, place)
         code.ret()

@@ -301,6 +301,9 @@ def embedded(
     """The values of a root, mapped to the loops at which most of its operands are computed already;
     once for each index along short axes.
     """
+    if not source.is_array(atoms[0]):
+        places = source.elements(atoms[0])
+        return [[Piece(atom, place) for atom in atoms] for place in places]
     shape = atoms[0].type.shape
     long = list(maps.long(shape))
     loops = [i for i, n in enumerate(maps.lengths) if n > 1]

@@ -818,3 +818,118 @@ def test_sums_in_a_backward_rule_keep_the_range_of_their_dtype():
     f.defvjp(lambda x: (x * 2.0, None), backward)
     wanted = 1.0 + np.sum(large, dtype=float)
     np.testing.assert_allclose(fg.jit(fg.grad(f))(1.0), wanted, rtol=1e-15)
+
+
+# Reads at an index of the step: their cotangents are stacked, and scattered once.
+
+READER = np.random.default_rng(1)
+PLACES = READER.integers(0, SIZE, size=30)
+MORE_PLACES = READER.integers(0, SIZE, size=(30, 4))
+TABLE = READER.normal(size=(SIZE, 3))
+
+
+def reads_of_elements(scan, table):
+    return scan(lambda c, i: (c * 0.9 + np.sin(table[i, 0]), None), 0.1, PLACES)[0]
+
+
+def reads_of_rows(scan, table):
+    return scan(lambda c, i: (np.tanh(c + table[i]), c * 2.0), np.ones(3), PLACES)
+
+
+def reads_of_several_rows(scan, table):
+    return scan(
+        lambda c, i: (np.tanh(c + np.sum(table[i] ** 2, axis=0)), c), np.ones(3), MORE_PLACES
+    )
+
+
+def reads_at_two_places(scan, table):
+    def step(c, i):
+        return c * table[i, 1] + table[(i + 1) % SIZE, 2] * table[0, 0], None
+
+    return scan(step, 0.5, PLACES)[0]
+
+
+def reads_from_the_end(scan, table):
+    return scan(lambda c, i: (c * 0.5 + table[-1 - i, i % 3], None), 0.5, PLACES)[0]
+
+
+def reads_of_columns(scan, table):
+    return scan(lambda c, i: (c * 0.5 + table[:, i % 3], None), np.ones(SIZE), PLACES)[0]
+
+
+def reads_of_what_is_carried(scan, table):
+    def step(c, i):
+        return c * 0.9 + table * c[i, 1], c[i]
+
+    return scan(step, table, PLACES)
+
+
+READS = {
+    reads_of_elements: True, reads_of_rows: True, reads_of_several_rows: True,
+    reads_at_two_places: True, reads_from_the_end: True, reads_of_columns: False,
+    reads_of_what_is_carried: False,
+}  # fmt: skip
+
+
+def summed(found):
+    return sum(np.sum(np.sin(leaf)) for leaf in tree_leaves(found))
+
+
+def in_python(step, start, xs):
+    carry, ys = start, []
+    for x in xs:
+        carry, y = step(carry, x)
+        ys.append(y)
+    return carry, None if ys[0] is None else np.stack(ys)
+
+
+@pytest.mark.parametrize("program", READS)
+def test_cotangents_of_reads_are_scattered_behind_the_loop(program):
+    def f(table):
+        return summed(program(lax.scan, table))
+
+    wanted = fg.grad(lambda table: summed(program(in_python, table)))(TABLE)
+    close(fg.jit(fg.grad(f))(TABLE), wanted)
+    _, loops = loops_of(fg.grad(f), TABLE)
+    inside = {name for loop in loops for name in names(loop.params["body"])}
+    assert ("scatter" not in inside) == READS[program]
+
+
+@pytest.mark.parametrize("program", READS)
+def test_second_derivatives_and_batches_of_reads(program):
+    def f(scan, table):
+        return summed(program(scan, table))
+
+    def along(scan, table):
+        return fg.jvp(fg.grad(functools.partial(f, scan)), (table,), (np.cos(table),))[1]
+
+    close(fg.jit(functools.partial(along, lax.scan))(TABLE), along(in_python, TABLE))
+    tables = np.stack([TABLE, TABLE + 0.5, -TABLE])
+    many = fg.jit(fg.vmap(fg.grad(functools.partial(f, lax.scan))))(tables)
+    for one, table in zip(many, tables, strict=True):
+        close(one, fg.grad(functools.partial(f, in_python))(table))
+
+
+def test_a_sum_of_scattered_values_that_the_program_carries_keeps_its_order():
+    def counts(weights):
+        def step(c, both):
+            i, w = both
+            return c.at[i].add(w), None
+
+        return lax.scan(step, np.zeros(SIZE), (PLACES, weights))[0]
+
+    weights = READER.normal(size=30) * 10.0 ** READER.integers(-12, 12, size=30)
+    wanted = np.zeros(SIZE)
+    for i, w in zip(PLACES, weights, strict=True):
+        wanted[i] += w
+    assert np.array_equal(fg.jit(counts)(weights), wanted)
+
+
+def test_large_values_are_scattered_in_the_loop():
+    rows = np.zeros((3, costs.hoisted_stack // 30 + 1))
+
+    def f(rows):
+        return lax.scan(lambda c, i: (c + np.sum(rows[i] ** 2), None), 0.0, PLACES % 3)[0]
+
+    _, loops = loops_of(fg.grad(f), rows)
+    assert any("scatter" in names(loop.params["body"]) for loop in loops)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.rewriter import applied
@@ -16,6 +16,20 @@ from fungrad.primitives.elementwise.family import add
 from fungrad.primitives.movement.reshape_broadcast_cast import convert
 from fungrad.retracing.graph_transforms import batch, drop_dead
 from fungrad.retracing.inlining import Renaming, copied, is_pure, placed, renamed, renewed, rewired
+
+
+class Term(NamedTuple):
+    """The sum of a term of a carried sum over all steps, as operations on stacks.
+
+    Attributes:
+      equation: the term's equation in the body; None if it has none.
+      inputs: the operands of the first operation.
+      operations: primitives and their parameters; each but the first takes the result before.
+    """
+
+    equation: Equation | None
+    inputs: tuple[Atom, ...]
+    operations: Sequence[tuple[Any, dict[str, Any]]]
 
 
 class Loop:
@@ -107,26 +121,24 @@ class Loop:
         self.ys.append((value, stack))
         return stack
 
-    def summed(
-        self,
-        item: Any,
-        term: Equation | None,
-        primitive: Any,
-        inputs: tuple[Atom, ...],
-        **params: Any,
-    ) -> None:
-        """Writes the final value of a carry behind the loop: its initial value plus a sum.
+    def summed(self, item: Any, *terms: Term) -> None:
+        """Writes the final value of a carry behind the loop: its initial value plus sums.
 
-        The sum has the source line of the term if that is known, else the scan's.
+        A sum has the source line of its term if that is known, else the scan's.
         """
-        _, start, _, output = item
-        like = term or self.equation
-        made = [applied(like, primitive, *inputs, **params)]
+        _, total, _, output = item
         dtype = output.type.dtype
-        if made[0].outputs[0].type.dtype != dtype:  # NumPy sums short integers in long ones
-            made.append(applied(like, convert, *made[0].outputs, dtype=dtype))
-        whole = placed(like, add, (start, *made[-1].outputs), (output,), {})
-        self.sums += *made, whole
+        for n, term in enumerate(terms):
+            like = term.equation or self.equation
+            made, inputs = list[Equation](), term.inputs
+            for primitive, params in term.operations:
+                made.append(applied(like, primitive, *inputs, **params))
+                inputs = made[-1].outputs
+            if made[-1].outputs[0].type.dtype != dtype:  # NumPy sums short integers in long ones
+                made.append(applied(like, convert, *made[0].outputs, dtype=dtype))
+            results = (output,) if n == len(terms) - 1 else (Variable(output.type),)
+            self.sums += *made, placed(like, add, (total, *made[-1].outputs), results, {})
+            (total,) = results
 
     def for_all_steps(
         self, equations: Sequence[Equation], wanted: Sequence[Variable]

@@ -547,3 +547,12 @@ def test_a_deviation_in_integers():
     assert found.dtype == np.int64
     with pytest.raises(TypeError, match="Cannot cast"):
         fg.jit(lambda x: np.std(x, axis=0, dtype=int))(x.reshape(2, 3))
+
+
+def test_the_variance_of_more_numbers_than_half_precision_can_count():
+    x = (0.25 * np.random.default_rng(0).normal(size=70_000)).astype(np.float16)
+    for f in (np.mean, np.var, np.std):
+        found, wanted = fg.jit(f)(x), f(x)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(found, wanted, rtol=2e-3)
+        assert np.all(np.isfinite(fg.grad(f)(x)))

@@ -97,6 +97,8 @@ def var(
     summed = _sum_dtype(type_.dtype, dtype)
     axes = axes_of(axis, len(shape))
     count = _count(shape, axes, where)
+    if summed == _HALF and type(count) is int:  # which half precision may not hold
+        count = np.float64(count)
     kept = tuple([1 if i in axes else n for i, n in enumerate(shape)])
     plain = summed.kind in "fc" and type(count) is int
     if mean is NO_VALUE:

@@ -16,6 +16,7 @@ import fungrad as fg
 from fungrad.compiler.jit import RETRACE_WARNING
 from fungrad.compiler.passes.pipeline import PASSES, optimised
 from fungrad.errors import AbstractBooleanError, ArgumentError, RetraceWarning
+from fungrad.tree_util import tree_leaves
 
 Point = namedtuple("Point", "x y")
 
@@ -455,3 +456,48 @@ def test_a_division_of_numbers_by_zero_is_numpys():
     f = fg.jit(lambda x, y: np.sin(x) / y + 1.0)
     with np.errstate(divide="ignore"):
         assert f(1.0, 0.0) == np.inf
+
+
+def scaled(x, power=1, scale=1.0, name="plain"):
+    y = x["a"] ** power * scale + x["b"]
+    return {"doubled": 2.0 * y} if name == "double" else (y, np.sum(y))
+
+
+CALLS = {
+    "keyword": lambda f, x: f(x, scale=2.0),
+    "static by position": lambda f, x: f(x, 2, scale=2.0),
+    "static by name": lambda f, x: f(x, 3, scale=np.float32(2.0), name="double"),
+    "another order": lambda f, x: f(x, name="double", power=2),
+    "all by name": lambda f, x: f(x=x, scale=np.ones(3), power=2, name="plain"),
+    "positions alone": lambda f, x: f(x, True, 2.0),
+}
+
+
+@pytest.mark.parametrize(
+    "static", [{"static_argnums": (1, 3)}, {"static_argnames": ("power", "name")}]
+)
+@pytest.mark.parametrize("call", CALLS)
+def test_repeated_calls_with_keyword_and_static_arguments(call, static):
+    traces = []
+
+    def f(x, power=1, scale=1.0, name="plain"):
+        traces.append(power)
+        return scaled(x, power, scale, name)
+
+    for numbers in (np.arange(3.0), np.arange(3.0, dtype=">f8"), np.arange(3)):
+        x = {"b": numbers * 0.5, "a": numbers}
+        compiled, before = fg.jit(f, **static), len(traces)
+        for _ in range(4):
+            found, wanted = CALLS[call](compiled, x), CALLS[call](scaled, x)
+            assert type(found) is type(wanted)
+            for a, b in zip(tree_leaves(found), tree_leaves(wanted), strict=True):
+                assert np.asarray(a).dtype == np.asarray(b).dtype
+                np.testing.assert_allclose(a, b)
+        assert len(traces) == before + 1
+
+
+def test_static_values_and_names_tell_repeated_calls_apart():
+    f = fg.jit(lambda x, n=1, y=0.0, z=0.0: x * n + y - z, static_argnums=1)
+    for _ in range(2):
+        assert f(2.0, 3) == 6.0 and f(2.0, 3.0) == 6.0 and f(2.0, n=4) == 8.0
+        assert f(2.0, 3, y=1.0) == 7.0 and f(2.0, 3, z=1.0) == 5.0 and f(2.0, y=1.0) == 3.0

@@ -67,6 +67,8 @@ def _forget_programs() -> None:
 backend_choice.state.listeners.append(_forget_programs)
 
 CACHE_SIZE = 256
+_NAMES = "names"
+"""The first part of the key of calls with keyword or static arguments."""
 RETRACE_WARNING = 24
 _SCALARS = frozenset((float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_))
 
@@ -91,6 +93,8 @@ class Jitted(OfFunction):
         self._max_paths = max_paths
         self._argnums = frozenset(static_argnums)
         self._argnames = frozenset(static_argnames)
+        self._has_static = bool(self._argnums or self._argnames)
+        self._statics: dict[int, tuple[frozenset[int], frozenset[str]]] = {}
         self._inline = inline
         self._reassociate = reassociate
         self._cache: OrderedDict[Any, Staged | Paths] = OrderedDict()
@@ -103,12 +107,15 @@ class Jitted(OfFunction):
         self._direct: dict[Any, Any] = {}
         """The fast path: programs by the classes and shapes of plain arguments, and the identities
         of dtypes other than float64, which are canonical; for trees, pairs of a program and the
-        structure of the result.
+        structure of the result; for keyword and static arguments those after `_NAMES`, with names
+        and values.
         """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if kwargs or current() is not EVAL:
+        if current() is not EVAL:
             return self._call(args, kwargs)
+        if kwargs or self._has_static:
+            return self._of_names(args, kwargs)
         key: list[Any] = []
         for arg in args:
             kind = type(arg)
@@ -160,6 +167,34 @@ class Jitted(OfFunction):
         out = program(*leaves)
         return pytree.unflatten(structure, out if type(out) is tuple else owned(out, leaves))
 
+    def _of_names(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The fast path for keyword and static arguments."""
+        places, names = self._static(len(args))
+        leaves: list[Any] = []
+        key: list[Any] = [_NAMES, len(args)]
+        for place, arg in [*enumerate(args), *sorted(kwargs.items())]:
+            if place in places or place in names:
+                key.append((place, Static(arg)))
+                continue
+            key.append(place)
+            if not _plain(arg, leaves, key):
+                return self._call(args, kwargs)
+        try:
+            found = self._direct.get(tuple(key))
+        except TypeError:  # a static argument that is not hashable, which the general path names
+            return self._call(args, kwargs)
+        if found is None:
+            if any(map(is_not, map(canonical, leaves), leaves)):
+                static, dynamic = self._parted(args, kwargs)
+                positional, named = joined(static, *pytree.map(canonical, dynamic))
+                return self(*positional, **named)
+            return self._call(args, kwargs, tuple(key), trees=True)
+        self._hits += 1
+        self._streak = 0
+        program, structure = found
+        out = program(*leaves)
+        return pytree.unflatten(structure, out if type(out) is tuple else owned(out, leaves))
+
     @boundary
     def _call(self, args: Any, kwargs: Any, key: Any = None, trees: bool = False) -> Any:
         """The general path: any tree of arguments, under any trace."""
@@ -194,7 +229,7 @@ class Jitted(OfFunction):
     def _result(self, args: Any, kwargs: Any, key: Any, trees: bool) -> Any:
         """The result of a call, of functions whose first call was observed, too."""
         leaves, staged, way = self._entry(args, kwargs)
-        short = key is not None and not self._argnums and not self._argnames
+        short = key is not None
         if isinstance(staged, Paths):
             if current().records:  # the recording trace answers the questions, or refuses them
                 return self._f(*args, **kwargs)
@@ -302,14 +337,22 @@ class Jitted(OfFunction):
         """The static arguments with their positions or names, and the others as a tree."""
         if not self._argnums and not self._argnames:
             return (), (args, kwargs)
-        names = parameter_names(self._f)
-        static_at = {i + len(args) if i < 0 else i for i in self._argnums}
-        static_at |= {i for i, name in enumerate(names) if name in self._argnames}
-        static_names = self._argnames | {names[i] for i in static_at if i < len(names)}
+        static_at, static_names = self._static(len(args))
         static: Any = tuple((i, Static(a)) for i, a in enumerate(args) if i in static_at)
         static += tuple((k, Static(v)) for k, v in sorted(kwargs.items()) if k in static_names)
         positional = tuple(a for i, a in enumerate(args) if i not in static_at)
         return static, (positional, {k: v for k, v in kwargs.items() if k not in static_names})
+
+    def _static(self, count: int) -> tuple[frozenset[int], frozenset[str]]:
+        """The positions and the names of static arguments in calls with so many positional ones."""
+        found = self._statics.get(count)
+        if found is None:
+            names = parameter_names(self._f)
+            places = {i + count if i < 0 else i for i in self._argnums}
+            places |= {i for i, name in enumerate(names) if name in self._argnames}
+            named = self._argnames | {names[i] for i in places if i < len(names)}
+            found = self._statics[count] = frozenset(places), frozenset(named)
+        return found
 
     def _type(self, leaf: Any, dynamic: Any, index: int) -> Type:
         type_ = leaf_type(leaf)

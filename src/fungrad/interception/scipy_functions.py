@@ -22,7 +22,7 @@ from fungrad.errors import UnsupportedArgumentError
 from fungrad.support.lazy import find_spec, imported, loaded
 from fungrad.tracing import interception
 from fungrad.tracing.created_arrays import Written
-from fungrad.tracing.source_location import name_counterparts, user_line
+from fungrad.tracing.source_location import instead_of_scipy, name_counterparts, user_line
 from fungrad.tracing.trace import EVAL, Tracer, current, registry
 
 TABLE = {
@@ -296,6 +296,42 @@ def _replacements(part: str) -> Callable[[ModuleType], Mapping[str, Any]]:
     return make
 
 
+SEARCHES = (
+    "basinhopping brute differential_evolution direct dual_annealing fmin fmin_bfgs fmin_cg "
+    "fmin_cobyla fmin_l_bfgs_b fmin_ncg fmin_powell fmin_slsqp fmin_tnc minimize shgo"
+)
+"""The functions of scipy.optimize that compare values of a function to select a point."""
+
+
+def _search(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of scipy.optimize that refuses to minimise a function with traced values. It would
+    select one of the points that it chose itself, without the derivative of the minimum.
+    """
+
+    @functools.wraps(original)
+    def function(fun: Any, *args: Any, **kwargs: Any) -> Any:
+        if current() is EVAL or not callable(fun):
+            return original(fun, *args, **kwargs)
+
+        @functools.wraps(fun, updated=())
+        def plain(*values: Any, **named: Any) -> Any:
+            found = fun(*values, **named)
+            if holds_traced(found):
+                raise instead_of_scipy("optimize", name, None)
+            return found
+
+        return original(plain, *args, **kwargs)
+
+    return function
+
+
+def _searches(module: ModuleType) -> dict[str, Any]:
+    return {
+        name: _search(name, vars(module)[name]) for name in SEARCHES.split() if name in vars(module)
+    }
+
+
+interception.register_later("scipy.optimize", _searches)
 registry.scipy = _module
 name_counterparts(_counterpart)
 for _part in TABLE:

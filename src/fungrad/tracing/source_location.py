@@ -328,7 +328,7 @@ def name_counterparts(find: Callable[[str, str], str]) -> None:
     _counterpart = find
 
 
-def _instead_of_scipy(part: str, name: str, line: Source | None) -> UnsupportedFunctionError:
+def instead_of_scipy(part: str, name: str, line: Source | None) -> UnsupportedFunctionError:
     """The error for a function of SciPy on traced values, naming the one to call instead."""
     called = f"scipy.{part}.{name}" if name else f"A function of scipy.{part}"
     where = user_line() if line is None else f" at {line}"
@@ -371,7 +371,7 @@ def shortened(error: Exception) -> Exception:
     if mistaken and not isinstance(error, np.linalg.LinAlgError):
         called = _called_of_scipy(error.__traceback__)
         if called is not None:
-            instead = _instead_of_scipy(*called)
+            instead = instead_of_scipy(*called)
             line = called[2]
             if line is None or not _is_installed(line.file):
                 instead.__cause__ = error.with_traceback(short)

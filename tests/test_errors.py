@@ -283,8 +283,7 @@ def test_the_line_of_pythons_own_library_is_followed_by_the_users():
     [
         lambda x: np.isnan(np.array([x, 1.0], dtype=object)),
         lambda x: np.exp(np.array([x, 1.0], dtype=object)),
-        lambda x: np.linalg.inv(np.array([[x, 1.0], [1.0, 3.0]], dtype=object)),
-        lambda x: np.linalg.svd(np.array([[x, 1.0], [1.0, 3.0]], dtype=object)),
+        lambda x: np.exp([x, 1.0]),
     ],
 )
 def test_numpys_words_about_objects_have_a_note(f, transform):
@@ -597,7 +596,7 @@ def test_an_output_buffer():
 # --- leaks ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("transform", ["grad", "vmap", "make_jaxpr"])
+@pytest.mark.parametrize("transform", ["grad", "jit", "vmap", "make_jaxpr"])
 def test_a_leak_names_the_transform(transform):
     kept = []
 
@@ -606,11 +605,11 @@ def test_a_leak_names_the_transform(transform):
         return np.sum(x)
 
     birth = f"{__file__}:{leaky.__code__.co_firstlineno + 1}"
-    arg = {"grad": X, "vmap": np.ones((2, 3)), "make_jaxpr": X}[transform]
+    arg = np.ones((2, 3)) if transform == "vmap" else X
     getattr(fg, transform)(leaky)(arg)
     error = raised(
         errors.LeakedTracerError,
-        lambda: np.cos(kept[0]),
+        lambda: fg.grad(lambda x: np.sum(x * np.cos(kept[0])))(X),
         "`leaky`",
         HERE,
         "f64[3]",

@@ -15,10 +15,10 @@ import pytest
 from surface import agrees, same, values
 
 import fungrad as fg
-from fungrad.interception.numpy_functions import BY_OTHERS, INTERCEPTED, MAKERS, MAY_BE_OLD
+from fungrad.interception.numpy_functions import INTERCEPTED, MAKERS, MAY_BE_OLD, dispatched
 from fungrad.tracing.trace import Tracer
 
-NAMES = {*INTERCEPTED, *MAKERS, *MAY_BE_OLD, *BY_OTHERS[np], "vectorize"}
+NAMES = {*INTERCEPTED, *MAKERS, *MAY_BE_OLD, *dispatched(np), "poly1d", "vectorize"}
 # A dict that a traced function names is a space of names, whose functions are replaced.
 ORIGINALS = types.MappingProxyType({n: getattr(np, n) for n in NAMES if hasattr(np, n)})
 

@@ -633,9 +633,8 @@ def test_a_matrix_of_traced_elements():
         return np.linalg.det(np.array([[x, 1.0], [0.5, x]]))
 
     assert fg.grad(f)(2.0) == pytest.approx(4.0)
-    with pytest.raises(TypeError) as caught:
-        fg.grad(lambda x: np.linalg.det(np.array([[x, 1.0], [0.5, x]], dtype=object)))(2.0)
-    assert "fg.numpy.array" in caught.value.__notes__[0]
+    objects = lambda x: np.linalg.det(np.array([[x, 1.0], [0.5, x]], dtype=object))  # noqa: E731
+    assert fg.grad(objects)(2.0) == pytest.approx(4.0)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])

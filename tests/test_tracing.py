@@ -298,7 +298,7 @@ def test_the_users_line_is_the_innermost_one_outside_fungrad_and_numpy():
 
 def test_a_tracer_cannot_be_copied_out_of_its_transform():
     kept = []
-    fg.grad(lambda x: (kept.append(copy.copy(x)), x)[1])(1.0)
+    fg.jit(fg.grad(lambda x: (kept.append(copy.copy(x)), x)[1]))(1.0)
     with pytest.raises(LeakedTracerError):
         kept[0] + 1.0
 

@@ -121,3 +121,94 @@ def test_every_function_shares_what_numpys_does(name):
     case, function = CASES[name], getattr(np, name)
     call = case.call
     shares_as_numpy(function if call is None else lambda *xs: call(function, *xs), case.args)
+
+
+# --- views of one element ---------------------------------------------------------------
+
+
+def _increment(x):
+    a = x[..., 1]
+    a += 10.0
+    return np.sum(x)
+
+
+def _base_written(x):
+    a = x[0, ...]
+    x[:] = 0.25
+    return a * 1.0
+
+
+def _of_a_list(x):
+    d = np.array([0.5, 1.0, x[0] * x[0]])
+    e = d[0, ...]
+    e[...] = 7.0 * x[1]
+    return d[0] * d[2]
+
+
+def _by_putmask(x):
+    d = x * 1.0
+    np.putmask(d[0, ...], True, x[1] * x[2])
+    return np.sum(d * d)
+
+
+def _of_a_buffer(x):
+    b = np.zeros(4)
+    b[0] = 1.0
+    b[..., 0] -= x[0] * x[0]
+    return np.sum(b) + b[0] * x[1]
+
+
+def _of_a_view(x):
+    m = np.zeros((2, 2))
+    row = m[1]
+    e = row[..., 1]
+    e[...] = x[0]
+    row *= x[1]
+    return e * m[1, 1] + np.sum(m)
+
+
+def _of_an_array_without_axes(x):
+    b = np.zeros(())
+    e = b[...]
+    e[...] = x[0]
+    b += x[1]
+    return b * e
+
+
+def _an_element_is_none(x):
+    a = x[1]
+    a += 10.0
+    return np.sum(x) + a
+
+
+def _of_a_view_of_an_element(x):
+    d = x * 1.0
+    e = d[2, ...]
+    e[...] += 1.0
+    f = e[None]
+    f *= 2.0
+    return np.sum(d * x)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        _increment, _base_written, _of_a_list, _by_putmask, _of_a_buffer, _of_a_view,
+        _of_an_array_without_axes, _an_element_is_none, _of_a_view_of_an_element,
+    ],
+)  # fmt: skip
+def test_an_index_with_an_ellipsis_is_a_view_of_one_element(f):
+    x = np.array([1.0, 2.0, 3.0])
+    expected = f(x.copy())
+    steps = 1e-6 * np.eye(3)
+    slopes = np.array([(f(x + h) - f(x - h)) / 2e-6 for h in steps])
+    for gradient in (fg.value_and_grad(f), fg.jit(fg.value_and_grad(f))):
+        value, slope = gradient(x)
+        np.testing.assert_allclose(value, expected, rtol=1e-12)
+        np.testing.assert_allclose(slope, slopes, rtol=1e-6, atol=1e-8)
+    value, slope = fg.jvp(f, (x,), (np.ones(3),))
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
+    np.testing.assert_allclose(slope, slopes.sum(), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(fg.jit(f)(x), expected, rtol=1e-12)
+    np.testing.assert_allclose(fg.vmap(f)(np.stack([x, x])), [expected] * 2, rtol=1e-12)
+    np.testing.assert_array_equal(x, [1.0, 2.0, 3.0])

@@ -209,15 +209,17 @@ class UnsupportedArgumentError(FungradError, TypeError):
 class LeakedTracerError(FungradError, RuntimeError):
     """A traced value was used after the transform that made it had ended, or in another thread.
 
+    After an eager gradient it is its value, until another transform runs.
+
     Fails::
 
         kept = []
-        fg.grad(lambda x: kept.append(x) or x**2)(1.0)
+        fg.jit(lambda x: kept.append(x) or x**2)(1.0)
         np.sin(kept[0])
 
-    Repaired: return the value (`has_aux=True`), or keep `fg.stop_gradient(x)`::
+    Repaired: return the value (with `has_aux=True`), or keep `fg.stop_gradient(x)` of a gradient::
 
-        fg.grad(lambda x: (x**2, fg.stop_gradient(x)), has_aux=True)(1.0)
+        fg.jit(lambda x: (x**2, x))(1.0)
     """
 
 

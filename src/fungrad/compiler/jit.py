@@ -31,6 +31,7 @@ from fungrad.ir.types import Type
 from fungrad.retracing.staging import Staged, check_rows, stage_tree
 from fungrad.support import pytree
 from fungrad.support.lazy import Module
+from fungrad.tracing.aliasing import is_scalar_array, received
 from fungrad.tracing.graph_trace import GraphTrace, evaluate
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled
@@ -309,6 +310,7 @@ class Jitted(OfFunction):
             static,
             tuple([self._type(leaf, dynamic, i) for i, leaf in enumerate(leaves)]),
             branches,
+            tuple([i for i, leaf in enumerate(leaves) if is_scalar_array(leaf)]),
         )
         try:
             staged = self._cache.get(key)
@@ -383,6 +385,8 @@ class Jitted(OfFunction):
         branches: str,
     ) -> tuple[Staged | Paths, TakenPath | None]:
         def apply(dynamic: Any) -> Any:
+            for leaf, given in zip(pytree.leaves(dynamic), leaves, strict=True):
+                received(leaf, given)
             args, kwargs = joined(static, *dynamic)
             return self._f(*args, **kwargs)
 

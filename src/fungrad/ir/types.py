@@ -29,6 +29,8 @@ PYTHON_DTYPES = {
     bool: np.dtype(np.bool_),
     complex: np.dtype(np.complex128),
 }
+PYTHON_KINDS = {dtype.kind: scalar for scalar, dtype in PYTHON_DTYPES.items()}
+"""The Python classes of numbers, by the kinds of their dtypes."""
 
 
 class Type:

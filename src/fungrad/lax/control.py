@@ -25,7 +25,7 @@ from fungrad.retracing.staging import Staged, names_of, stage_tree, types_of
 from fungrad.support import pytree
 from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.source_location import boundary, describe, user_line
-from fungrad.tracing.trace import typeof
+from fungrad.tracing.trace import is_integer, typeof
 from fungrad.transforms.vmap_and_staging import vmap
 
 _NOTHING: tuple[list[Any], pytree.TreeDef, list[Type]] = ([], pytree.structure(()), [])
@@ -124,11 +124,11 @@ def fori_loop(
     >>> int(fori_loop(0, 5, lambda i, total: total + i, 0))
     10
     """
-    if isinstance(lower, (int, np.integer)) and isinstance(upper, (int, np.integer)):
+    if is_integer(lower) and is_integer(upper):
         steps = np.arange(lower, max(lower, upper))
         step = functools.wraps(body_fun)(lambda c, i: (body_fun(i, c), None))
         return scan(step, init_val, steps, unroll=unroll or 1, callback=callback)[0]
-    first = np.int64(lower) if isinstance(lower, int) else lower
+    first = np.int64(lower) if issubclass(type(lower), int) else lower
     _, _, result = while_loop(
         lambda c: c[0] < c[1],
         functools.wraps(body_fun)(lambda c: (c[0] + 1, c[1], body_fun(c[0], c[2]))),

@@ -163,7 +163,7 @@ def _reduced_fast(x: Any, axes: Sizes, init: Any, computation: Callable[[Any, An
     if known is None or x.dtype.kind not in "fiu":
         return None
     function, identity = known
-    result = function(x, axis=axes, dtype=x.dtype) if function in (np.sum, np.prod) else (
+    result = function(x, axis=axes, dtype=x.dtype) if computation in (np.add, np.multiply) else (
         function(x, axis=axes)
     )  # fmt: skip
     if type(init) is not Tracer and np.all(np.equal(init, identity(x.dtype))):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.protocol.implements import implements
+from fungrad.numpy.protocol.implements import implements, of_arrays
 from fungrad.numpy.protocol.operands import array_of, axis_index
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.movement.reshape_broadcast_cast import (
@@ -67,6 +67,7 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
 
 
 @implements(np.piecewise)
+@of_arrays
 def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
     """Functions, each where its condition holds, as numpy.piecewise.
 

@@ -22,7 +22,7 @@ from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.runtime_check import checked
-from fungrad.tracing.aliasing import fresh
+from fungrad.tracing.aliasing import array_over, fresh
 from fungrad.tracing.created_arrays import writable
 from fungrad.tracing.source_location import is_ours, user_line
 from fungrad.tracing.trace import EVAL, Tracer, current, registry
@@ -43,7 +43,7 @@ def array(
     shape = found.shape
     if len(shape) < ndmin:
         found = s.reshape(found, shape=(1,) * (ndmin - len(shape)) + shape)
-    return found
+    return array_over(found)
 
 
 def _cast(given: Any, x: Any, dtype: Any, copy: Any, order: str | None) -> Any:
@@ -72,7 +72,7 @@ def asarray(
         return np.asarray(x, dtype, copy=copy)
     if device not in (None, "cpu"):
         raise ValueError(f"Device not understood. Only 'cpu' is allowed, but received: {device}")
-    return _cast(a, x, dtype, copy, order)
+    return array_over(_cast(a, x, dtype, copy, order))
 
 
 @implements(np.ascontiguousarray)
@@ -91,7 +91,7 @@ def asfortranarray(a: Any, dtype: Any = None) -> Any:
 def copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
     """Another array with the same elements, as np.copy."""
     x = array_of(a)
-    return copied(x, order) if type(x) is Tracer else writable(np.array(x, order=order))
+    return array_over(copied(x, order)) if type(x) is Tracer else writable(np.array(x, order=order))
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:

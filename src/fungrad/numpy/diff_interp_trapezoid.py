@@ -13,7 +13,7 @@ import numpy as np
 
 from fungrad.numpy.elementwise import diff
 from fungrad.numpy.join_split import concatenate
-from fungrad.numpy.protocol.implements import implements
+from fungrad.numpy.protocol.implements import implements, of_arrays
 from fungrad.numpy.protocol.operands import array_of, axis_index, axis_indices, common_dtype
 from fungrad.numpy.protocol.result_order import results_in_order
 from fungrad.primitives import sort as s
@@ -277,6 +277,7 @@ def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
 
 
 @implements(np.i0)
+@of_arrays
 def i0(x: Any) -> Any:
     """The modified Bessel function of order 0, as numpy.i0; its derivative is that of order 1."""
     return bessel.i0(array_of(x))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.protocol.implements import implements, known
+from fungrad.numpy.protocol.implements import implements, known, of_arrays
 from fungrad.numpy.protocol.operands import array_of
 from fungrad.tracing.trace import Tracer, shape_of, typeof
 
@@ -63,6 +63,7 @@ def _smallest(a: Any) -> Any:
 
 
 @implements(np.real_if_close)
+@of_arrays
 def real_if_close(a: Any, tol: Any = 100) -> Any:
     """The real part if all imaginary parts are small, as numpy.real_if_close.
 

@@ -21,12 +21,9 @@ from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.tracing.aliasing import private
 from fungrad.tracing.trace import (
-    EVAL,
     PLAIN,
     Tracer,
-    current,
     is_weak,
-    leaked,
     registry,
     typeof,
 )
@@ -311,8 +308,6 @@ def _reflected_divmod_method(self: Tracer, other: Any) -> Any:
 def _paired(self: Tracer, x: Any, y: Any, other: Any) -> Any:
     if type(other) not in PLAIN and registry.operand(other) is NotImplemented:
         return NotImplemented
-    if current() is EVAL:
-        raise leaked(self)
     return _divmod(as_array(x), as_array(y))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from fungrad.errors import AbstractValueError
 from fungrad.numpy.mutation.masked_selection import row_and_mask, selected
 from fungrad.numpy.mutation.views import Indexed, linked
-from fungrad.numpy.protocol.implements import as_array, implements, known
+from fungrad.numpy.protocol.implements import as_array, implements, known, of_arrays
 from fungrad.numpy.protocol.operands import axis_index, common_dtype, flattened
 from fungrad.numpy.protocol.result_order import results_in_order
 from fungrad.primitives.elementwise.family import select as pick
@@ -25,9 +25,19 @@ from fungrad.primitives.movement.gather import ARRAY, Index, getitem, of_int, of
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.movement.stack_iota import iota, unstack
 from fungrad.primitives.runtime_check import in_range
-from fungrad.tracing.aliasing import link
+from fungrad.tracing.aliasing import array_over, link
 from fungrad.tracing.created_arrays import Writable, plain, writable
-from fungrad.tracing.trace import EVAL, Tracer, current, leaked, registry, shape_of, typeof
+from fungrad.tracing.trace import (
+    EVAL,
+    Iterating,
+    Tracer,
+    current,
+    is_integer,
+    outlived,
+    registry,
+    shape_of,
+    typeof,
+)
 
 _BOOL = np.dtype(np.bool_)
 
@@ -71,7 +81,7 @@ def _getitem(self: Tracer, index: Any) -> Any:
     """NumPy's x[index]: a view if the index is basic, else a copy."""
     trace = current()
     if trace is EVAL:
-        raise leaked(self)
+        return outlived(self)[index]
     static = static_index(index)
     if static is None:
         try:
@@ -80,15 +90,17 @@ def _getitem(self: Tracer, index: Any) -> Any:
             row, mask = row_and_mask(self, index)
             return selected(row, mask, error)
         if arrays or x is not self:
-            return getitem(x, *arrays, index=static)
+            found = getitem(x, *arrays, index=static)
+            return array_over(found) if static.view else found
     found = trace.process(getitem, (self,), static.params or {"index": static})
-    if type(found) is not Tracer or type(found.value) is np.float64:
+    if type(found) is not Tracer or (type(found.value) is np.float64 and not static.view):
         return found
-    if found.owner.shape(found):  # a number is no view
+    if static.view or found.owner.shape(found):  # a number is no view
         step = static.step
         if step is None:
             step = static.step = Indexed(static)
         link(found, self, step)
+        return array_over(found) if static.view else found
     return found
 
 
@@ -139,9 +151,9 @@ def _entry(item: Any) -> Any:
         return slice(_integer(item.start), _integer(item.stop), _integer(item.step))
     if isinstance(item, (list, tuple)) and not len(item):
         return np.zeros(0, np.intp)
-    if isinstance(item, (np.integer, int)) and not isinstance(item, bool):
+    if is_integer(item) and not isinstance(item, bool):
         return operator.index(item)
-    array = np.asarray(item) if isinstance(item, (bool, np.bool_)) else as_array(item)
+    array = np.asarray(item) if issubclass(type(item), (bool, np.bool_)) else as_array(item)
     kind = typeof(array).dtype.kind
     if kind not in "iub":
         raise IndexError(
@@ -232,6 +244,7 @@ def _truths(a: Any) -> Any:
 
 
 @implements(np.where)
+@of_arrays
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     """x where the condition holds, else y, as numpy.where; no derivative of the branch not taken.
 
@@ -358,6 +371,7 @@ def extract(condition: Any, arr: Any) -> Any:
 
 
 @implements(np.select)
+@of_arrays
 @results_in_order("C")
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     """For each element, the first choice whose condition holds, as numpy.select."""
@@ -398,7 +412,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
 
 METHODS: dict[str, Any] = {
     "__getitem__": _getitem,
-    "__iter__": _iter,
+    "__iter__": Iterating(_iter),
     "compress": _compress_method,
     "choose": registry.functions[np.choose],
     "nonzero": registry.functions[np.nonzero],

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.creation import linspace
-from fungrad.numpy.protocol.implements import implements, known
+from fungrad.numpy.protocol.implements import implements, known, of_arrays
 from fungrad.numpy.protocol.operands import are_zeros, array_of, axis_index
 from fungrad.numpy.protocol.result_order import results_in_order
 from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.primitives.movement.gather import ARRAY, Index, getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.tracing.aliasing import private
-from fungrad.tracing.trace import Tracer
+from fungrad.tracing.trace import Tracer, is_integer
 
 Pair = tuple[Any, Any]
 """A value for the border before an axis, and one for the border after it."""
@@ -37,6 +37,7 @@ _STATISTICS: dict[str, Callable[..., Any]] = {
 
 
 @implements(np.pad)
+@of_arrays
 @results_in_order("A")
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     """The array with a border, as np.pad.
@@ -87,7 +88,7 @@ def _widths(width: Any, ndim: int) -> list[tuple[int, int]]:
     if isinstance(width, dict):
         pairs = [(0, 0)] * ndim
         for axis, given in width.items():
-            before, after = (given, given) if isinstance(given, int) else given
+            before, after = (given, given) if is_integer(given) else given
             pairs[axis_index(axis, ndim)] = (before, after)
         return pairs
     found = np.asarray(known(width, "the pad_width of np.pad"))
@@ -139,6 +140,9 @@ def _part(x: Any, axis: int, start: int, stop: int) -> Any:
     return s.slice_axis(x, axis=axis, start=start, stop=stop)
 
 
+_EXTREMES = (np.max, np.min)
+
+
 def _by_statistics(
     x: Any, widths: list[tuple[int, int]], function: Callable[..., Any], lengths: Any
 ) -> Any:
@@ -151,7 +155,7 @@ def _by_statistics(
     for axis, (width, pair) in enumerate(zip(widths, pairs, strict=True)):
         whole = x.shape[axis]
         first, last = (whole if n is None else min(n, whole) for n in pair)
-        if 0 in (first, last) and function in (np.max, np.min):
+        if 0 in (first, last) and function in _EXTREMES:
             raise ValueError("stat_length of 0 yields no value for padding")
         before = _statistic(x, function, axis, 0, first)
         after = before

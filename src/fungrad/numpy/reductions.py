@@ -81,7 +81,7 @@ def sum(
     initial: Any = NO_VALUE, where: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
     """The sum over axes, as numpy.sum."""
-    if isinstance(initial, float | np.floating) and initial == 0 and np.signbit(initial):
+    if issubclass(type(initial), float | np.floating) and initial == 0 and np.signbit(initial):
         a = as_array(a)
         rest = axis, dtype, None, keepdims, NO_VALUE, where
         if typeof(a).dtype.kind == "f":  # zeros below zero add up to one

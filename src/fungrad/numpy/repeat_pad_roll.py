@@ -13,7 +13,7 @@ import numpy as np
 
 from fungrad.numpy.mutation.views import read_only_views, views
 from fungrad.numpy.products import last_two
-from fungrad.numpy.protocol.implements import if_known, implements, known
+from fungrad.numpy.protocol.implements import if_known, implements, known, of_arrays
 from fungrad.numpy.protocol.operands import array_of, axis_index, axis_indices, sizes
 from fungrad.numpy.protocol.result_order import results_in_order
 from fungrad.numpy.shaping import ravel
@@ -77,6 +77,7 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
 
 
 @implements(np.roll)
+@of_arrays
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """The elements shifted along axes, cyclically, as np.roll."""
     a = array_of(a)

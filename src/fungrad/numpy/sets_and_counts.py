@@ -19,7 +19,7 @@ import numpy as np
 
 from fungrad.errors import GradientCutError
 from fungrad.numpy.mutation.views import Indexed, linked
-from fungrad.numpy.protocol.implements import as_array, implements, known
+from fungrad.numpy.protocol.implements import as_array, implements, known, of_arrays
 from fungrad.numpy.protocol.operands import array_of, axis_index, common_dtype, flattened, promoted
 from fungrad.numpy.sorting import joined_flat
 from fungrad.primitives import sort as s
@@ -34,7 +34,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
 from fungrad.primitives.movement.stack_iota import stack
 from fungrad.primitives.runtime_check import checked
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import EVAL, Tracer, current, registry, shape_of
+from fungrad.tracing.trace import EVAL, Tracer, current, is_integer, registry, shape_of
 
 _PLAIN_UNIQUE: Any = np.unique
 
@@ -150,6 +150,7 @@ def unique_values(x: Any) -> Any:
 
 
 @implements(np.isin)
+@of_arrays
 def isin(
     element: Any,
     test_elements: Any,
@@ -378,7 +379,7 @@ def histogramdd(
     if len(sample.shape) == 1:
         sample = reshape(sample, shape=(sample.size, 1))
     dimensions = sample.shape[1]
-    if isinstance(bins, (int, np.integer)):
+    if is_integer(bins):
         bins = [bins] * dimensions
     if len(bins) != dimensions:
         raise ValueError("The dimension of bins must be equal to the dimension of the sample x.")
@@ -420,7 +421,7 @@ def histogram2d(
     x, y = array_of(x), array_of(y)
     if x.shape != y.shape:
         raise ValueError("x and y must have the same length.")
-    if not isinstance(bins, (int, np.integer)) and len(bins) != 2:
+    if not is_integer(bins) and len(bins) != 2:
         edges = array_of(bins)
         bins = [edges, edges]
     counts, both = histogramdd([x, y], bins, range, density, weights)

@@ -19,7 +19,7 @@ from fungrad.numpy.mutation.views import (
     transposed_view,
     views,
 )
-from fungrad.numpy.protocol.implements import implements
+from fungrad.numpy.protocol.implements import implements, of_arrays
 from fungrad.numpy.protocol.operands import (
     array_of,
     axis_index,
@@ -212,6 +212,7 @@ def _broadcast(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 @implements(np.broadcast_to)
+@of_arrays
 @read_only_views("a result of np.broadcast_to, in which elements share their memory")
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
     """The array repeated to a shape by NumPy's broadcasting, as np.broadcast_to."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.mean_var import average, squared_size
-from fungrad.numpy.protocol.implements import NO_VALUE, as_array, implements
+from fungrad.numpy.protocol.implements import NO_VALUE, as_array, implements, of_arrays
 from fungrad.numpy.protocol.operands import array_of, reduced_axes, with_axes_kept
 from fungrad.numpy.reductions import only
 from fungrad.primitives.elementwise.family import div, le, logical_and, logical_not, select, sub
@@ -55,6 +55,7 @@ def _weights(name: str, given: Any, count: int) -> Any:
 
 
 @implements(np.cov)
+@of_arrays
 def cov(
     m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None,
     fweights: Any = None, aweights: Any = None, *, dtype: Any = None,

@@ -20,7 +20,7 @@ from fungrad.ir.types import Type, alone
 from fungrad.primitives.facts import DEFAULTS, Cost, Facts, Rounding, ScalarForm, Sections
 from fungrad.support.lazy import imported
 from fungrad.tracing.effects import logged
-from fungrad.tracing.trace import EVAL, Tracer, current, leaked, typeof
+from fungrad.tracing.trace import EVAL, Tracer, current, outlived, typeof
 
 Rule = Callable[..., Any]
 
@@ -239,7 +239,7 @@ class Primitive:
         if trace is EVAL:
             for arg in args:
                 if type(arg) is Tracer:
-                    raise leaked(arg)
+                    return self.eval(*map(outlived, args), **params)
             return self.eval(*args, **params)
         return trace.process(self, args, params)
 

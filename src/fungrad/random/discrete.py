@@ -33,7 +33,7 @@ from fungrad.random.keys import (
     uniforms,
 )
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import Tracer, shape_of
+from fungrad.tracing.trace import Tracer, is_integer, shape_of
 
 
 def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = np.int64) -> Any:
@@ -240,7 +240,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
     >>> permutation(random.key(0), 5)
     array([0, 2, 1, 4, 3])
     """
-    values = np.arange(x) if isinstance(x, (int, np.integer)) else array_of(x)
+    values = np.arange(x) if is_integer(x) else array_of(x)
     shape = shape_of(values)
     if not shape:
         raise ArgumentError(f"permutation{user_line()} takes an array, or a known integer.")
@@ -270,7 +270,7 @@ def choice(
     >>> choice(random.key(0), np.array([10.0, 20.0, 30.0]), (4,))
     array([10., 10., 10., 20.])
     """
-    values = np.arange(a) if isinstance(a, (int, np.integer)) else array_of(a)
+    values = np.arange(a) if is_integer(a) else array_of(a)
     axis = axis_index(axis, len(shape_of(values)))
     count = shape_of(values)[axis]
     wanted = sizes(shape)

@@ -17,7 +17,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, cas
 from fungrad.primitives.random import philox
 from fungrad.primitives.random.bits import normal_of_bits, random_bits, uniform_of_bits
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import Tracer, shape_of, typeof
+from fungrad.tracing.trace import Tracer, is_integer, shape_of, typeof
 
 WORD = np.dtype(np.uint64)
 _FLOATS: dict[str, np.dtype[Any]] = {"e": np.dtype(np.uint32), "f": np.dtype(np.uint32), "d": WORD}
@@ -47,7 +47,7 @@ def checked(key: Any) -> Any:
             f"An array of type {typeof(key)} was given as a key{user_line()}. A key is u64[2]: "
             "make one by fg.random.key(seed)."
         )
-    if isinstance(key, (int, np.integer)):
+    if is_integer(key):
         raise ArgumentError(
             f"The number {key} was given as a key{user_line()}. Make a key from it: "
             f"fg.random.key({key})."
@@ -234,7 +234,7 @@ def fold_in(key: Any, data: Any) -> Any:
 
     >>> keys = [fold_in(key(0), step) for step in range(3)]
     """
-    kind = data.dtype.kind if hasattr(data, "dtype") else "i" if isinstance(data, int) else "O"
+    kind = data.dtype.kind if hasattr(data, "dtype") else "i" if is_integer(data) else "O"
     if kind not in "iub" or np.shape(data):
         raise ArgumentError(
             f"fold_in takes one integer{user_line()}, not {data!r}. For several, map it: "

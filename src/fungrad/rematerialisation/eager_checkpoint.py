@@ -97,7 +97,7 @@ def _fingerprint(value: Any) -> int:
         return hash(tuple([_fingerprint(v) for v in value]))
     if issubclass(type(value), np.ndarray):
         return _of_array(value)
-    if isinstance(value, _NUMBERS):
+    if issubclass(type(value), _NUMBERS):
         return hash(value) if value == value else 1  # NaN has the hash of its address
     if type(value) is Graph:
         result: int = memoised(value, "fingerprint", lambda: _of_graph(value))

@@ -20,6 +20,7 @@ from fungrad.primitives.elementwise.family import div, fit, mul, plain, select
 from fungrad.primitives.elementwise.ufuncs import tanh
 from fungrad.primitives.primitive import or_zero
 from fungrad.retracing.graph_transforms import strong_type
+from fungrad.tracing.aliasing import received
 from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, typeof
 from fungrad.transforms.engine.forward import pulled_back_twice
@@ -75,7 +76,7 @@ class JetTrace(Trace):
         cuts = primitive.cuts
         for position, arg in enumerate(args):
             mine = type(arg) is Tracer and arg.owner is self
-            values.append(arg.value if mine else arg)
+            values.append(arg.value if mine else self.foreign(arg))
             cut = cuts is True or (cuts and position in cuts)
             series.append(arg.extra if mine and not cut else None)
         parent: Trace = self.parent  # type: ignore[assignment]
@@ -367,7 +368,8 @@ def along(
             None if d is None else d / math.factorial(k) for k, d in enumerate(derivatives, 1)
         ]
         constant = all(d is None for d in derivatives)
-        args.append(leaf if constant else Tracer(trace, leaf, Series([leaf, *scaled], _is_zero)))
+        tracer = Tracer(trace, leaf, Series([leaf, *scaled], _is_zero))
+        args.append(leaf if constant else received(tracer, leaf))
     values = []
     found = []
     for result in trace.run(f, *args):

@@ -12,6 +12,8 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from fungrad.errors import ItemAssignmentError, LeakedTracerError
 from fungrad.ir.types import Type
 from fungrad.tracing.memory_order import MemoryLayout, axes_of, dense, memory_layout, one_order
@@ -92,6 +94,8 @@ def link(
     """
     above = getattr(base, "alias", None)
     if above is None:
+        if not base.owner.shape(base):  # a number, which has no memory to share
+            return view
         above = base.alias = Alias(None, None, "")
     copy = type(step) is Apart and step.rows is not None
     view.alias = alias = Alias(base, step, "" if copy else refusal or above.refusal)
@@ -108,9 +112,35 @@ def link(
     return view
 
 
+def with_memory(tracer: Tracer) -> Tracer:
+    """Makes a new handle of a value without axes an array, not a number; returns the handle."""
+    tracer.alias = Alias(None, None, "")
+    return tracer
+
+
+def array_over(value: Any) -> Any:
+    """A result that is an array in NumPy, also without axes: a traced number becomes one."""
+    if type(value) is not Tracer or hasattr(value, "alias") or value.owner.shape(value):
+        return value
+    return with_memory(fresh(value))
+
+
+def received(tracer: Tracer, value: Any) -> Tracer:
+    """The new handle that a user's function receives for a value: an array if that is one."""
+    return with_memory(tracer) if is_scalar_array(value) else tracer
+
+
+def is_scalar_array(value: Any) -> bool:
+    """Whether a value, traced or not, is an array without axes, not a number."""
+    if type(value) is Tracer:
+        return hasattr(value, "alias") and not value.owner.shape(value)
+    return isinstance(value, np.ndarray) and not value.ndim
+
+
 def fresh(tracer: Tracer) -> Tracer:
     """A copy: another handle of the same value, which shares no elements with the first."""
-    return Tracer(tracer.owner, tracer.value, tracer.extra)
+    copy = Tracer(tracer.owner, tracer.value, tracer.extra)
+    return with_memory(copy) if is_scalar_array(tracer) else copy
 
 
 def private(value: Any) -> Any:

@@ -104,33 +104,37 @@ def _is_of_compiled_code(frame: FrameType) -> bool:
     return not text[begin or 0 :].startswith(b"getattr(")
 
 
-def _replaced(
-    module: ModuleType,
-    name: str,
-    replacement: Callable[..., Any],
-    compiled: Callable[..., Any] | None,
-) -> property:
-    """A property whose value is the replacement, as long as the module has its own function there;
-    for compiled code another one, if there is one.
+class _Replaced:
+    """An attribute of a module that is a replacement, as long as the module has its own function
+    there; for compiled code another one, if there is one.
 
     A module that is imported while a transform traces gets the original, which it may bind.
     """
-    names = vars(module)
-    own = _originals[replacement] = names[name]
-    _ours[id(own)] = replacement
 
-    def read(module: ModuleType) -> Any:
-        found, frame = names[name], sys._getframe(1)
-        if found is not own or frame.f_code.co_name == "<module>":
+    __slots__ = ("compiled", "name", "names", "own", "replacement")
+
+    def __init__(
+        self, module: ModuleType, name: str, replacement: Any, compiled: Callable[..., Any] | None
+    ) -> None:
+        self.names = vars(module)
+        self.name = name
+        self.own = own = _originals[replacement] = self.names[name]
+        self.replacement = replacement
+        self.compiled = compiled
+        _ours[id(own)] = replacement
+
+    def __get__(self, module: Any, owner: Any) -> Any:
+        if module is None:
+            return self
+        found, frame = self.names[self.name], sys._getframe(1)
+        if found is not self.own or frame.f_code.co_name == "<module>":
             return found
-        if compiled is not None and _is_of_compiled_code(frame):
-            return compiled
-        return replacement
+        if self.compiled is not None and _is_of_compiled_code(frame):
+            return self.compiled
+        return self.replacement
 
-    def write(module: ModuleType, value: Any) -> None:
-        names[name] = original(value)
-
-    return property(read, write)
+    def __set__(self, module: Any, value: Any) -> None:
+        self.names[self.name] = original(value)
 
 
 def register(
@@ -145,15 +149,19 @@ def register(
       replacements: by the names of the functions.
       compiled: those that compiled code gets, where they differ.
     """
+    attributes = {
+        name: _Replaced(module, name, replacement, compiled.get(name))
+        for name, replacement in replacements.items()
+    }
     if module not in _replacements:
         own = type(module)
-        made = type(f"Replacing{own.__name__}", (_Replacing, own), {"__slots__": ()})
-        _modules.append((module, made, own))
+        names = {"__slots__": (), **attributes}
+        _modules.append((module, type(f"Replacing{own.__name__}", (_Replacing, own), names), own))
+    else:
+        replacing = next(made for found, made, _ in _modules if found is module)
+        for name, found in attributes.items():
+            setattr(replacing, name, found)
     _replacements.setdefault(module, {}).update(replacements)
-    replacing = next(made for found, made, _ in _modules if found is module)
-    for name, replacement in replacements.items():
-        found = _replaced(module, name, replacement, compiled.get(name))
-        setattr(replacing, name, found)
 
 
 def register_methods(type_: type, replacements: Mapping[str, Callable[..., Any]]) -> None:

@@ -9,7 +9,8 @@ Tracer's operators in `registry`.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable
 from contextvars import ContextVar
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from fungrad.errors import (
     UnsupportedFunctionError,
 )
 from fungrad.ir.canonical import canonical
-from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type, of_value
+from fungrad.ir.types import PYTHON_DTYPES, PYTHON_KINDS, PYTHON_SCALARS, Type, of_value
 from fungrad.support import pytree
 from fungrad.tracing import interception
 from fungrad.tracing.concrete_answers import T, ceil, floor
@@ -35,7 +36,7 @@ from fungrad.tracing.source_location import REFUSED, user_line, user_source
 class Trace:
     """One observer of a running program: a transform at work."""
 
-    __slots__ = ("__weakref__", "keeper", "label", "parent", "records")
+    __slots__ = ("__weakref__", "ended", "keeper", "label", "parent", "records")
 
     records: bool
     """Whether operations here are recorded in a Graph, which needs their source lines."""
@@ -43,12 +44,15 @@ class Trace:
     """The object whose `keep(array)` is called before an array of the program is kept: the trace
     that records a Graph, or the `Residuals` of the outermost reverse mode; else None.
     """
+    ended: bool
+    """Whether the transform has ended and left each of its tracers a value (`outlived`)."""
     closed = False
     """Whether the running function is recorded, so that it must not write into captured arrays."""
 
     def __init__(self, parent: Trace | None, label: Callable[[], str]) -> None:
         self.parent = parent
         self.label = label
+        self.ended = False
         self.records = parent is not None and parent.records
         self.keeper = None if parent is None else parent.keeper
 
@@ -86,6 +90,16 @@ class Trace:
         if type(value) is Tracer:
             return value.owner.concrete(value, error, asked, read)
         return read(value)
+
+    def foreign(self, value: Any) -> Any:
+        """A value that no tracer of this trace holds, for the trace below.
+
+        Raises:
+          LeakedTracerError: if it is traced, and the trace below is the lowest.
+        """
+        if type(value) is Tracer and self.parent is EVAL:
+            raise leaked(value)
+        return value
 
     def stands_for(self, tracer: Tracer) -> bool:
         """Whether this trace substitutes another value for a tracer that it does not own."""
@@ -126,6 +140,10 @@ class Trace:
             interception.end(self)
 
 
+transforming = {Trace.run.__code__}
+"""The code that runs while a transform runs; backward walks add theirs."""
+
+
 class EvalTrace(Trace):
     """The lowest trace: NumPy values in, NumPy values out. A tracer that reaches it has leaked."""
 
@@ -159,6 +177,49 @@ def leaked(tracer: Tracer) -> LeakedTracerError:
         "value belongs to that call alone (and to its thread). Return it from the function "
         "(has_aux=True for extra outputs), or keep fg.stop_gradient(value) instead."
     )
+
+
+def outlived(value: Any) -> Any:
+    """The plain value of a tracer that has outlived its eager transform; any other value itself.
+
+    The tracer keeps an array of its own from then on, into which the program may write. The values
+    of views that were written into while traced are read-only.
+
+    Raises:
+      LeakedTracerError: if a transform runs in this thread, or if its own still runs elsewhere, or
+        has no plain value, as under jit.
+    """
+    if type(value) is not Tracer:
+        return value
+    frame: Any = sys._getframe(1)
+    while frame is not None:  # a rule may run under EVAL, and would lose a derivative
+        if frame.f_code in transforming:
+            raise leaked(value)
+        frame = frame.f_back
+    found: Any = value
+    while type(found) is Tracer:
+        if not found.owner.ended:
+            raise leaked(value)
+        found = found.value
+    if isinstance(found, np.ndarray):
+        alias = getattr(value, "alias", None)
+        if alias is not None and (alias.base is not None or alias.views):
+            found = found.copy()
+            found.flags.writeable = False
+        elif value.extra is not outlived:
+            value.value, value.extra = found.copy("K"), outlived
+            return value.value
+    return found
+
+
+def all_outlived(tree: Any) -> Any:
+    """`outlived` of each item of nested lists, tuples and dicts."""
+    kind = type(tree)
+    if kind is list or kind is tuple:
+        return kind([all_outlived(item) for item in tree])
+    if kind is dict:
+        return {key: all_outlived(item) for key, item in tree.items()}
+    return outlived(tree)
 
 
 class _Functions(dict[Any, Callable[..., Any]]):
@@ -225,15 +286,93 @@ STRONG = {np.ndarray, *PLAIN.difference(PYTHON_SCALARS)}
 """Classes of values that are surely not weak."""
 
 
-class Tracer:
+class _NoAttribute(AttributeError, TypeError):
+    """A number has no such attribute: `hasattr` expects the first, `len` the second."""
+
+
+class OfArrays:
+    """A method that arrays have and numbers have not."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        if instance is None:
+            return self.function
+        if is_number(instance):
+            return self.missing(instance)
+        return self.function.__get__(instance)
+
+    def missing(self, instance: Any) -> Any:
+        """The answer for a number."""
+        name = self.function.__name__
+        kind = instance.__class__.__name__
+        raise _NoAttribute(
+            f"object of type '{kind}' has no len()"
+            if name == "__len__"
+            else f"'{kind}' object has no attribute '{name}'"
+        )
+
+
+class OfNumbers(OfArrays):
+    """A method that real numbers have and arrays have not."""
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        if instance is None:
+            return self.function
+        if is_number(instance) and instance.dtype.kind in "fiu":
+            return self.function.__get__(instance)
+        name = self.function.__name__
+        raise AttributeError(f"'{instance.__class__.__name__}' object has no attribute '{name}'")
+
+
+class Iterating(OfArrays):
+    """`__iter__`, which numbers have not.
+
+    `iter(x)` of a number has to raise a TypeError. If the method were missing, Python would ask for
+    x[0] instead. Code that asks for the attribute (`hasattr`) has its name as a constant.
+    """
+
+    def missing(self, instance: Any) -> Any:
+        """The answer for a number."""
+        code = sys._getframe(2).f_code
+        if "__iter__" in code.co_consts or "__iter__" in code.co_names:
+            return super().missing(instance)
+        return self.function.__get__(instance)
+
+
+class OfOutlived(OfArrays):
+    """A method of values that have outlived their transform: traced ones have no such attribute."""
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        if instance is None or not instance.owner.ended or current() is not EVAL:
+            raise AttributeError(self.function.__name__)
+        return self.function.__get__(instance)
+
+
+class _TracerClass(type):
+    """The class of Tracer. It shows Tracer's bases without its methods to the abstract classes of
+    `collections.abc`, which look for `__len__` and `__iter__` there: they then ask the class that a
+    value has in NumPy.
+    """
+
+    @property
+    def __mro__(cls) -> tuple[type, ...]:
+        return (object,)
+
+
+class Tracer(metaclass=_TracerClass):
     """A traced value: what user code holds in place of an ndarray while a transform runs.
 
-    It behaves as an ndarray: operators, attributes, methods, NumPy's ufuncs and functions;
-    `isinstance(x, np.ndarray)` holds. Code that asks for its class in Python finds ndarray;
-    `type(x)`, and compiled code, which reads the memory of ndarrays, finds Tracer. It is a handle:
-    `owner`, `value` and `extra` are one traced value, which never changes; a write into the array
-    gives the handle another value (`aliasing.adopt`). Code that needs the present value later takes
-    a handle of its own (`aliasing.fresh`).
+    It behaves as an ndarray: operators, attributes, methods, NumPy's ufuncs and functions. Code
+    that asks for its class in Python (`isinstance`) finds that of NumPy's value: ndarray; of a
+    number, as an element or a sum, np.float64 or its kin; of a Python number float, int, bool or
+    complex. `type(x)`, and compiled code, which reads the memory of ndarrays, finds Tracer.
+
+    It is a handle: `owner`, `value` and `extra` are one traced value, which never changes; a write
+    into the array gives the handle another value (`aliasing.adopt`). Code that needs the present
+    value later takes a handle of its own (`aliasing.fresh`). A value without axes is an array if it
+    has an `alias`: arrays have memory, numbers have none.
     """
 
     __slots__ = ("__weakref__", "alias", "extra", "owner", "value")
@@ -243,7 +382,9 @@ class Tracer:
     value: Any
     extra: Any
     alias: Any
-    """The arrays that share its elements (`aliasing.Alias`); not set if there are none."""
+    """The arrays that share its elements (`aliasing.Alias`); not set if there are none, except of
+    an array without axes.
+    """
 
     def __init__(self, trace: Trace, value: Any, extra: Any) -> None:
         self.owner = trace
@@ -258,7 +399,10 @@ class Tracer:
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        return np.ndarray
+        type_ = self.owner.typeof(self)
+        if type_.shape or hasattr(self, "alias"):
+            return np.ndarray
+        return PYTHON_KINDS[type_.dtype.kind] if type_.weak else type_.dtype.type
 
     @property
     def type(self) -> Type:
@@ -285,20 +429,19 @@ class Tracer:
         """The number of elements, as of an ndarray."""
         return self.owner.typeof(self).size
 
+    @OfArrays
     def __len__(self) -> int:
         shape = self.shape
         if not shape:
-            raise TypeError("len() of an array without axes")
+            raise TypeError("len() of unsized object")
         return shape[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        # A 0-d value has to refuse before the first item: NumPy asks whether it is a sequence.
-        return iter([self[i] for i in range(len(self))])
 
     def __hash__(self) -> int:
         return id(self)
 
     def __repr__(self) -> str:
+        if self.owner.ended and type(self.value) is not Tracer:
+            return repr(self.value)
         return f"Tracer({self.type}, {self.owner.label()})"
 
     def __bool__(self) -> bool:
@@ -329,7 +472,7 @@ class Tracer:
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         trace = current()
         if trace is EVAL:
-            raise leaked(_first_tracer((inputs, kwargs), self))
+            return getattr(ufunc, method)(*all_outlived(inputs), **all_outlived(kwargs))
         if method == "__call__" and not kwargs:
             function = ufuncs.get(ufunc)
             if function is not None:
@@ -352,7 +495,7 @@ class Tracer:
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if _current.get() is EVAL:
-            raise leaked(_first_tracer((args, kwargs), self))
+            return func(*all_outlived(args), **all_outlived(kwargs))
         for type_ in types:
             if type_ is not Tracer and not issubclass(type_, np.ndarray):
                 return NotImplemented
@@ -360,6 +503,10 @@ class Tracer:
         if function is None:
             raise unsupported(func)
         return function(*args, **kwargs)
+
+    @OfOutlived
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(outlived(self), dtype)
 
     def __array_namespace__(self, *, api_version: Any = None) -> Any:
         np.empty(0).__array_namespace__(api_version=api_version)  # raises for an unknown version
@@ -371,14 +518,19 @@ class Tracer:
         return registry.at(self)
 
 
+def is_number(tracer: Tracer) -> bool:
+    """Whether a traced value is a number, as NumPy's sums and elements are, and no array."""
+    return not (tracer.owner.shape(tracer) or hasattr(tracer, "alias"))
+
+
+def is_integer(value: Any) -> bool:
+    """Whether a value is a known integer, of Python's or NumPy's, and not traced."""
+    return type(value) is not Tracer and isinstance(value, (int, np.integer))
+
+
 PLAIN.add(Tracer)
 for _leaf in (np.ndarray, *PLAIN):
     pytree.mark_leaf(_leaf)
-
-
-def _first_tracer(tree: Any, default: Tracer) -> Tracer:
-    found = [leaf for leaf in pytree.leaves(tree) if type(leaf) is Tracer]
-    return found[0] if found else default
 
 
 def unsupported(func: Any) -> UnsupportedFunctionError:

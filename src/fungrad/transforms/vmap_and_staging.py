@@ -17,6 +17,7 @@ from fungrad.ir.canonical import canonical
 from fungrad.ir.graph import Graph
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, moveaxis
 from fungrad.support import pytree
+from fungrad.tracing.aliasing import received
 from fungrad.tracing.graph_trace import evaluate as _evaluate
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
@@ -372,7 +373,7 @@ def _staged(
     shapes: list[pytree.TreeDef] = []
 
     def flat(*values: Any) -> list[Any]:
-        new = iter(pytree.unflatten(treedef, values))
+        new = iter(pytree.unflatten(treedef, list(map(received, values, leaves))))
         positional = [a if i in static else next(new) for i, a in enumerate(args)]
         named = {key: next(new) for key in kwargs}
         out_leaves, out_def = flat_leaves(f(*positional, **named), arrived)

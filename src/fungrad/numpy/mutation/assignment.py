@@ -29,7 +29,16 @@ from fungrad.tracing.created_arrays import Writable, Written, tracer_of, unwrapp
 from fungrad.tracing.memory_order import axes_of, by_rows, memory_layout, one_order
 from fungrad.tracing.refusals import refused_store
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import EVAL, Tracer, current, leaked, registry, shape_of, typeof
+from fungrad.tracing.trace import (
+    EVAL,
+    Tracer,
+    current,
+    is_number,
+    outlived,
+    registry,
+    shape_of,
+    typeof,
+)
 
 WHOLE = Index((Ellipsis,))
 """The index of all elements."""
@@ -54,7 +63,8 @@ def write(target: Any, index: Any, value: Any) -> None:
     if type(target) is not Tracer and type(target) is not Writable:
         raise refused_store(typeof(as_array(value)))
     if current() is EVAL:
-        raise leaked(target if type(target) is Tracer else value)
+        outlived(target)[index] = outlived(value)
+        return
     static = static_index(index)
     if static is None:
         target, index = row_and_mask(target, index)
@@ -143,7 +153,8 @@ def store(target: Any, value: Any, casting: Any, function: str, where: Any = Tru
     if type(handle) is not Tracer and type(handle) is not Writable:
         raise refused_store(typeof(value), function)
     if current() is EVAL:
-        raise leaked(handle if type(handle) is Tracer else value)
+        np.copyto(outlived(handle), outlived(value), casting, outlived(where))
+        return target
     check_writeable(handle)
     type_, found = typeof(handle), typeof(value)
     if found.dtype != type_.dtype or found.weak:
@@ -192,11 +203,11 @@ def _grown(value: Any, found: tuple[int, ...], shape: tuple[int, ...]) -> Any:
 
 
 def _in_place(operator: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The method of an operator like `+=`. For a 0-d value it returns a new one, as NumPy does."""
+    """The method of an operator like `+=`. For a number it returns a new one, as NumPy does."""
 
     def method(self: Tracer, other: Any) -> Any:
         found = operator(self, other)
-        if found is NotImplemented or not self.owner.shape(self):
+        if found is NotImplemented or is_number(self):
             return found
         return store(self, found, "same_kind", f"ufunc '{name}'")
 

@@ -19,7 +19,7 @@ from fungrad.numpy.mutation.views import Indexed, Positions, Transposed, step_to
 from fungrad.primitives.elementwise.ufuncs import complex_of, imag, real
 from fungrad.primitives.movement.gather import Index
 from fungrad.primitives.movement.reshape_broadcast_cast import inverse_permutation, transpose
-from fungrad.tracing.aliasing import Step, check_writeable, fresh, link
+from fungrad.tracing.aliasing import Step, array_over, check_writeable, fresh, link
 from fungrad.tracing.created_arrays import Writable, Written, answer_by, plain, tracer_of
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.spoiled_memory import spoil
@@ -46,7 +46,7 @@ def become(target: Writable, new: Any) -> None:
     views = [(view, step_between(root, view)) for view in found if view is not None]
     if root is not target:
         new = step_between(root, target).back(plain(root), new)
-    handle = _with_layout_of(root, new)
+    handle = array_over(_with_layout_of(root, new))
     tracers = [link(fresh(step.forward(handle)), handle, step) for _, step in views]
     spoil(root.view(np.ndarray))
     answer_by(root, handle)
@@ -225,7 +225,7 @@ def _basic_index(root: Any, view: Any) -> tuple[Any, ...] | None:
         type(e) is slice or 0 <= e < n for e, n in zip(entries, root.shape, strict=True)
     ):
         return None
-    index = tuple(entries)
+    index = tuple(entries) if view.ndim else (*entries, Ellipsis)  # an array, no number
     found = np.ndarray.view(root, np.ndarray)[index]
     same = found.shape == view.shape and found.strides == view.strides
     return index if same and _address(found) == _address(view) else None

@@ -18,9 +18,17 @@ from fungrad.primitives.elementwise import ufuncs as u
 from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.primitives.movement.gather import ARRAY, Index, getitem
 from fungrad.primitives.movement.scatter import index_set
-from fungrad.tracing.aliasing import Apart, Step, alias_of, fresh, link, root_layout
+from fungrad.tracing.aliasing import (
+    Apart,
+    Step,
+    alias_of,
+    array_over,
+    fresh,
+    link,
+    root_layout,
+)
 from fungrad.tracing.memory_order import MemoryLayout, dense, is_dense, reshaped
-from fungrad.tracing.trace import EVAL, Tracer, enter, leave, shape_of
+from fungrad.tracing.trace import EVAL, Tracer, enter, is_number, leave, shape_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -281,6 +289,8 @@ def reshaped_view(base: Any, found: Any, order: str, compact: bool) -> Any:
     strides, rows = root_layout(base) if not _is_view(base) else layout_of(base)
     view = fresh(found) if found is base else found
     shape, new, by_columns = base.shape, found.shape, order == "F"
+    if not shape and is_number(base):
+        return array_over(view)
     if not compact and [n for n in shape if n != 1] == [n for n in new if n != 1]:
         return link(view, base, Reshaped(new))
     if strides is None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from fungrad.errors import AbstractValueError, ArgumentError
 from fungrad.tracing import interception
+from fungrad.tracing.aliasing import array_over
 from fungrad.tracing.concrete_answers import whole
 from fungrad.tracing.created_arrays import holds_traced
 from fungrad.tracing.source_location import user_line
@@ -51,6 +52,16 @@ def implements(*functions: Callable[..., Any]) -> Callable[[F], F]:
         return cast(F, public)
 
     return register
+
+
+def of_arrays(function: F) -> F:
+    """Makes the results of a function arrays, also without axes, where NumPy returns no numbers."""
+
+    @functools.wraps(function)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        return array_over(function(*args, **kwargs))
+
+    return cast(F, made)
 
 
 _SUMS = ("cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "mean", "prod", "sum")

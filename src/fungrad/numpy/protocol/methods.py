@@ -29,7 +29,7 @@ from fungrad.numpy.protocol.result_order import copied
 from fungrad.primitives.primitive import Later
 from fungrad.tracing.aliasing import fresh
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import Tracer, registry
+from fungrad.tracing.trace import OfArrays, OfNumbers, Tracer, registry
 
 
 def _copy(self: Tracer, order: str = "C") -> Any:
@@ -42,6 +42,13 @@ def _deepcopy(self: Tracer, memo: Any) -> Any:
 
 def _contains(self: Tracer, item: Any) -> bool:
     return bool(np.any(self == item))
+
+
+def _is_integer(self: Tracer) -> bool:
+    """Whether the number is whole, as float.is_integer: the answer has no derivative."""
+    return self.owner.concrete(
+        self, AbstractValueError, ".is_integer()", lambda value: float(value).is_integer()
+    )
 
 
 def _format(self: Tracer, spec: str) -> str:
@@ -69,12 +76,13 @@ _MODULES: tuple[Any, ...] = (
 )  # fmt: skip
 
 METHODS: dict[str, Any] = {
-    "__contains__": _contains,
+    "__contains__": OfArrays(_contains),
     "__format__": _format,
     "__copy__": _copy,
     "__deepcopy__": _deepcopy,
     "copy": _copy,
     "device": "cpu",
+    "is_integer": OfNumbers(_is_integer),
     "resize": _refused("resize", "write `a = a.reshape(shape)`, or pad it with np.pad."),
     "setfield": _refused("setfield", "write `a[index] = value`."),
 }

@@ -20,7 +20,16 @@ from fungrad.numpy.protocol.implements import as_array
 from fungrad.primitives.movement.reshape_broadcast_cast import cast, reshape
 from fungrad.tracing.concrete_answers import whole
 from fungrad.tracing.refusals import bound_before, refused_number, refused_store, stored
-from fungrad.tracing.trace import STRONG, Tracer, is_weak, shape_of, typeof
+from fungrad.tracing.trace import (
+    EVAL,
+    STRONG,
+    Tracer,
+    current,
+    is_weak,
+    outlived,
+    shape_of,
+    typeof,
+)
 
 
 def are_zeros(values: Any) -> bool:
@@ -147,6 +156,8 @@ def with_axes_kept(y: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any
 
 def _of(x: Tracer, asked: str, answer: Any) -> Any:
     """`answer` of a known integer or boolean; an error for other dtypes."""
+    if x.owner.ended and current() is EVAL:
+        return answer(outlived(x))
     if x.dtype.kind in "biu":
         return x.owner.concrete(x, AbstractValueError, asked, answer)
     try:

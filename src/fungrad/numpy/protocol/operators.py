@@ -21,7 +21,7 @@ from fungrad.primitives.elementwise import ufuncs as u
 from fungrad.primitives.movement.reshape_broadcast_cast import reshape
 from fungrad.primitives.movement.stack_iota import stack
 from fungrad.primitives.primitive import Primitive
-from fungrad.tracing.created_arrays import Writable, Written, unwrapped
+from fungrad.tracing.created_arrays import Writable, holds_traced, unwrapped
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import (
     EVAL,
@@ -30,7 +30,6 @@ from fungrad.tracing.trace import (
     Tracer,
     arrived,
     current,
-    leaked,
     registry,
 )
 
@@ -65,7 +64,7 @@ def forward(primitive: Primitive) -> Callable[..., Any]:
                 return NotImplemented
         trace = current()
         if trace is EVAL:
-            raise leaked(self)
+            return primitive(self, other)
         return trace.process(primitive, (self, other), NO_PARAMS)
 
     return method
@@ -81,7 +80,7 @@ def _power(self: Tracer, other: Any) -> Any:
         return u.square(self)
     trace = current()
     if trace is EVAL:
-        raise leaked(self)
+        return u.power(self, other)
     return trace.process(u.power, (self, other), NO_PARAMS)
 
 
@@ -95,7 +94,7 @@ def _reflected(primitive: Primitive) -> Callable[..., Any]:
             return NotImplemented
         trace = current()
         if trace is EVAL:
-            raise leaked(self)
+            return primitive(other, self)
         return trace.process(primitive, (other, self), NO_PARAMS)
 
     return method
@@ -105,7 +104,7 @@ def _unary(primitive: Primitive) -> Callable[..., Any]:
     def method(self: Tracer) -> Any:
         trace = current()
         if trace is EVAL:
-            raise leaked(self)
+            return primitive(self)
         return trace.process(primitive, (self,), NO_PARAMS)
 
     return method
@@ -155,19 +154,9 @@ def listed(values: Sequence[Any]) -> Any:
 
     NumPy would first split them into numbers.
     """
-    if not holds_tracer(values):
+    if not holds_traced(values):
         return operand(np.array(values))
     return stack(*promoted([array_of(value) for value in values]))
-
-
-def holds_tracer(values: Sequence[Any]) -> bool:
-    """Whether there is a tracer in a nested list."""
-    for value in values:
-        if type(value) is Tracer or type(value) is Written:
-            return True
-        if isinstance(value, (list, tuple)) and holds_tracer(value):
-            return True
-    return False
 
 
 def stacked(objects: Any) -> Any:

@@ -29,7 +29,7 @@ class Index:
     [:, 0, i, ...]
     """
 
-    __slots__ = ("entries", "params", "step", "unique")
+    __slots__ = ("entries", "params", "step", "unique", "view")
 
     entries: tuple[Any, ...]
     unique: bool
@@ -37,11 +37,14 @@ class Index:
     """Of a shared Index: the parameters of `getitem`, shared as well."""
     step: Any
     """Of a shared Index: the step from an array to this view of it, made at its first use."""
+    view: bool
+    """Whether it selects an array, also of no axes, since it has an Ellipsis; never a number."""
 
     def __init__(self, entries: tuple[Any, ...], unique: bool = False) -> None:
         self.entries = entries
         self.unique = unique
         self.params = self.step = None
+        self.view = Ellipsis in entries
 
     def fill(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """NumPy's index, with the arrays in their places."""

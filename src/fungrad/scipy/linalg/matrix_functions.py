@@ -30,7 +30,7 @@ from fungrad.primitives.linalg.solve import solve
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, concatenate, slice_axis
 from fungrad.primitives.primitive import Primitive, general, or_zero, zeros
 from fungrad.scipy.linalg.wrap import Error, each, la, read, stands_for
-from fungrad.tracing.trace import EVAL, shape_of, typeof
+from fungrad.tracing.trace import EVAL, Tracer, shape_of, typeof
 from fungrad.transforms.jacobian import elementwise_grad
 
 _EPS = 1e-14
@@ -293,7 +293,7 @@ def tanhm(A: Any) -> Any:
 def fractional_matrix_power(A: Any, t: Any) -> Any:
     """exp(t log(A)), as scipy.linalg.fractional_matrix_power; by products for an integer t."""
     (A,) = read("fractional_matrix_power", A)
-    if isinstance(t, (int, float)) and t == math.floor(t):
+    if type(t) is not Tracer and isinstance(t, (int, float)) and t == math.floor(t):
         return matrix_power(A, int(t)) if t >= 0 else inv(matrix_power(A, -int(t)))
     return matrix_function(matrix_function(A, name="logm") * t, name="expm")
 

@@ -248,9 +248,8 @@ def _two_dimensional(
     if mode == "valid":
         return convolve_nd(in1, in2, axes=2, mode="valid")
     kind = _BOUNDARIES[boundary]
-    if kind == "constant" and np.ndim(fillvalue) == 0 and isinstance(fillvalue, (int, float)) and (
-        fillvalue == 0
-    ):  # fmt: skip
+    zero = issubclass(type(fillvalue), (int, float)) and fillvalue == 0
+    if kind == "constant" and zero:
         full = convolve_nd(in1, in2, axes=2, mode="full")
     else:
         wide = [(k - 1, k - 1) for k in shape_of(in2)]

@@ -101,7 +101,9 @@ class BatchTrace(Trace):
         batched = []
         for arg in args:
             mine = type(arg) is Tracer and arg.owner is self
-            values.append(arg.value if mine else arg)
+            if type(arg) is Tracer:
+                arg = arg.value if mine else self.foreign(arg)
+            values.append(arg)
             batched.append(mine)
         parent: Trace = self.parent  # type: ignore[assignment]
         if not any(batched):

@@ -11,7 +11,7 @@ from typing import Any
 from fungrad.errors import MissingRuleError
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import zeros
-from fungrad.tracing.aliasing import private
+from fungrad.tracing.aliasing import private, received
 from fungrad.tracing.captured_arrays import Residuals
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, typeof
@@ -40,7 +40,7 @@ class JvpTrace(Trace):
                     tangents.append(arg.extra)
                     active = True
             else:
-                primals.append(arg)
+                primals.append(arg if type(arg) is not Tracer else self.foreign(arg))
                 tangents.append(None)
         parent: Trace = self.parent  # type: ignore[assignment]
         if not active:
@@ -123,12 +123,16 @@ def pushed_forward(
     """
     trace = kind(current(), label)
     args = [
-        private(p) if t is None else Tracer(trace, private(p), private(t))
+        private(p) if t is None else received(Tracer(trace, private(p), private(t)), p)
         for p, t in zip(primals, tangents, strict=True)
     ]
     outputs = []
     out_tangents = []
-    for result in trace.run(f, *args):
+    try:
+        results = trace.run(f, *args)
+    finally:
+        trace.ended = True
+    for result in results:
         mine = type(result) is Tracer and result.owner is trace
         outputs.append(private(result.value if mine else result))
         out_tangents.append(private(result.extra) if mine else None)

@@ -13,10 +13,19 @@ from typing import Any
 from numpy import ndarray
 
 from fungrad.primitives.elementwise.family import add_cotangents, plain
-from fungrad.tracing.aliasing import private
+from fungrad.tracing.aliasing import private, received
 from fungrad.tracing.captured_arrays import Residuals
 from fungrad.tracing.provenance import place_behind, replayed
-from fungrad.tracing.trace import EVAL, Trace, Tracer, current, enter, leave, typeof
+from fungrad.tracing.trace import (
+    EVAL,
+    Trace,
+    Tracer,
+    current,
+    enter,
+    leave,
+    transforming,
+    typeof,
+)
 from fungrad.transforms.engine.tape import Tape, walk
 
 blank = object.__new__
@@ -229,6 +238,14 @@ def backward(trace: VjpTrace, seeds: Sequence[tuple[int, Any]], wanted: int) -> 
     return [plain(c) for c in cotangents[1 : wanted + 1]]
 
 
+transforming.add(backward.__code__)
+
+
+def _held(value: Any, keep: Callable[[Any], Any]) -> Any:
+    """An input that the trace can keep."""
+    return keep(value) if type(value) is ndarray else private(value)
+
+
 def linearized(
     f: Callable[..., Sequence[Any]],
     inputs: Sequence[Any],
@@ -252,7 +269,10 @@ def linearized(
     """
     trace = VjpTrace(current(), label, keeper or Residuals(copies=True))
     keep = trace.keeper.keep
-    tracers = [trace.tracer(keep(v) if type(v) is ndarray else private(v)) for v in inputs]
+    tracers = [
+        trace.tracer(v) if type(v) is float else received(trace.tracer(_held(v, keep)), v)
+        for v in inputs
+    ]
     try:
         results = list(trace.run(f, *tracers))
     except ValueError as error:
@@ -261,6 +281,7 @@ def linearized(
             raise
         raise refused.with_traceback(error.__traceback__) from None
     finally:
+        trace.ended = True
         if keeper is None and trace.parent.keeper is None:  # type: ignore[union-attr]
             trace.keeper.release()
     values = []

@@ -1,0 +1,211 @@
+"""Values that a program keeps from an eager transform, and uses when no transform runs."""
+
+from __future__ import annotations
+
+import copy
+import math
+import threading
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+from fungrad.errors import ClosedOverTracerError, LeakedTracerError
+
+X = np.array([1.0, 2.0, 3.0])
+
+
+class Cached:
+    """A model that keeps what it computed first."""
+
+    def __init__(self):
+        self.kept = None
+
+    def loss(self, x):
+        if self.kept is None:
+            self.kept = x * 2.0
+        return np.sum(self.kept * x)
+
+
+EAGER = {
+    "grad": lambda f, x: fg.grad(f)(x),
+    "vjp": lambda f, x: fg.vjp(f, x),
+    "jvp": lambda f, x: fg.jvp(f, (x,), (x,)),
+    "hessian": lambda f, x: fg.hessian(f)(x),
+    "forward of reverse": lambda f, x: fg.jvp(fg.grad(f), (x,), (x,)),
+}
+STAGED = {
+    "jit": lambda f, x: fg.jit(f)(x),
+    "jit of grad": lambda f, x: fg.jit(fg.grad(f))(x),
+    "make_jaxpr": lambda f, x: fg.make_jaxpr(f)(x),
+    "vmap": lambda f, x: fg.vmap(f)(np.stack([x, x])),
+}
+
+
+@pytest.mark.parametrize("x", [3.0, np.float64(3.0), np.array(3.0), X], ids=str)
+@pytest.mark.parametrize("transform", EAGER)
+def test_a_plain_call_after_an_eager_transform(transform, x):
+    plain, traced = Cached(), Cached()
+    EAGER[transform](traced.loss, x)
+    for _ in range(2):
+        found, expected = traced.loss(x), plain.loss(x)
+        np.testing.assert_array_equal(found, expected)
+        assert isinstance(found, (float, np.ndarray))
+    with pytest.raises(LeakedTracerError):  # its derivative would be lost
+        EAGER[transform](traced.loss, x)
+    np.testing.assert_array_equal(copy.deepcopy(traced).loss(x), plain.loss(x))
+
+
+@pytest.mark.parametrize("transform", STAGED)
+def test_what_has_no_plain_value_stays_refused(transform):
+    model = Cached()
+    STAGED[transform](model.loss, X)
+    with pytest.raises(LeakedTracerError):
+        model.loss(X)
+    with pytest.raises(LeakedTracerError):
+        np.sum([model.kept[0], 1.0])
+
+
+def kept_of(x, make=lambda x: x * 2.0):
+    kept = []
+    fg.grad(lambda x: (kept.append(make(x)), np.sum(x))[1])(x)
+    return kept[0]
+
+
+USES = {
+    "add": lambda a: a + 1.0,
+    "reflected": lambda a: 1.0 - a,
+    "power": lambda a: a**2,
+    "matmul": lambda a: a @ a,
+    "reflected matmul": lambda a: np.eye(3) @ a,
+    "divmod": lambda a: divmod(a, 2.0),
+    "negative": lambda a: -a,
+    "comparison": lambda a: a > 2.0,
+    "ufunc": np.sin,
+    "ufunc of two": lambda a: np.add(a, a),
+    "reduce": np.add.reduce,
+    "function": np.sum,
+    "function of a list": lambda a: np.stack([a, a]),
+    "ufunc of a list": lambda a: np.exp([a, a]),
+    "array": np.array,
+    "asarray": np.asarray,
+    "asarray of a dtype": lambda a: np.asarray(a, np.float32),
+    "array of a list": lambda a: np.array([a, a]),
+    "index": lambda a: a[0],
+    "slice": lambda a: a[1:],
+    "list": list,
+    "method": lambda a: a.mean(),
+    "reshape": lambda a: a.reshape(3, 1),
+    "transpose": lambda a: a.T,
+    "tolist": lambda a: a.tolist(),
+    "float": lambda a: float(a[0]),
+    "math": lambda a: math.sqrt(a[0]),
+    "text": repr,
+    "format": lambda a: f"{a[0]:.3f}",
+    "truth": lambda a: bool(a[0]),
+    "interp": lambda a: np.interp(1.5, a, a),
+    "where": lambda a: np.where(a > 2.0, a, 0.0),
+    "concatenate": lambda a: np.concatenate([a, [1.0]]),
+    "sorted": sorted,
+    "max": max,
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_each_use_is_that_of_the_value(use):
+    found, expected = USES[use](kept_of(X)), USES[use](X * 2.0)
+    assert found.__class__ is expected.__class__
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_it_is_written_into_as_an_array():
+    a = kept_of(X)
+    b = a
+    a[0] = 7.0
+    a += 1.0
+    tail = a[1:]
+    tail[0] = 0.0
+    assert a is b
+    assert a.tolist() == [8.0, 0.0, 7.0]
+    with pytest.raises(ValueError, match="read-only"):  # views of it may not see the write
+        kept_of(X, lambda x: (x * 2.0)[1:])[0] = 1.0
+
+
+def test_writes_do_not_reach_a_pullback():
+    kept = []
+    _, pullback = fg.vjp(lambda x: (kept.append(x * 2.0), np.sum(kept[0] * kept[0]))[1], X)
+    kept[0][:] = 0.0
+    np.testing.assert_array_equal(pullback(1.0)[0], 8.0 * X)
+
+
+def test_a_value_of_a_transform_that_runs_is_refused_elsewhere():
+    caught = []
+
+    def work(x):
+        try:
+            caught.append(x + 1.0)
+        except LeakedTracerError:
+            caught.append("refused")
+
+    def f(x):
+        thread = threading.Thread(target=work, args=(x,))
+        thread.start()
+        thread.join()
+        return x * x
+
+    assert fg.grad(f)(3.0) == 6.0
+    assert caught == ["refused"]
+
+
+def test_rules_refuse_what_an_ended_transform_left():
+    kept = []
+    fg.grad(lambda x: kept.append(x) or x**2)(1.0)
+    rule = fg.custom_vjp(lambda y: y * kept[0])
+    rule.defvjp(lambda y: (y * kept[0], None), lambda _, g: (g * kept[0],))
+    with pytest.raises(ClosedOverTracerError):
+        fg.grad(lambda x: rule(x))(1.0)
+
+
+class Estimator:
+    """The pattern of scikit-learn: parameters are set, cloned, and fitted ones kept."""
+
+    def __init__(self, scale=1.0):
+        self.scale = scale
+
+    def get_params(self):
+        return {"scale": self.scale}
+
+    def set_params(self, scale):
+        self.scale = scale
+        return self
+
+    def clone(self):
+        parameters = {name: copy.deepcopy(v) for name, v in self.get_params().items()}
+        made = type(self)(**parameters)
+        assert all(made.get_params()[name] is value for name, value in parameters.items())
+        return made
+
+    @property
+    def theta(self):
+        return np.log(np.hstack([self.scale]))
+
+    def likelihood(self, theta, clone=False):
+        kernel = self.clone() if clone else self
+        kernel.set_params(scale=np.exp(theta[0]))
+        return -np.sum((X / kernel.scale) ** 2) - np.log(kernel.scale)
+
+
+@pytest.mark.parametrize("clone", [False, True])
+def test_cloned_estimators(clone):
+    plain, traced = Estimator(), Estimator()
+    theta = np.array([0.3])
+    fg.grad(lambda t: traced.likelihood(t, clone))(theta)
+    expected = plain.likelihood(theta, clone)
+    np.testing.assert_allclose(traced.theta, plain.theta)
+    np.testing.assert_allclose(traced.clone().theta, plain.clone().theta)
+    np.testing.assert_allclose(
+        traced.likelihood(traced.theta, clone), plain.likelihood(plain.theta, clone)
+    )
+    assert traced.likelihood(theta, clone) == expected
+    slope = fg.grad(lambda t: traced.likelihood(t, clone))(theta)
+    np.testing.assert_allclose(slope, 2 * np.sum(X**2) * np.exp(-0.6) - 1.0)

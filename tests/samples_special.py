@@ -62,6 +62,7 @@ SPECIAL: dict[str, tuple[tuple[float, float], ...]] = {
     "exp1": ((0.4, 2),),
     "stdtr": ((0.7, 3), (-1.5, 1.5)),
     "stdtrit": ((0.7, 3), (0.2, 0.8)),
+    "zeta": ((1.5, 4), (0.5, 3)),
 }
 for name, domains in SPECIAL.items():
     for shape in ((), (3,), (0,)):
@@ -84,7 +85,6 @@ ORDERED: dict[str, tuple[tuple[int, ...], tuple[float, float]]] = {
     "hyp0f1": ((2,), (0.5, 3)),
     "hyp1f1": ((1, 2), (-2, 2)),
     "hyp2f1": ((1, 2, 2), (-2, 0.6)),
-    "zeta": ((3,), (0.5, 3)),
 }
 for name, (orders, domain) in ORDERED.items():
     for shape in ((), (3,), (0,)):

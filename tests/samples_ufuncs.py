@@ -165,6 +165,7 @@ UFUNCS: dict[str, tuple[Any, ...]] = {
     "ncfdtrinc": (3, 5, (0.2, 0.4), (1.5, 3)),
     "nctdtr": (5, 1, (0.3, 3)),
     "nctdtrit": (5, 1, P),
+    "zetac": ((1.5, 4),),
     # complex
     "wofz": ((-2, 2),),
     # flat, on purpose
@@ -173,7 +174,6 @@ UFUNCS: dict[str, tuple[Any, ...]] = {
     # without a formula
     "smirnov": (5, 1),
     "smirnovi": (5, 1),
-    "zetac": (2,),
     "mathieu_a": (2, 1),
     "mathieu_b": (2, 1),
     "pro_cv": (1, 2, 1),
@@ -209,7 +209,7 @@ PARTS |= {
 }
 
 NO_FORMULA = (
-    "smirnov", "smirnovi", "zetac", "mathieu_a", "mathieu_b", "pro_cv", "obl_cv", "chndtridf",
+    "smirnov", "smirnovi", "mathieu_a", "mathieu_b", "pro_cv", "obl_cv", "chndtridf",
     "ncfdtridfd", "ncfdtridfn", "nctdtridf", "nctdtrinc",
 )  # fmt: skip
 """Batched and compiled, but without a derivative in any argument."""
@@ -248,4 +248,6 @@ for _shape, _dtype in (((3,), F64), ((2, 1), F32)):
     _arrays = [draw(f"carlson{i}", _shape, _dtype, *d) for i, d in enumerate(_domains)]
     add("carlson", *_arrays, 0.5, 1.5, 0.5, 1.0, fixed=(4, 5, 6, 7))
 add("riemann_zeta", np.array([2, 3, 4]))
+add("riemann_zeta", np.array([-3.2, -0.3, 0.3, 1.7, 4.0]))
+add("riemann_zeta", 2.5)
 add("gammasgn", np.array([-0.5, 0.5, -1.5]))

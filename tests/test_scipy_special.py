@@ -83,6 +83,28 @@ def test_names_that_scipy_has_twice():
     np.testing.assert_allclose(fg.grad(lambda q: sp.zeta(2.0, q))(1.0), -2 * sp.zeta(3.0))
 
 
+@pytest.mark.parametrize("q", [0.003, 0.7, 1.0, 40.0, 1500.0])
+@pytest.mark.parametrize("x", [1.0 + 1e-6, 1.1, 2.0, 7.5, 60.0])
+def test_the_derivative_of_zeta_by_its_exponent(x, q):
+    with mpmath.workdps(300):
+        exact = mpmath.zeta(mpmath.mpf(x), mpmath.mpf(q), derivative=1)
+        assert abs(fg.grad(sp.zeta)(x, q) / exact - 1) < 1e-15
+
+
+@pytest.mark.parametrize("x", [-27.5, -4.0, -1.3, -0.3, 0.0, 0.4, 0.99, 1.01, 3.0, 60.0])
+@pytest.mark.parametrize("f", [sp.zeta, sp.zetac])
+def test_the_derivative_of_the_riemann_zeta_function(f, x):
+    with mpmath.workdps(40):
+        slopes = [mpmath.zeta(mpmath.mpf(x), 1, derivative=order) for order in (1, 2)]
+        assert abs(fg.grad(f)(x) / slopes[0] - 1) < 1e-13
+        assert abs(fg.grad(fg.grad(f))(x) / slopes[1] - 1) < 1e-12
+
+
+def test_zeta_has_no_real_derivative_where_its_sum_has_none():
+    with np.errstate(all="raise"):
+        assert np.isnan(fg.grad(sp.zeta)(2.0, -0.5)) and np.isnan(fg.grad(sp.zeta)(1.0))
+
+
 def test_code_that_scipy_wrote_in_python():
     x = np.array([0.3, -1.0, 2.0])
     check_grads(sp.softmax, [x], order=2)

@@ -264,13 +264,6 @@ declare_inverse("kolmogi", "p", {"y": _kolmogorov_slope}, "y", "y")
 
 declare("smirnov", "n d", {})
 declare("smirnovi", "n p", {})
-declare("zetac", "x", {})
-elementwise(
-    "riemann_zeta",
-    lambda x: sp.zeta(x),
-    ufunc=sp._ufuncs._riemann_zeta,
-    partials=[unknown("zeta", "x")],
-)
 
 
 # --- chi squared ----------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from fungrad.primitives.special.incomplete_gamma_beta import beta_slope, gamma_s
 from fungrad.scipy.optional import real, scipy_special, unknown
 from fungrad.scipy.special.bessel import chebyu
 from fungrad.scipy.special.elementary import xlog1py, xlogy
+from fungrad.scipy.special.zeta_slopes import by_euler_maclaurin, hurwitz_slope
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, current
 
@@ -34,7 +35,7 @@ zeta: Primitive = elementwise(
     "zeta",
     lambda x, q: sp.zeta(x, q),
     ufunc=sp._ufuncs._zeta,
-    partials=[unknown("zeta", "x"), lambda y, x, q: -x * zeta(x + 1.0, q)],
+    partials=[hurwitz_slope, lambda y, x, q: -x * zeta(x + 1.0, q)],
 )
 """The Hurwitz zeta function (DLMF 25.11.17)."""
 
@@ -44,6 +45,28 @@ FUNCTIONS[digamma] = form_of(lambda: (double.digamma, single.digamma), 5.7)
 FUNCTIONS[gammaln] = form_of(lambda: (double.gammaln, single.gammaln), 3.8)
 loggamma = elementwise("loggamma", sp.loggamma, partials=[lambda y, x: digamma(x)])
 gamma = elementwise("gamma", sp.gamma, partials=[lambda y, x: y * digamma(x)])
+
+
+def _riemann_slope(y: Any, x: Any) -> Any:
+    """The derivative of zeta at all real x but its pole, 1, where it is NaN; below -1/2 by the
+    reflection formula (DLMF 25.4.1).
+    """
+    left, pole = real("zeta", x) < -0.5, x == 1.0
+    right = by_euler_maclaurin(select(np.logical_or(left, pole), 2.0, x), 1.0)
+    at = select(left, 1.0 - x, 2.0)  # zeta(x) = 2 (2 pi)**(x - 1) sin(pi x / 2) gamma(at) zeta(at)
+    turn = math.pi / 2.0 * select(left, x, -1.0)
+    scale = 2.0 * (2.0 * math.pi) ** -at * gamma(at)
+    total = riemann_zeta(at)
+    rate = math.log(2.0 * math.pi) - digamma(at)
+    odd = np.sin(turn) * (rate * total - by_euler_maclaurin(at, 1.0))
+    reflected = scale * (odd + math.pi / 2.0 * np.cos(turn) * total)
+    return select(pole, np.nan, select(left, reflected, right))
+
+
+riemann_zeta = elementwise(
+    "riemann_zeta", lambda x: sp.zeta(x), ufunc=sp._ufuncs._riemann_zeta, partials=[_riemann_slope]
+)
+zetac = elementwise("zetac", sp.zetac, partials=[_riemann_slope])
 
 
 def _rgamma_slope(y: Any, x: Any) -> Any:

@@ -53,7 +53,7 @@ for _later in vars(logsumexp_erf.sp).values():
 
 
 def zeta(x: Any, q: Any = None) -> Any:
-    """The Hurwitz zeta function, as scipy.special.zeta; it has a derivative in q only.
+    """The Hurwitz zeta function, or without q the Riemann zeta function, as scipy.special.zeta.
 
     >>> import fungrad as fg
     >>> float(fg.grad(lambda q: zeta(2.0, q))(1.0)) == float(-2 * zeta(3.0, 1.0))

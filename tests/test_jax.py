@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ import jax.numpy as jnp  # noqa: E402
 from samples import SAMPLES  # noqa: E402
 
 import fungrad as fg  # noqa: E402
-from fungrad.engines.jax import graphs, loops  # noqa: E402, F401
+from fungrad.engines.jax import determinants, graphs, loops  # noqa: E402, F401
 from fungrad.engines.jax.elementwise import Options  # noqa: E402
 from fungrad.errors import ArgumentError, UnsupportedFunctionError  # noqa: E402
 from fungrad.ir.types import PYTHON_SCALARS  # noqa: E402
@@ -34,7 +35,7 @@ X = np.array([0.3, -0.4, 1.1])
 # --- every primitive at every sample --------------------------------------------------------------
 
 WITHOUT_RULE = frozenset(
-    """argpartition beta_slope cofactors cofactors_along digitize external gamma_slope invertible
+    """argpartition beta_slope digitize external gamma_slope
     log_gamma_quantile polynomial_roots random_binomial random_log_gamma random_poisson""".split()
 )
 """Primitives of the core that run by callbacks alone."""
@@ -316,6 +317,48 @@ def test_random_numbers_have_the_same_bits() -> None:
     np.testing.assert_array_equal(jax.jit(fg.to_jax(uniform))(key), uniform(key))
     normal: Any = lambda k: fg.random.normal(k, (100,))  # noqa: E731
     np.testing.assert_allclose(jax.jit(fg.to_jax(normal))(key), normal(key), rtol=1e-14)
+
+
+@pytest.mark.parametrize("derivatives", ["fungrad", "jax"])
+@pytest.mark.parametrize("rank", [4, 3, 2])
+def test_derivatives_of_determinants(derivatives: str, rank: int) -> None:
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(4, rank)) @ rng.normal(size=(rank, 4))
+    if rank == 4:
+        a = np.stack([a, np.eye(4)])  # of equal singular values
+    f = fg.to_jax(fg.grad(lambda a: np.sum(np.linalg.det(a))), derivatives=derivatives)
+    g = fg.grad(lambda a: np.sum(np.linalg.det(a)))
+    np.testing.assert_allclose(f(a), g(a), atol=1e-13)
+    np.testing.assert_allclose(jax.jacrev(f)(a), fg.jacobian(g)(a), atol=1e-12)
+    if rank == 4:
+        a = a if derivatives == "fungrad" else a[0]
+        third = fg.jacobian(fg.jacobian(g))(a)
+        np.testing.assert_allclose(jax.jacrev(jax.jacrev(f))(a), third, atol=1e-11)
+
+
+def test_single_precision_by_jax_s_transformations_warns_once() -> None:
+    jax.config.update("jax_enable_x64", False)
+    try:
+        f = fg.to_jax(lambda x: np.sum(np.sin(x)))
+        for transform in (jax.jit, jax.grad):
+            g = fg.to_jax(lambda x: np.sum(np.sin(x)))
+            with pytest.warns(UserWarning, match="jax_enable_x64"):
+                transform(g)(np.ones(3))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            f(jnp.ones(3))  # single precision already
+            jax.grad(fg.to_jax(np.sin, precision="convert"))(1.0)
+            jax.grad(g)(np.ones(2))  # warned of before
+        with pytest.raises(ArgumentError, match="jax_enable_x64"):
+            fg.to_jax(lambda n: n + 1)(np.array([1, 2**40]))
+        assert fg.to_jax(lambda n: n + 1)(np.array([1, 2])).tolist() == [2, 3]
+        doubles = np.ones(2)
+        with pytest.raises(ArgumentError, match="jax_enable_x64"):  # inside of a loop
+            fg.to_jax(lambda x: fg.lax.scan(
+                lambda c, _: (c, np.sum(c * doubles).astype(np.float32)), x, None, length=2)[1]
+            )(jnp.ones(2))  # fmt: skip
+    finally:
+        jax.config.update("jax_enable_x64", True)
 
 
 def test_double_precision_is_required_or_converted() -> None:

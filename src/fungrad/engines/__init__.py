@@ -37,8 +37,10 @@ def to_jax(
         operations by its own rules. None: jax.grad of it raises.
       callbacks: whether primitives without a JAX rule are computed by NumPy on the host.
       max_steps: the most steps of a `while_loop` differentiated in reverse; beyond them it is NaN.
-      precision: "require": 64-bit arguments and constants raise where JAX would make them 32-bit
-        (jax_enable_x64 is off); "convert": they become 32-bit.
+      precision: "require": where JAX would make 64-bit numbers 32-bit (jax_enable_x64 is off),
+        arguments, constants and results of float64 raise, and so do integers beyond 32 bits; under
+        jax.jit, jax.grad and others, which convert first, a UserWarning names the setting;
+        "convert": they become 32-bit.
 
     Raises:
       MissingExtraError: without JAX.

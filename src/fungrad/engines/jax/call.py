@@ -6,22 +6,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from fungrad.engines.jax import determinants as determinants  # its rules
 from fungrad.engines.jax import loops as loops  # its rules
 from fungrad.engines.jax.elementwise import Options, jax, jnp
 from fungrad.engines.jax.graphs import differentiable, opaque, run
 from fungrad.errors import ArgumentError
 from fungrad.host.external import External
 from fungrad.ir.canonical import canonical
-from fungrad.ir.graph import Graph
+from fungrad.ir.graph import Graph, inner_graphs
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type
 from fungrad.retracing.staging import Staged, stage_tree
 from fungrad.support import pytree
-from fungrad.tracing.source_location import check_function, describe, user_line
+from fungrad.tracing.source_location import check_function, describe, user_line, warn_user
 from fungrad.tracing.trace import typeof
 
 PLANS = 128
@@ -56,10 +57,19 @@ def to_jax(
             _check_precision(f, staged.graph, types)
         return staged
 
+    warned: list[bool] = []
+    """Not empty once single precision was warned of."""
+
     @functools.wraps(f)
     def function(*args: Any, **kwargs: Any) -> Any:
         found, treedef = pytree.flatten((args, kwargs))
         leaves = list(map(canonical, found))  # JAX refuses the other byte order
+        if precision == "require" and not jax.config.jax_enable_x64:
+            for leaf in leaves:
+                _check_range(f, leaf)
+            if not warned and any(map(_narrowed, leaves)):
+                warned.append(True)
+                _warn_of_single(f)
         staged = plan(treedef, tuple(_type_of(f, leaf) for leaf in leaves))
         results = _function(staged.graph, options, derivatives)(*leaves)
         return pytree.unflatten(staged.out, results)
@@ -101,9 +111,7 @@ def _check_precision(f: Callable[..., Any], graph: Graph, types: Sequence[Type])
     """Refuses 64-bit numbers that JAX would silently make 32-bit."""
     if jax.config.jax_enable_x64:
         return
-    held = [v.type for v, _ in graph.constants] + [
-        v.type for equation in graph.equations for v in equation.outputs
-    ]
+    held = list(_types_in(graph))
     wide = [
         t
         for t in (*(t for t in types if not t.weak), *held)
@@ -115,6 +123,42 @@ def _check_precision(f: Callable[..., Any], graph: Graph, types: Sequence[Type])
             'jax.config.update("jax_enable_x64", True) keeps double precision; '
             'fg.to_jax(f, precision="convert") takes single.'
         )
+
+
+def _types_in(graph: Graph) -> Iterator[Type]:
+    """The Types of the constants and the results of a Graph, bodies of loops included."""
+    for variable, _ in graph.constants:
+        yield variable.type
+    for equation in graph.equations:
+        yield from [variable.type for variable in equation.outputs]
+        for inner in inner_graphs(equation):
+            yield from _types_in(inner)
+
+
+def _check_range(f: Callable[..., Any], leaf: Any) -> None:
+    """Refuses 64-bit integers that do not fit into the 32 bits that JAX would make of them."""
+    if not isinstance(leaf, (np.ndarray, np.generic)) or leaf.dtype not in (np.int64, np.uint64):
+        return
+    narrow = np.int32 if leaf.dtype == np.int64 else np.uint32
+    if np.any(np.asarray(leaf) != np.asarray(leaf).astype(narrow)):
+        raise ArgumentError(
+            f"{describe(f)} got integers{user_line()} that 32 bits do not hold, and JAX makes them "
+            '32-bit: jax.config.update("jax_enable_x64", True) keeps them.'
+        )
+
+
+def _narrowed(leaf: Any) -> bool:
+    """Whether JAX traces with an argument of single precision, which may have been double."""
+    return isinstance(leaf, jax.core.Tracer) and leaf.dtype in (np.float32, np.complex64)
+
+
+def _warn_of_single(f: Callable[..., Any]) -> None:
+    warn_user(
+        f"{describe(f)} is computed in single precision under a transformation of JAX, which makes "
+        'NumPy\'s float64 arrays float32: jax.config.update("jax_enable_x64", True) keeps double '
+        'precision; fg.to_jax(f, precision="convert") says that single is wanted.',
+        UserWarning,
+    )
 
 
 STRUCTURES = 32

@@ -32,7 +32,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import cast, reshape
 from fungrad.primitives.primitive import Primitive, general
 from fungrad.tracing.trace import shape_of, typeof
 
-_SINGULAR = 1e-8
+SINGULAR = 1e-8
 """The cofactors of matrices of a larger condition number (in the 1-norm) than the inverse of this
 are computed from singular values, without a division."""
 
@@ -101,13 +101,13 @@ def _regular(a: Any) -> tuple[Any, bool]:
     except np.linalg.LinAlgError:
         return a, False
     size = np.abs(a).sum(-2).max(-1, initial=0) * np.abs(inverse).sum(-2).max(-1, initial=0)
-    return inverse, bool(np.all(size < 1 / _SINGULAR))
+    return inverse, bool(np.all(size < 1 / SINGULAR))
 
 
 def _eval_invertible(a: Any) -> Any:
     finite = _finite(a)
     s = np.linalg.svd(np.where(finite, a, 0), compute_uv=False)
-    return finite & (s.min(-1, initial=np.inf) > _SINGULAR * s.max(-1, initial=0))[..., None, None]
+    return finite & (s.min(-1, initial=np.inf) > SINGULAR * s.max(-1, initial=0))[..., None, None]
 
 
 invertible: Primitive = general(

@@ -160,8 +160,46 @@ def test_a_loss_that_is_no_number_is_refused() -> None:
         loss(np.ones(4), lazy()[0])
 
 
-def test_by_worker_needs_data_in_memory() -> None:
-    with pytest.raises(ArgumentError, match=r"client\.persist"):
+def test_delayed_is_a_pair_of_delayed_values() -> None:
+    value, gradient = fg.dask.value_and_grad(logistic, data=(1, 2)).delayed(W, *lazy())
+    with dask.config.set(scheduler="synchronous"):
+        found = dask.compute(value * 2.0, gradient)
+        assert_equal(gradient["slope"].compute(), found[1]["slope"])
+    want = fg.value_and_grad(logistic)(W, X, Y)
+    assert_equal(found, (want[0] * 2.0, want[1]))
+
+
+MADE: list[Any] = []
+
+
+def counted(block: Any) -> Any:
+    MADE.append(block.shape)
+    return block
+
+
+@pytest.mark.slow
+def test_by_worker_persists_the_data_itself() -> None:
+    distributed = pytest.importorskip("distributed")
+    MADE.clear()
+    with distributed.Client(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ):
+        x, y = lazy(100)
+        x = x.map_blocks(counted, meta=X[:0])
+        loss = fg.dask.value_and_grad(logistic, data=(1, 2), by="worker")
+        first = loss(W, x, y)
+        assert_equal(first, fg.value_and_grad(logistic)(W, X, Y))
+        assert len(MADE) == 6 and [len(group) for group in loss._groups[loss._held[1][0].name]] == [
+            6
+        ]
+        assert same_bits(loss(W, x, y), first) and len(MADE) == 6  # read once
+        other = loss(W, x[:200], y[:200])
+        assert_equal(other, fg.value_and_grad(logistic)(W, X[:200], Y[:200]))
+        assert [array.shape[0] for array in loss._held[1]] == [200, 200]
+
+
+def test_by_worker_needs_workers() -> None:
+    with pytest.raises(ArgumentError, match=r"distributed\.Client\(\)"):
         fg.dask.value_and_grad(logistic, data=(1, 2), by="worker")(W, *lazy())
 
 

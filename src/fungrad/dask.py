@@ -70,6 +70,8 @@ class DataParallel:
         self.by = by
         self._tokens: dict[str, str] = {}
         self._groups: dict[Any, list[list[int]]] = {}
+        self._held: tuple[tuple[str, ...], list[Any]] = ((), [])
+        """The names of the arrays that were last persisted here, and these, held by workers."""
         _dask()
         _warn_of_closure(loss)
 
@@ -81,9 +83,9 @@ class DataParallel:
         return self._computed("value_and_grad", params, (), args)
 
     def delayed(self, params: Any, *args: Any) -> Any:
-        """The pair (value, gradient) as one lazy Dask value."""
+        """The pair (value, gradient) as one lazy Dask value; its two items are lazy, too."""
         whole = self._whole("value_and_grad", params, (), args)
-        return _dask().delayed(_value_and_tree, pure=True)(whole)
+        return _dask().delayed(_value_and_tree, pure=True, nout=2)(whole)
 
     def hvp(self, params: Any, vector: Any, *args: Any) -> Any:
         """The Hessian of the loss at the parameters, times a vector, a tree like them."""
@@ -124,8 +126,7 @@ class DataParallel:
 
     def _chunks(self, args: Sequence[Any]) -> tuple[list[list[Any]], Any]:
         """The chunks of each data argument, as Dask values, and the first array."""
-        chunks = []
-        first: Any = None
+        arrays: list[Any] = []
         for position in self.data:
             if position > len(args):
                 raise ArgumentError(
@@ -133,17 +134,32 @@ class DataParallel:
                     f"were given{user_line()}."
                 )
             array = _dask_array(args[position - 1], position)
-            if first is None:
-                first = array
-            elif array.chunks[0] != first.chunks[0]:
+            first = arrays[0] if arrays else array
+            if array.chunks[0] != first.chunks[0]:
                 raise ArgumentError(
                     f"The Dask arrays at positions {self.data[0]} and {position} have other chunks "
                     f"along axis 0{user_line()}: {_short(first.chunks[0])} and "
                     f"{_short(array.chunks[0])}. Rechunk one: y.rechunk({{0: X.chunks[0]}})."
                 )
-            lazy = array.to_delayed(optimize_graph=_futures(array) is None)
-            chunks.append(lazy.ravel().tolist())
-        return chunks, first
+            arrays.append(array)
+        if self.by == "worker":
+            arrays = self._persisted(arrays)
+        lazy = [array.to_delayed(optimize_graph=_futures(array) is None) for array in arrays]
+        return [chunks.ravel().tolist() for chunks in lazy], arrays[0]
+
+    def _persisted(self, arrays: list[Any]) -> list[Any]:
+        """The arrays in the memory of workers, where they stay until others are given."""
+        if _client() is None or all(_futures(array) is not None for array in arrays):
+            return arrays
+        names = tuple([array.name for array in arrays])
+        if self._held[0] != names:
+            import distributed
+
+            held = list(_client().persist(arrays))
+            wait: Any = distributed.wait
+            wait(held)
+            self._held = names, held
+        return self._held[1]
 
     def _grouped(self, array: Any) -> list[tuple[list[int], str | None]]:
         """The chunks of each task, and its preferred worker."""
@@ -155,9 +171,8 @@ class DataParallel:
         if groups is None and not (places and all(places)):
             if self.by == "worker":
                 raise ArgumentError(
-                    'by="worker" needs data that the workers of a distributed client hold'
-                    f"{user_line()}: X = client.persist(X); wait(X). Use "
-                    'by="chunk" for data that are made or read when they are needed.'
+                    f'by="worker" needs workers that hold the data{user_line()}: client = '
+                    'distributed.Client(). Use by="chunk" without one.'
                 )
             return [([i], None) for i in range(len(array.chunks[0]))]
         if groups is None:
@@ -185,7 +200,8 @@ def value_and_grad(
       reduce: "sum" if the loss is a sum over rows; "mean" if it is a mean over rows, so that chunks
         are weighted by their rows.
       by: "chunk": one task for each chunk, for data that are read when needed; "worker": one task
-        for all chunks that a worker holds in memory, which costs the scheduler less; "auto": by
+        for all chunks that a worker holds in memory, which costs the scheduler less: data that
+        are not persisted are persisted at the first call, until other data are given; "auto": by
         worker if all chunks are in memory.
 
     Returns:

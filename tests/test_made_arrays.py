@@ -726,3 +726,18 @@ def test_a_plain_view_tells_of_what_array_it_is():
         return x
 
     traced(f)
+
+
+def _over(memory):
+    return np.frombuffer(memory(bytes(np.array([1.0, 2.0]))))
+
+
+@pytest.mark.parametrize("memory", [bytes, bytearray, memoryview])
+def test_arrays_over_foreign_memory_pass_functions_that_return_views(memory):
+    held = _over(memory)
+    unpickled = pickle.loads(pickle.dumps(_over(bytearray), 5))
+
+    def f(x):
+        return np.sum(np.atleast_2d(held) * x) + np.sum(np.outer(held, unpickled)) * x[0]
+
+    assert fg.grad(f)(np.ones(2)).tolist() == fg.jit(fg.grad(f))(np.ones(2)).tolist() == [10.0, 2.0]

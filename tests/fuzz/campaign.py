@@ -56,7 +56,8 @@ class Disagreement:
         return (
             f"# program {self.seed}, oracle {self.oracle!r}: {self.message}\n"
             "import numpy as np\nimport fungrad as fg\nfrom fungrad import lax\n"
-            "from tests.fuzz.inputs import LAYOUTS\n\nat = fg.numpy.at\n"
+            "from tests.fuzz.inputs import LAYOUTS, arrivals\n\n"
+            "WAYS, at = arrivals.WAYS, fg.numpy.at\n"
             f"{self.program}"
         )
 
@@ -156,6 +157,7 @@ def share(
 ) -> Tally:  # fmt: skip
     """The part of one process in a campaign."""
     fg.config.backend = "numpy"  # oracles of native code choose it
+    fg.config.verify = "first"
     os.environ["FUNGRAD_STRICT"] = "1"  # alarms of the self-check are disagreements
     return campaign(seeds(seed, start, stop, step, compiler), seconds, oracles, native)
 

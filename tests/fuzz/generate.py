@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from . import plain
-from .inputs import Input, random_input
+from .inputs import Input, in_a_way, random_input
 from .program import Body, Program, Step
 
 SMALL, LARGE = 300, 400_000  # elements of one value
@@ -239,6 +239,10 @@ MIX = {"loops": 3.0, "branches": 1.5, "rules": 0.5, "linalg": 0.3, "fourier": 0.
 """The changed weights of families in such programs."""
 
 
+ARRIVES = 0.2
+"""The share of inputs that come pickled, mapped, of another class, from another process."""
+
+
 def for_compiler(seed: object) -> bool:
     """Whether a seed stands for a program for the compiler."""
     return f"{seed}".endswith(FOR_COMPILER)
@@ -279,8 +283,11 @@ def generate(seed: object, large_share: float = 0.01) -> Program:
     made = [n for n in b.names if n[0] == "v"]
     outputs = [*made[-1:], *(rng.choice(made) for _ in range(rng.choice((0, 0, 1, 2))) if made)]
     names, inputs = zip(*b.inputs, strict=True)
+    arrive = Random(f"{seed} arrives")  # of its own: the steps of a seed stay
+    inputs = tuple(in_a_way(arrive, x) if arrive.random() < ARRIVES else x for x in inputs)
+    captured = [(n, in_a_way(arrive, x) if arrive.random() < ARRIVES else x) for n, x in b.captured]
     return Program(
-        tuple(inputs), tuple(b.captured), tuple(b.steps),
+        inputs, tuple(captured), tuple(b.steps),
         tuple(dict.fromkeys(outputs)) or names[:1],
         tuple(names), smooth, large,
     ).live()  # fmt: skip

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
+
+sys.path.append(str(Path(__file__).parents[1]))
+import arrivals
 
 SPECIAL = (
     0.0, -0.0, 1.0, -1.0, 2.0, 0.5, np.inf, -np.inf, np.nan, 5e-324, -5e-324, 2.2e-308, 1e-310,
@@ -41,7 +46,8 @@ VALUES: dict[str, Callable[[Random], float]] = {
 class Input:
     """An argument: numbers repeated to fill a shape, with a dtype and a memory layout.
 
-    `kind` is "array", "numpy" (a NumPy scalar) or "python" (a Python number).
+    `kind` is "array", "numpy" (a NumPy scalar) or "python" (a Python number); `arrival` is one of
+    arrivals.WAYS in which the array comes to the program, or empty.
     """
 
     base: tuple[Any, ...]
@@ -49,6 +55,7 @@ class Input:
     dtype: str
     layout: str = "c"
     kind: str = "array"
+    arrival: str = ""
 
     def make(self, turn: int = 0) -> Any:
         """The value; `turn` rotates the numbers, for other values of the same type."""
@@ -58,7 +65,12 @@ class Input:
             return numbers[0]
         with np.errstate(all="ignore"):
             array = np.resize(np.array(numbers).astype(self.dtype), self.shape)
-        return array[()] if self.kind == "numpy" else LAYOUTS[self.layout](array)
+        if self.kind == "numpy":
+            return array[()]
+        array = LAYOUTS[self.layout](array)
+        if self.arrival and arrivals.applies(self.arrival, array):
+            return arrivals.WAYS[self.arrival](array)
+        return array
 
     def __str__(self) -> str:
         """Python text that makes the value."""
@@ -77,11 +89,16 @@ class Input:
             text = f"np.array({numbers}).astype({self.dtype!r})"
             if self.shape != (len(used),):
                 text = f"np.resize({text}, {self.shape})"
-        return text if self.layout == "c" else f"LAYOUTS[{self.layout!r}]({text})"
+        text = text if self.layout == "c" else f"LAYOUTS[{self.layout!r}]({text})"
+        if self.arrival and arrivals.applies(self.arrival, replace(self, arrival="").make()):
+            return f"WAYS[{self.arrival!r}]({text})"
+        return text
 
     def smaller(self) -> list[Input]:
         """Simpler inputs of the same rank."""
         found = []
+        if self.arrival:
+            found.append(replace(self, arrival=""))
         if self.layout != "c":
             found.append(replace(self, layout="c"))
         if self.kind != "array":
@@ -181,6 +198,13 @@ def random_input(
     if layout in _NEEDS_AXIS and 0 in (len(shape), *shape):
         layout = "c"
     return Input(tuple(base), shape, dtype, layout)
+
+
+def in_a_way(rng: Random, value: Input) -> Input:
+    """The input, in one of the ways in which arrays arrive."""
+    if value.kind != "array" or value.layout == "big_endian":
+        return value
+    return replace(value, arrival=rng.choice(list(arrivals.WAYS)))
 
 
 def _integer(rng: Random, dtype: str, values: str) -> int:

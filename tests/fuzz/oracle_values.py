@@ -10,7 +10,8 @@ import numpy as np
 import fungrad as fg
 
 from .case import Case, Outcome
-from .compare import difference
+from .compare import difference, same
+from .elsewhere import in_another_process, in_threads
 from .oracles import against_plain, oracle, own_formula, raised
 
 
@@ -23,6 +24,31 @@ def eager(case: Case) -> str:
 @oracle("jit", 60)
 def jitted(case: Case) -> str:
     return against_plain(case, "jit", fg.jit(case.program.traced))
+
+
+@oracle("process", 1)
+def in_a_process(case: Case) -> str:
+    """jit in another process, which the program and its arguments reach pickled."""
+
+    def run(*args: Any) -> Any:
+        return in_another_process(case.program, *args)
+
+    return against_plain(case, "process", run, warnings=False)
+
+
+@oracle("threads", 1)
+def at_once(case: Case) -> str:
+    """One compiled function, called by several threads at the same time: as by one."""
+    if isinstance(case.expected, Exception):
+        raise Outcome("NumPy raises")
+    one = list(case.watched("alone", fg.jit(case.program.traced), *case.args))
+    several = in_threads(fg.jit(case.program.traced), *case.args)
+    for number, value in enumerate(several):
+        alone, value = np.asarray(one[number % len(one)]), np.asarray(value)
+        # the sign of a NaN may depend on the thread's errstate
+        if not same(value, alone):
+            return f"thread {number // len(one)}: output {number % len(one)} differs"
+    return ""
 
 
 @oracle("reassociated", 4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import fungrad as fg
 
 from . import plain
-from .inputs import LAYOUTS, Input
+from .inputs import LAYOUTS, Input, arrivals
 
 NAME = re.compile(r"\b[vxc]\d+\b")
 
@@ -72,6 +72,10 @@ class Program:
     smooth: bool = False
     large: bool = False
     fails: bool = field(default=False, compare=False)
+
+    def __reduce__(self) -> Any:
+        """Other processes get the steps, and compile them."""
+        return Program, tuple(getattr(self, f.name) for f in fields(self))
 
     @cached_property
     def source(self) -> str:
@@ -137,4 +141,5 @@ FUNGRAD: dict[str, Any] = {
     "fg": fg,
     "at": fg.numpy.at,
     "LAYOUTS": LAYOUTS,
+    "WAYS": arrivals.WAYS,
 }

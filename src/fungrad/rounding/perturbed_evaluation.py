@@ -183,8 +183,9 @@ class PerturbedTrace(TimedTrace):
     def with_any_infinities(self, result: Any) -> Any:
         """A complex result: products and quotients overflow in more than one way."""
         parts = self.random.choice(np.array([np.inf, -np.inf, np.nan]), (2, *np.shape(result)))
-        anything = (parts[0] + 1j * parts[1]).astype(result.dtype)
-        return np.where(np.isfinite(result), result, anything).astype(result.dtype)
+        dtype = np.result_type(result)  # the result may be a Python number
+        anything = (parts[0] + 1j * parts[1]).astype(dtype)
+        return np.where(np.isfinite(result), result, anything).astype(dtype)
 
     def with_any_overflow(self, result: Any, primitive: Any, args: Any, params: Any) -> Any:
         """A sum: anything where a partial sum overflows in some order of the terms, and zero where

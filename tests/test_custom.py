@@ -663,3 +663,56 @@ def test_arguments_without_a_derivative_may_be_named():
     assert fg.grad(g, 1)(4.0, 5.0) == 4.0
     with pytest.raises(ArgumentError, match="'scal' is no positional parameter"):
         fg.custom_vjp(lambda scale, x: x, nondiff_argnames="scal")
+
+
+# --- closure_convert ------------------------------------------------------------------------------
+
+
+def _by_a_rule(w, scale):
+    def g(x, tree):
+        return {"a": np.sin(w * x) + tree["k"] * scale, "b": 3}
+
+    converted, values = fg.closure_convert(g, 1.0, {"k": 2.0})
+
+    @fg.custom_vjp
+    def apply(x, *values):
+        return converted(x, {"k": x}, *values)["a"]
+
+    def backward(kept, ct):
+        return fg.vjp(lambda x, *v: converted(x, {"k": x}, *v)["a"], *kept)[1](ct)
+
+    apply.defvjp(lambda x, *v: (apply(x, *v), (x, *v)), backward)
+    assert converted(2.0, {"k": 1.0}, *values)["b"] == 3
+    return apply(3.0, *values)
+
+
+def test_closed_over_values_become_arguments_of_a_rule():
+    def plain(w, scale):
+        return np.sin(w * 3.0) + 3.0 * scale
+
+    for argument in (0, 1):
+        for order in (1, 2):
+            f, g = _by_a_rule, plain
+            for _ in range(order):
+                f, g = fg.grad(f, argument), fg.grad(g, argument)
+            expected = g(2.0, 0.5)
+            np.testing.assert_allclose([f(2.0, 0.5), fg.jit(f)(2.0, 0.5)], expected, rtol=1e-15)
+            rows = fg.vmap(f, (0, None))(np.array([2.0, 1.0]), 0.5)
+            np.testing.assert_allclose(rows, [expected, g(1.0, 0.5)], rtol=1e-14, atol=1e-15)
+
+
+def test_closure_convert_without_traced_values():
+    converted, values = fg.closure_convert(lambda x: x * X0, np.ones(2))
+    assert values == [] and converted(np.array([1.0, 2.0])).tolist() == [3.0, 6.0]
+
+
+X0 = 3.0
+
+
+def test_a_converted_function_checks_its_arguments():
+    def f(w):
+        converted, values = fg.closure_convert(lambda x: x * w, 1.0)
+        return converted(1.0, 2.0, *values)
+
+    with pytest.raises(StructureMismatchError, match=r"It takes 1, .* and then the 1 values"):
+        fg.grad(f)(1.0)

@@ -515,3 +515,16 @@ def test_a_named_scope_is_printed():
 
     text = str(fg.make_jaxpr(f)(1.0))
     assert "b:f64[] = sin a    # in encoder\n" in text and text.count("encoder") == 1
+
+
+def test_a_type_by_the_name_of_jax():
+    struct = fg.ShapeDtypeStruct([3, np.int64(2)], "float32")
+    assert struct == fg.Type((3, 2), np.dtype("float32")) and not struct.weak_type
+    assert hash(struct) == hash(fg.Type((3, 2), np.dtype("float32")))
+    assert fg.eval_shape(lambda x: x @ x.T, struct) == fg.Type((3, 3), np.dtype("float32"))
+    assert isinstance(fg.eval_shape(np.sin, 1.0), fg.ShapeDtypeStruct)
+    assert not isinstance(np.ones(2), fg.ShapeDtypeStruct)
+    assert fg.make_jaxpr(np.sin)(struct).inputs[0].type == struct
+    assert fg.ShapeDtypeStruct((), float, weak_type=True).weak
+    with pytest.raises(TypeError, match="one machine"):
+        fg.ShapeDtypeStruct((), float, sharding=object())

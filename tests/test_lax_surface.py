@@ -66,6 +66,18 @@ SIGNATURES = {
     ),
     "reduce": ("operands", "init_values", "computation", "dimensions", "out_sharding"),
     "slice": ("operand", "start_indices", "limit_indices", "strides"),
+    "gather": (
+        "operand", "start_indices", "dimension_numbers", "slice_sizes", "unique_indices",
+        "indices_are_sorted", "mode", "fill_value",
+    ),
+    "scatter_min": (
+        "operand", "scatter_indices", "updates", "dimension_numbers", "indices_are_sorted",
+        "unique_indices", "mode",
+    ),
+    "scatter_apply": (
+        "operand", "scatter_indices", "func", "dimension_numbers", "update_shape",
+        "indices_are_sorted", "unique_indices", "mode",
+    ),
     "linalg.eigh": (
         "x", "lower", "symmetrize_input", "sort_eigenvalues", "subset_by_index", "implementation",
     ),

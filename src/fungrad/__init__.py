@@ -10,6 +10,7 @@ from fungrad import errors as errors
 from fungrad.config import config as config
 from fungrad.ir.graph import Graph as Graph
 from fungrad.ir.graph import above as _above
+from fungrad.ir.types import ShapeDtypeStruct as ShapeDtypeStruct
 from fungrad.ir.types import Type as Type
 from fungrad.support import pytree as trees  # noqa: F401 - a public name
 from fungrad.support.lazy import Module as _Module
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from fungrad import tree_util as tree_util
     from fungrad.compiler.jit import clear_caches as clear_caches
     from fungrad.compiler.jit import jit as jit
+    from fungrad.custom_rules.closure_convert import closure_convert as closure_convert
     from fungrad.custom_rules.custom_vjp_jvp import custom_jvp as custom_jvp
     from fungrad.custom_rules.custom_vjp_jvp import custom_vjp as custom_vjp
     from fungrad.engines import from_jax as from_jax
@@ -110,6 +112,7 @@ _LATER = {
     "checkpoint": "fungrad.rematerialisation.checkpoint",
     "checkpoint_name": "fungrad.rematerialisation.policies",
     "clear_caches": "fungrad.compiler.jit",
+    "closure_convert": "fungrad.custom_rules.closure_convert",
     "combine": "fungrad.tree_parts",
     "curve_fit": "fungrad.fitting",
     "custom_jvp": "fungrad.custom_rules.custom_vjp_jvp",

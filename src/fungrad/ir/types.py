@@ -8,6 +8,7 @@ float32.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -98,6 +99,11 @@ class Type:
         return self.size * self.dtype.itemsize
 
     @property
+    def weak_type(self) -> bool:
+        """The weak bit, by JAX's name."""
+        return self.weak
+
+    @property
     def inexact(self) -> bool:
         """Whether the dtype is floating or complex, so that a derivative has a meaning."""
         return self.dtype.kind in "fc"
@@ -109,6 +115,35 @@ class Type:
     def zeros(self) -> Any:
         """A concrete zero of this Type: a Python scalar if weak, otherwise an ndarray."""
         return self.dtype.type(0).item() if self.weak else np.zeros(self.shape, self.dtype)
+
+
+class _AnyType(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Type)
+
+
+class ShapeDtypeStruct(Type, metaclass=_AnyType):
+    """A Type by JAX's name and arguments, for `eval_shape` and `make_jaxpr`.
+
+    Args:
+      shape: a sequence of integers. dtype: anything that np.dtype takes.
+      sharding: None; fungrad runs on one machine. weak_type: whether it is a Python number.
+
+    Raises:
+      TypeError: for a sharding.
+
+    >>> ShapeDtypeStruct((3, 2), np.float32) == Type((3, 2), np.float32)
+    True
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self, shape: Iterable[Any], dtype: Any, *, sharding: None = None, weak_type: bool = False
+    ) -> None:
+        if sharding is not None:
+            raise TypeError("ShapeDtypeStruct takes no sharding: fungrad runs on one machine.")
+        super().__init__(tuple(map(operator.index, shape)), dtype, weak_type)
 
 
 # Reverse mode makes a Type for each value that it does not keep: the slots' setters bypass

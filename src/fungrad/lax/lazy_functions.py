@@ -79,6 +79,17 @@ from fungrad.lax.elementwise import square as square
 from fungrad.lax.elementwise import sub as sub
 from fungrad.lax.elementwise import tan as tan
 from fungrad.lax.elementwise import tanh as tanh
+from fungrad.lax.gather_scatter import GatherDimensionNumbers as GatherDimensionNumbers
+from fungrad.lax.gather_scatter import GatherScatterMode as GatherScatterMode
+from fungrad.lax.gather_scatter import ScatterDimensionNumbers as ScatterDimensionNumbers
+from fungrad.lax.gather_scatter import gather as gather
+from fungrad.lax.gather_scatter import scatter as scatter
+from fungrad.lax.gather_scatter import scatter_add as scatter_add
+from fungrad.lax.gather_scatter import scatter_apply as scatter_apply
+from fungrad.lax.gather_scatter import scatter_max as scatter_max
+from fungrad.lax.gather_scatter import scatter_min as scatter_min
+from fungrad.lax.gather_scatter import scatter_mul as scatter_mul
+from fungrad.lax.gather_scatter import scatter_sub as scatter_sub
 from fungrad.lax.reshaping import broadcast as broadcast
 from fungrad.lax.reshaping import broadcast_like as broadcast_like
 from fungrad.lax.reshaping import broadcast_shapes as broadcast_shapes

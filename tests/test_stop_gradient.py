@@ -246,7 +246,7 @@ def test_it_stands_in_the_graph_with_its_name_and_scope():
     assert names(graph) == ["stop_gradient", "mul"]
     assert graph.equations[0].params["name"] == "frozen"
     assert [equation.scope for equation in graph.equations] == ["encoder", ""]
-    assert "stop_gradient[name=frozen]" in str(graph)
+    assert "stop_gradient[name=encoder/frozen]" in str(graph)
     assert fg.grad(lambda x: fg.evaluate(graph, x)[0])(3.0) == 3.0
     assert fg.jvp(lambda x: fg.evaluate(graph, x)[0], (3.0,), (1.0,))[1] == 3.0
 
@@ -328,3 +328,17 @@ def test_a_stopped_output_keeps_no_residual():
     _, pullback = fg.vjp(f, np.ones(3))
     assert kept[0]() is None
     np.testing.assert_array_equal(pullback(1.0)[0], np.ones(3))
+
+
+def test_a_name_is_printed_below_its_scope():
+    def f(x):
+        with fg.named_scope("e_step"):
+            r = fg.stop_gradient(x * 2, name="r")
+            with fg.no_gradient("weights"):
+                r = r * x
+        return fg.checkpoint_name(r, "whole") + fg.stop_gradient(x, name="out")
+
+    text = str(fg.make_jaxpr(f)(2.0))
+    for path in ("e_step/r", "e_step/weights", "out"):
+        assert f"stop_gradient[name={path}]" in text
+    assert "checkpoint_name[name=whole]" in text

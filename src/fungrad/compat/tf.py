@@ -43,7 +43,7 @@ class Scope:
     >>> y = scope.apply(np.multiply, x, stopped.output())
     >>> print(scope.graph(y))
     { lambda a:f64[3]. let
-        b:f64[3] = stop_gradient[name=StopGradient] a    # in target
+        b:f64[3] = stop_gradient[name=target/StopGradient] a    # in target
         c:f64[3] = mul a b
       in (c,) }
     """

@@ -62,7 +62,7 @@ def _lines(graph: Any, source: bool) -> list[str]:
 def _equation(equation: Any, names: Names, source: bool) -> list[str]:
     inputs = " ".join(names.of(a) for a in equation.inputs)
     outputs = " ".join(names.binder(v) for v in equation.outputs) or "_"
-    params = _params(equation.params, source)
+    params = _params(_in_scope(equation), source)
     text = " ".join(p for p in (f"{equation.primitive.name}{params[0]}", *params[1:]) if p)
     lines = text.split("\n")
     lines[0] = f"{outputs} = {lines[0]}"
@@ -75,6 +75,22 @@ def _equation(equation: Any, names: Names, source: bool) -> list[str]:
     if notes:
         lines[-1] += "    # " + ", ".join(notes)
     return lines
+
+
+_NAMING = frozenset({"checkpoint_name", "stop_gradient", "stop_gradient_order"})
+"""The primitives whose parameter `name` is the user's name for a value."""
+
+
+def _in_scope(equation: Any) -> dict[str, Any]:
+    """The parameters, with the user's name for a value as a path below its scope: `outer/inner`. A
+    block of that name is its scope already.
+    """
+    params: dict[str, Any] = equation.params
+    scope, name = equation.scope, params.get("name")
+    if not scope or name is None or equation.primitive.name not in _NAMING:
+        return params
+    path = scope if f"/{scope}".endswith(f"/{name}") else f"{scope}/{name}"
+    return {**params, "name": path}
 
 
 def _params(params: dict[str, Any], source: bool) -> list[str]:

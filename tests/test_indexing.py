@@ -694,9 +694,14 @@ def test_any_index(case):
 TABLE = np.arange(10.0).reshape(2, 5)
 
 
+def read():
+    """TABLE, as an array that no name holds while the function is traced."""
+    return np.frombuffer(TABLE.tobytes()).reshape(2, 5)
+
+
 @pytest.mark.parametrize("f", [
-    lambda i: TABLE[i], lambda i: TABLE[0, i], lambda i: TABLE[i, :2], lambda i: TABLE[i > 0],
-    lambda i: fg.lax.fori_loop(0, 2, lambda k, c: c + TABLE[k, 0], 0.0) * i,
+    lambda i: read()[i], lambda i: read()[0, i], lambda i: read()[i, :2], lambda i: read()[i > 0],
+    lambda i: fg.lax.fori_loop(0, 2, lambda k, c: c + read()[k, 0], 0.0) * i,
 ])  # fmt: skip
 def test_an_ndarray_indexed_by_a_traced_value_names_line_and_remedy(f):
     for run, i in ((fg.jit, 1), (fg.jit, np.array([0, 1])), (fg.vmap, np.array([0, 1]))):
@@ -809,3 +814,66 @@ def test_the_order_in_memory_of_what_numbers_and_arrays_read_at_once():
             fg.jit(lambda x, f=f: written(f(x)))(x), written(f(x)), strict=True
         ):
             np.testing.assert_array_equal(found, expected)
+
+
+# --- JAX's static sizes ---------------------------------------------------------------------------
+
+SIZED = [
+    (lambda x: fg.numpy.nonzero(x, size=3), [0, 2, 4], [0, 0, 0]),
+    (lambda x: fg.numpy.flatnonzero(x, size=4, fill_value=-1), [0, 2, 4, -1], [0, -1, -1, -1]),
+    (lambda x: fg.numpy.where(x, size=2, fill_value=9), [0, 2], [0, 9]),
+    (lambda x: fg.numpy.argwhere(x, size=4, fill_value=7), [0, 2, 4, 7], [0, 7, 7, 7]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("f", "several", "one"), SIZED)
+def test_the_places_of_a_number_of_elements_that_is_given(f, several, one):
+    x = np.array([[2.0, 0.0, -1.0, 0.0, np.nan], [3.0, 0.0, 0.0, 0.0, 0.0]])
+    rows = [f(row) for row in x]
+    for row, places in zip(rows, (several, one), strict=True):
+        assert np.ravel(row).tolist() == places
+    for found in (fg.vmap(f)(x), fg.jit(fg.vmap(f))(x), fg.vmap(fg.jit(f))(x)):
+        np.testing.assert_array_equal(np.squeeze(found), np.squeeze(rows))
+
+
+def test_a_fill_value_for_each_axis():
+    places = fg.jit(lambda x: fg.numpy.nonzero(x, size=3, fill_value=(8, 9)))(np.eye(2))
+    assert [i.tolist() for i in places] == [[0, 1, 8], [0, 1, 9]]
+    with pytest.raises(ValueError, match="3 entries for 2 axes"):
+        fg.numpy.nonzero(np.eye(2), size=3, fill_value=(1, 2, 3))
+    assert fg.numpy.nonzero(np.zeros((2, 0)), size=1, fill_value=4)[1].tolist() == [4]
+
+
+def test_the_gradient_of_what_a_given_number_of_places_picks():
+    def f(x):
+        places = fg.numpy.flatnonzero(x > 0, size=2, fill_value=0)
+        return np.sum(x[places] ** 2)
+
+    for g in (fg.grad(f), fg.jit(fg.grad(f))):
+        assert g(np.array([-1.0, 2.0, 3.0, 4.0])).tolist() == [0.0, 4.0, 6.0, 0.0]
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_unique_of_a_given_size(axis):
+    x = np.array([[2.0, 1.0, 2.0], [0.0, 1.0, 0.0], [2.0, 1.0, 2.0]])
+    exact = np.unique(x, True, True, True, axis)
+    number = exact[0].shape[0 if axis is None else axis]
+
+    def f(x):
+        return fg.numpy.unique(x, True, True, True, axis, size=number + 1, fill_value=-5)
+
+    for found in (f(x), fg.jit(f)(x), [part[0] for part in fg.vmap(f)(np.stack([x, 2 * x]))]):
+        kept = np.take(found[0], range(number), 0 if axis is None else axis)
+        np.testing.assert_array_equal(kept, exact[0])
+        assert (np.take(found[0], number, 0 if axis is None else axis) == -5).all()
+        np.testing.assert_array_equal(found[1][:number], exact[1])
+        np.testing.assert_array_equal(np.ravel(found[2]), np.ravel(exact[2]))
+        assert found[3].tolist() == [*exact[3], 0]
+
+
+def test_unique_of_a_given_size_takes_nans_as_equal():
+    x = np.array([1.0, np.nan, 1.0, np.nan])
+    assert fg.numpy.unique(x, size=3, fill_value=5.0).tolist()[::2] == [1.0, 5.0]
+    assert np.isnan(fg.numpy.unique(x, size=3, equal_nan=False)[1:]).all()
+    with pytest.raises(ValueError, match="at least one element"):
+        fg.numpy.unique(x[:0], size=2)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from surface import agrees, values
 
 import fungrad as fg
+from fungrad.errors import AbstractValueError
 from fungrad.testing import check_grads
 
 F32, F64, C128, I64 = np.float32, np.float64, np.complex128, np.int64
@@ -334,6 +335,31 @@ def assert_same(found, expected):
     np.testing.assert_array_equal(found, expected, strict=True)
 
 
+def test_a_function_of_numpy_mapped_itself_takes_traced_shifts_and_indices():
+    x, m, k = np.arange(4.0), np.arange(9.0).reshape(3, 3), np.array([0, 1, -2])
+    for f, array in ((np.roll, x), (np.tril, m), (np.triu, m), (np.take, x), (np.trace, m)):
+        expected = np.stack([f(array, n) for n in k])
+        assert_same(fg.vmap(f, (None, 0))(array, k), expected)
+        assert_same(fg.jit(fg.vmap(f, (None, 0)))(array, k), expected)
+
+
+@pytest.mark.parametrize("f", [np.diag, np.diagonal])
+def test_the_offset_that_determines_a_shape_has_to_be_known(f):
+    m = np.eye(3)
+    for transformed in (fg.jit(f), fg.jit(lambda m, k: f(np.eye(3), k))):
+        with pytest.raises(AbstractValueError, match=f"the offset of np.{f.__name__} .*test_shap"):
+            transformed(m, 1)
+    rows = fg.vmap(f, (0, None))(np.stack([m, m]), np.int64(1))
+    assert_same(rows, np.stack([f(m, 1), f(m, 1)]))
+
+
+def test_the_gradient_of_a_trace_of_a_traced_diagonal():
+    m = np.arange(12.0).reshape(3, 4)
+    slope = fg.jit(fg.grad(lambda m, k: np.sum(np.trace(m**2, k))))
+    for k in (-1, 0, 3, 5):
+        assert_same(slope(m, k), 2 * m * np.eye(3, 4, k))
+
+
 def test_shifts_and_diagonals_may_be_traced():
     x, m, i = np.arange(5.0), np.arange(9.0).reshape(3, 3), np.int64
     for shift in (0, 2, -7):
@@ -347,6 +373,8 @@ def test_shifts_and_diagonals_may_be_traced():
         each_way(lambda m, k: np.tril(m, k), m, i(k))
         each_way(lambda k: np.triu(m, k), i(k))
         each_way(lambda k: np.eye(3, 4, k, np.float32), i(k))
+        each_way(lambda m, k: np.trace(m[:2], k), m, i(k))
+        each_way(lambda k: np.trace(m[:, :2], k), i(k))
         each_way(lambda k: np.tri(3, k=k), i(k))
     f = fg.vmap(lambda x, s: np.roll(x, s) ** 2, in_axes=(None, 0))
     slopes = fg.jacrev(lambda x: f(x, np.array([1, 3])))(x)

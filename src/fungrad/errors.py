@@ -28,7 +28,10 @@ def instead_of(asked: str) -> str:
     if asked.startswith("format("):
         return 'To print a value, write fg.debug.print("{x}", x=x)'
     if asked.startswith(_BY_MASK):
-        return "Keep the shape: np.where(mask, x, 0.0), np.sum(x, where=mask)"
+        return (
+            "Keep the shape: np.where(mask, x, 0.0), np.sum(x[mask]) and other reductions; or give "
+            "the number of elements: x[fg.numpy.flatnonzero(mask, size=n, fill_value=0)]"
+        )
     if asked in ("float()", "complex()", ".item()", ".tolist()"):
         return (
             "Leave the number as it is: NumPy's functions, those of math and of fungrad.scipy take "
@@ -69,9 +72,12 @@ class AbstractValueError(FungradError, TypeError):
 
         fg.jit(lambda n: np.zeros(int(n)), static_argnums=0)(3)
 
-    Print by `fg.debug.print("{x}", x=x)`; select by a mask by `np.where(mask, x, 0.0)` or
-    `np.sum(x, where=mask)`.
+    Print by `fg.debug.print("{x}", x=x)`; select by a mask by `np.where(mask, x, 0.0)`,
+    `np.sum(x[mask])`, or `x[fg.numpy.flatnonzero(mask, size=n)]`.
     """
+
+    indexes_array = False
+    """Whether a traced value indexed a plain ndarray."""
 
 
 class BranchError(FungradError, RuntimeError):

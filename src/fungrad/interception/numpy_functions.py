@@ -236,7 +236,7 @@ def _new(found: Any, args: Any) -> Any:
 
 def _owner(array: Any) -> Any:
     """The array that owns the memory of another, or the object that does, if that is no array."""
-    while array.base is not None and isinstance(array, np.ndarray):
+    while isinstance(array, np.ndarray) and array.base is not None:
         array = array.base
     return array
 

@@ -23,6 +23,7 @@ from fungrad.primitives.elementwise.family import select as pick
 from fungrad.primitives.elementwise.ufuncs import maximum, minimum, remainder
 from fungrad.primitives.movement.gather import ARRAY, Index, getitem, of_int, of_slice
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.primitives.movement.scatter import stable_order
 from fungrad.primitives.movement.stack_iota import iota, unstack
 from fungrad.primitives.runtime_check import in_range
 from fungrad.tracing.aliasing import array_over, link
@@ -104,9 +105,9 @@ def _getitem(self: Tracer, index: Any) -> Any:
     return found
 
 
-def _read(array: Writable, index: Any) -> Any:
+def _read(array: np.ndarray, index: Any) -> Any:
     """x[index] of plain numbers by a traced index."""
-    held = plain(array)
+    held = plain(array) if type(array) is Writable else array
     try:
         x, static, arrays = parsed(held, index)
     except AbstractValueError as error:
@@ -239,43 +240,110 @@ def _nonzero(a: Any) -> Any:
     return a.nonzero()
 
 
+def _mask(condition: Any) -> Any:
+    condition = as_array(condition)
+    return condition if typeof(condition).dtype == _BOOL else condition != 0
+
+
 def _truths(a: Any) -> Any:
     return np.asarray(a, bool)
 
 
-@implements(np.where)
+SIZED = frozenset({"size", "fill_value"})
+"""JAX's keywords of functions whose result has as many elements as a condition holds for."""
+
+
+def _places(a: Any, size: Any, fill_value: Any) -> tuple[Any, ...]:
+    """The indices of the first `size` nonzero elements; in missing places a fill value, or one for
+    each axis, 0 by default. The values may be unknown.
+    """
+    a, size = as_array(a), operator.index(size)
+    shape = shape_of(a)
+    fills = fill_value if isinstance(fill_value, tuple) else (fill_value,) * len(shape)
+    if len(fills) != len(shape):
+        raise ValueError(f"fill_value has {len(fills)} entries for {len(shape)} axes.")
+    if 0 in shape:
+        return tuple([np.full(size, 0 if f is None else f, np.intp) for f in fills])
+    mask = flattened(a) != 0
+    first = stable_order(np.logical_not(mask))
+    length = shape_of(mask)[0]
+    first = getitem(first, np.minimum(np.arange(size), length - 1), index=Index((ARRAY,)))
+    there = np.arange(size) < np.sum(mask)
+    indices = np.unravel_index(first, shape)
+    return tuple(
+        [pick(there, i, 0 if f is None else f) for i, f in zip(indices, fills, strict=True)]
+    )
+
+
+@implements(np.where, own=SIZED)
 @of_arrays
-def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
+def where(
+    condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None, fill_value: Any = None
+) -> Any:
     """x where the condition holds, else y, as numpy.where; no derivative of the branch not taken.
 
-    With the condition alone it is nonzero, which needs a known condition.
+    With the condition alone it is nonzero, which needs a known condition, or `size`.
     """
     if x is None and y is None:
-        return known(condition, "np.where(condition)", _nonzero)
+        return _nonzero_places(condition, "np.where(condition)", size, fill_value)
     if x is None or y is None:
         raise ValueError("either both or neither of x and y should be given")
+    if size is not None or fill_value is not None:
+        raise ValueError("size and fill_value are for where(condition) alone.")
     condition = as_array(condition)
     if typeof(condition).dtype != _BOOL:
         condition = condition != 0
     return pick(condition, as_array(x), as_array(y))
 
 
-@implements(np.nonzero)
-def nonzero(a: Any) -> Any:
-    """The indices of the nonzero elements, as numpy.nonzero; the values have to be known."""
-    return known(a, "np.nonzero", _nonzero)
+def _nonzero_places(a: Any, asked: str, size: Any, fill_value: Any) -> Any:
+    return known(a, asked, _nonzero) if size is None else _places(a, size, fill_value)
 
 
-@implements(np.flatnonzero)
-def flatnonzero(a: Any) -> Any:
-    """The positions of the nonzero elements of the flattened array, as numpy.flatnonzero."""
-    return known(a, "np.flatnonzero", np.flatnonzero)
+@implements(np.nonzero, own=SIZED)
+def nonzero(a: Any, *, size: Any = None, fill_value: Any = None) -> Any:
+    """The indices of the nonzero elements, as numpy.nonzero; of unknown values with `size`.
+
+    Args:
+      a: the array.
+      size: the number of results, so that the shape does not depend on the values (under jit and
+        vmap): of more the first are returned.
+      fill_value: the index in missing places, or a tuple of one for each axis; 0 by default.
+
+    >>> import numpy as np, fungrad as fg
+    >>> fg.jit(lambda x: nonzero(x > 1, size=3, fill_value=-1))(np.arange(4.0))
+    (array([ 2,  3, -1]),)
+    """
+    return _nonzero_places(a, "np.nonzero", size, fill_value)
 
 
-@implements(np.argwhere)
-def argwhere(a: Any) -> Any:
-    """The indices of the nonzero elements, one in each row, as numpy.argwhere."""
-    return known(a, "np.argwhere", np.argwhere)
+@implements(np.flatnonzero, own=SIZED)
+def flatnonzero(a: Any, *, size: Any = None, fill_value: Any = None) -> Any:
+    """The positions of the nonzero elements when flattened, as numpy.flatnonzero; `size` and
+    `fill_value` as of nonzero.
+
+    >>> flatnonzero(np.array([0.0, 2.0, 3.0]), size=1)
+    array([1])
+    """
+    if size is None:
+        return known(a, "np.flatnonzero", np.flatnonzero)
+    return _places(flattened(as_array(a)), size, fill_value)[0]
+
+
+@implements(np.argwhere, own=SIZED)
+def argwhere(a: Any, *, size: Any = None, fill_value: Any = None) -> Any:
+    """The indices of the nonzero elements, one in each row, as numpy.argwhere; `size` and
+    `fill_value` as of nonzero.
+
+    >>> argwhere(np.eye(2), size=3, fill_value=7)
+    array([[0, 0],
+           [1, 1],
+           [7, 7]])
+    """
+    if size is None:
+        return known(a, "np.argwhere", np.argwhere)
+    places = _places(a, size, fill_value)
+    return np.stack(places, axis=-1) if places else np.zeros((size, 0), np.intp)
 
 
 def positions_in(indices: Any, length: int, mode: str) -> Any:
@@ -348,13 +416,18 @@ def places_along(arr: Any, indices: Any, axis: Any) -> tuple[Any, list[Any]]:
 @results_in_order("C")
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
     """The slices along an axis where a known condition holds, as numpy.compress."""
-    condition = known(condition, "np.compress(condition)", _truths)
-    if np.ndim(condition) != 1:
-        raise ValueError("condition must be a 1-d array")
     a = as_array(a)
     if axis is None or not shape_of(a):
         a = flattened(a)
     axis = axis_index(0 if axis is None else axis, len(shape_of(a)))
+    try:
+        condition = known(condition, "np.compress(condition)", _truths)
+    except AbstractValueError as error:
+        if axis:
+            raise
+        return selected(a, _mask(condition), error)
+    if np.ndim(condition) != 1:
+        raise ValueError("condition must be a 1-d array")
     index = Index((*(slice(None),) * axis, ARRAY), unique=True)
     return getitem(a, np.flatnonzero(condition), index=index)
 
@@ -366,7 +439,10 @@ def _compress_method(self: Tracer, condition: Any, axis: Any = None, out: Any = 
 @implements(np.extract)
 def extract(condition: Any, arr: Any) -> Any:
     """The elements where a known condition holds, as numpy.extract."""
-    positions = known(condition, "np.extract(condition)", np.flatnonzero)
+    try:
+        positions = known(condition, "np.extract(condition)", np.flatnonzero)
+    except AbstractValueError as error:
+        return selected(flattened(as_array(arr)), flattened(_mask(condition)), error)
     return getitem(flattened(as_array(arr)), positions, index=Index((ARRAY,), unique=True))
 
 

@@ -5,17 +5,18 @@ einsum is in einsum_lowering.py.
 
 from __future__ import annotations
 
+import operator
 import warnings
 from typing import Any
 
 import numpy as np
 
 from fungrad.errors import ShapeError
-from fungrad.numpy.protocol.implements import implements
+from fungrad.numpy.protocol.implements import if_known, implements
 from fungrad.numpy.protocol.operands import array_of, axis_index, axis_indices
 from fungrad.numpy.protocol.result_order import results_in_order
 from fungrad.primitives.contraction.dot_general import dot_general
-from fungrad.primitives.elementwise.family import mul, neg, sub
+from fungrad.primitives.elementwise.family import mul, neg, select, sub
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
     cast,
@@ -215,9 +216,15 @@ def trace(
     return sum_diagonal(a if dtype is None else cast(a, dtype), offset, axis1, axis2)
 
 
-def sum_diagonal(a: Any, offset: int, axis1: int, axis2: int) -> Any:
-    """The sums along the diagonals of two axes."""
-    found = diagonal(last_two(a, axis1, axis2), offset=offset)
+def sum_diagonal(a: Any, offset: Any, axis1: int, axis2: int) -> Any:
+    """The sums along the diagonals of two axes; the offset may be traced."""
+    a = last_two(a, axis1, axis2)
+    number = if_known(offset)
+    if number is None:
+        rows, columns = a.shape[-2:]
+        on = np.arange(columns) - np.arange(rows)[:, None] == array_of(offset)
+        return reduce_sum(select(on, a, a.dtype.type(0)), axes=(len(a.shape) - 2, len(a.shape) - 1))
+    found = diagonal(a, offset=operator.index(number))
     return reduce_sum(found, axes=(len(found.shape) - 1,))
 
 

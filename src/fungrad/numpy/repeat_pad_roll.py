@@ -149,20 +149,29 @@ def resize(a: Any, new_shape: Any) -> Any:
 
 @implements(np.diagonal)
 @read_only_views("a diagonal that np.diagonal returned")
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def diagonal(a: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The diagonals of two axes, along a new last axis, as np.diagonal."""
-    return sliding_window.diagonal(
-        last_two(array_of(a), axis1, axis2), offset=operator.index(offset)
-    )
+    a = last_two(array_of(a), axis1, axis2)
+    return sliding_window.diagonal(a, offset=_offset(offset, "np.diagonal"))
+
+
+def _offset(k: Any, function: str) -> int:
+    """The number of a diagonal that is read or written: the shape of the result depends on it."""
+    return known(k, f"the offset of {function} (the shape of its result depends on it)", _index)  # type: ignore[no-any-return]
+
+
+def _index(k: Any) -> int:
+    return operator.index(k)
 
 
 @implements(np.diag)
-def diag(v: Any, k: int = 0) -> Any:
+def diag(v: Any, k: Any = 0) -> Any:
     """The diagonal of a matrix, or the matrix with a given diagonal, as np.diag."""
     v = array_of(v)
+    k = _offset(k, "np.diag")
     if len(v.shape) == 1:
         length = v.shape[0] + abs(k)
-        return sliding_window.from_diagonal(v, offset=operator.index(k), shape=(length, length))
+        return sliding_window.from_diagonal(v, offset=k, shape=(length, length))
     if len(v.shape) == 2:
         return diagonal(v, k)
     raise ValueError("Input must be 1- or 2-d.")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import GradientCutError
+from fungrad.numpy.indexing import SIZED, flatnonzero
 from fungrad.numpy.mutation.views import Indexed, linked
 from fungrad.numpy.protocol.implements import as_array, implements, known, of_arrays
 from fungrad.numpy.protocol.operands import array_of, axis_index, common_dtype, flattened, promoted
@@ -28,13 +29,14 @@ from fungrad.primitives.movement.gather import ARRAY, Index, getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     cast,
     concatenate,
+    moveaxis,
     reshape,
     slice_axis,
 )
 from fungrad.primitives.movement.stack_iota import stack
 from fungrad.primitives.runtime_check import checked
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import EVAL, Tracer, current, is_integer, registry, shape_of
+from fungrad.tracing.trace import Tracer, is_integer, shape_of
 
 _PLAIN_UNIQUE: Any = np.unique
 
@@ -77,9 +79,7 @@ def _unique(
     return (values, *extras) if extras else values
 
 
-registry.functions[np.unique] = _unique
-
-
+@implements(np.unique, own=SIZED)
 def unique(
     ar: Any,
     return_index: bool = False,
@@ -99,7 +99,8 @@ def unique(
       return_index, return_inverse, return_counts, axis, equal_nan, sorted: as in NumPy.
       size: the number of results, so that the shape does not depend on the values (under jit and
         vmap): of more values the first are returned; missing ones are `fill_value` (the smallest
-        element, if None). Indices and counts are not available then.
+        element, if None), with its index and the count 0. The inverse numbers all values, also
+        those that are not returned.
 
     >>> import numpy as np, fungrad as fg
     >>> fg.vmap(lambda x: unique(x, size=3))(np.array([[1, 2, 1], [3, 3, 3]]))
@@ -107,17 +108,41 @@ def unique(
            [3, 3, 3]])
     """
     if size is None:
-        function = _PLAIN_UNIQUE if current() is EVAL else _unique
-        return function(ar, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan)
-    if return_index or return_inverse or return_counts or axis is not None:
-        raise TypeError("unique(size=...) gives the values of the flattened array alone.")
-    x = s.sort(flattened(array_of(ar)), axis=0)
-    number = shape_of(x)[0]
-    first = concatenate(np.ones(min(number, 1), np.bool_), x[1:] != x[:-1], axis=0)
-    order = s.argsort(np.logical_not(first), axis=0, kind="stable")
-    places = order[np.minimum(np.arange(size), number - 1)]
-    fill = x[0] if fill_value is None else fill_value
-    return select(np.arange(size) < np.sum(first), _picked(x, places), fill)
+        return _unique(ar, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan)
+    x = array_of(ar)
+    size, shape = operator.index(size), shape_of(x)
+    x = flattened(x) if axis is None else moveaxis(x, axis_index(axis, len(shape)), 0)
+    number, *rest = shape_of(x)
+    if not number:
+        raise ValueError("unique(size=...) needs at least one element.")
+    if axis is None:
+        order = s.argsort(x, axis=0, kind="stable")
+        ordered = s.sort(x, axis=0)  # where ties share the derivative
+    else:
+        columns = reshape(x, shape=(number, math.prod(rest)))
+        order = np.lexsort(columns.T[::-1]) if math.prod(rest) else np.arange(number)
+        ordered = _picked(x, order)
+    differ = ordered[1:] != ordered[:-1]
+    if equal_nan and x.dtype.kind in "fc":
+        differ = np.logical_and(differ, ~(np.isnan(ordered[1:]) & np.isnan(ordered[:-1])))
+    differ = np.any(differ, axis=tuple(range(1, 1 + len(rest))))
+    first = concatenate(np.ones(1, np.bool_), differ, axis=0)
+    starts = flatnonzero(first, size=size + 1, fill_value=number)
+    there = starts[:-1] < number
+    values = _picked(ordered, select(there, starts[:-1], 0))
+    if fill_value is not None:
+        kept = reshape(there, shape=(size, *[1] * len(rest)))
+        values = select(kept, values, cast(array_of(fill_value), x.dtype))
+    found = [values if axis is None else moveaxis(values, 0, axis_index(axis, len(shape)))]
+    if return_index:
+        found.append(_picked(order, select(there, starts[:-1], 0)))
+    if return_inverse:
+        places = scatter(np.cumsum(first) - 1, order, index=Index((ARRAY,), unique=True),
+                         shape=(number,))  # fmt: skip
+        found.append(reshape(places, shape=shape) if axis is None else places)
+    if return_counts:
+        found.append(np.diff(starts))
+    return tuple(found) if len(found) > 1 else found[0]
 
 
 def _result(function: Any, *parts: Any) -> Any:

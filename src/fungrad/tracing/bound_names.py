@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -105,9 +105,10 @@ def exchange(place: Any, key: Any, old: Any, new: Any) -> None:
 class _Reader:
     """Reads the functions and objects that a function can call."""
 
-    def __init__(self, replaced: Replaced, known: Known) -> None:
+    def __init__(self, replaced: Replaced, known: Known, also: Collection[type] = ()) -> None:
         self._replaced = replaced
         self._known = known
+        self._also = also
         self._names: set[str] = set()
         """All names in the code read so far."""
         self._spaces: list[tuple[Any, Any, bool]] = []
@@ -170,7 +171,8 @@ class _Reader:
             self._wait(shared, *filter(callable, value))
         elif kind is dict or kind is list:
             items = list(value.items()) if kind is dict else enumerate(value)
-            for key in [key for key, item in items if _may_call(item)]:
+            also = self._also
+            for key in [k for k, item in items if _may_call(item) or type(item) in also]:
                 self._place(value, key, shared)
         else:
             self._instance(value, shared)
@@ -281,11 +283,14 @@ def _may_call(value: Any) -> bool:
     return callable(value) or type(value) in (tuple, staticmethod)
 
 
-def bindings_of(f: Any, made: Any, replaced: Replaced, known: Known) -> tuple[list[Binding], bool]:
+def bindings_of(
+    f: Any, made: Any, replaced: Replaced, known: Known, also: Collection[type] = ()
+) -> tuple[list[Binding], bool]:
     """The places through which a function can call replaced functions, and whether all functions of
-    its code have the same. `made` is the function that fungrad derived from it, and calls.
+    its code have the same. `made` is the function that fungrad derived from it, and calls. `also`
+    are the classes of further values that are read in dicts and lists.
     """
-    reader = _Reader(replaced, known)
+    reader = _Reader(replaced, known, also)
     reader.read(f, made)
     return list(reader.bindings.values()), reader.shared
 
@@ -360,6 +365,10 @@ def _kind_of(value: Any, depth: int = 4) -> Any:
     return (own, *[_kind_of(v, depth - 1) for v in held]) if depth else own
 
 
+_NUMPYS = type(np.take)
+"""The class of NumPy's functions that call a protocol; NumPy's own code for ndarrays is wrapped."""
+
+
 def _attribute(value: Any, name: str) -> Any:
     """An attribute, or None. Does not call a `__getattr__`, which may import a module."""
     if type(value) is MethodType:
@@ -417,7 +426,7 @@ def traced_function(label: Any) -> Any:
 
 def _users(f: Any) -> Any:
     """The user's function that one of fungrad's was derived from; None if there is none."""
-    while (wrapped := _attribute(f, "__wrapped__")) is not None:
+    while type(f) is not _NUMPYS and (wrapped := _attribute(f, "__wrapped__")) is not None:
         f = wrapped
     if type(f) not in (FunctionType, MethodType) or not str(f.__module__).startswith("fungrad."):
         return f

@@ -22,6 +22,7 @@ from fungrad.ir.verifier import Inference
 from fungrad.tracing.captured_arrays import same_bits
 from fungrad.tracing.concrete_answers import T
 from fungrad.tracing.created_arrays import Writable, unwrapped
+from fungrad.tracing.indexable_arrays import traced_twice
 from fungrad.tracing.memory_order import MemoryLayout, dense, follow, memory_layout, one_order
 from fungrad.tracing.provenance import Place, place, replayed
 from fungrad.tracing.source_location import user_line
@@ -351,9 +352,13 @@ def stage(
     inputs, if the Graph is for these alone. If `rows` is a set, inputs are taken to be in C order,
     and the numbers of those for which the order matters are added to it.
     """
-    trace = make(current(), label)
-    trace.given, trace.rows = given, rows
-    tracers = [trace.input(type_, n) for type_, n in zip(types, names, strict=True)]
-    graph = trace.graph(trace.run(f, *tracers), name)
-    trace.given = ()
-    return graph
+
+    def run(as_given: Any) -> Graph:
+        trace = make(current(), label)
+        trace.given, trace.rows = given, rows
+        tracers = [trace.input(type_, n) for type_, n in zip(types, names, strict=True)]
+        graph = trace.graph(trace.run(f, *tracers), name)
+        trace.given = ()
+        return graph
+
+    return traced_twice(run, label, f)

@@ -8,16 +8,18 @@ that hold such functions; `interception/` has the tables.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import linecache
 import opcode
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FrameType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from fungrad.errors import ArgumentError
 from fungrad.support.lazy import imported, loaded, modules
@@ -345,3 +347,33 @@ def end(holder: Any) -> None:
             _restore()
             if _written:
                 _written.clear()
+
+
+class _Again:
+    """A function that is traced again, with replaced values."""
+
+    __slots__ = ("label",)
+
+    def __init__(self, label: Callable[[], str]) -> None:
+        self.label = label
+
+
+@contextlib.contextmanager
+def replacing(
+    label: Callable[[], str], made: Any, pair_of: Callable[[Any], tuple[Any, Any] | None]
+) -> Iterator[None]:
+    """A context in which arrays, too, are replaced where a function finds them.
+
+    Args:
+      label: describes the function. made: the function that fungrad derived from it, and calls.
+      pair_of: returns the pair of an array and its replacement for either of them, else None.
+    """
+    holder = _Again(label)
+    try:
+        begin(holder, made)
+        with _lock:
+            f = traced_function(label) or traced_function(made)
+            _use(bindings_of(f, made, pair_of, _known, also=(ndarray, dict, list))[0])
+        yield
+    finally:
+        end(holder)

@@ -236,7 +236,7 @@ _INDEXING = ("only integers, slices (`:`)", "arrays used as indices must be of i
 """The beginnings of NumPy's errors for an invalid index, which hide the cause."""
 
 
-def _indexed(error: IndexError) -> AbstractValueError | None:
+def refused_index(error: IndexError) -> AbstractValueError | None:
     """The error for an ndarray that was indexed by a traced value; None for another cause."""
     traceback, line = error.__traceback__, None
     while traceback is not None:
@@ -246,13 +246,15 @@ def _indexed(error: IndexError) -> AbstractValueError | None:
         traceback = traceback.tb_next
     if line is None or line != REFUSED.index or not str(error).startswith(_INDEXING):
         return None
-    return AbstractValueError(
+    found = AbstractValueError(
         f"An ndarray was indexed by a traced value at {line}. It needs the numbers of an index, "
-        "and of this one only the type is known. Write np.take(a, i, axis=0) for a[i], and "
-        "fg.numpy.at(a)[i, j].get() for more axes and slices: both take traced integers. For "
-        "a mask write np.where(mask, a, 0), or where= of a reduction: its number of elements is "
-        "not known."
+        "and of this one only the type is known. fungrad lets arrays that the function holds "
+        "(globals, closures, attributes, arguments) take traced indices; this one is made or read "
+        "elsewhere. Write np.take(a, i, axis=0) for a[i], and np.array(a)[i, j] for more axes, "
+        "slices and masks."
     )
+    found.indexes_array = True
+    return found
 
 
 def _is_traced(value: Any) -> bool:
@@ -363,7 +365,7 @@ def shortened(error: Exception) -> Exception:
     if os.environ.get("FUNGRAD_TRACEBACK") == "full":
         return error
     short = _without_library_frames(error.__traceback__)
-    indexed = _indexed(error) if type(error) is IndexError else None
+    indexed = refused_index(error) if type(error) is IndexError else None
     if indexed is not None:
         indexed.__suppress_context__ = True  # the context is NumPy's error
         return indexed.with_traceback(short)

@@ -459,8 +459,9 @@ class Tracer(metaclass=_TracerClass):
     def __index__(self) -> int:
         try:
             return self.owner.concrete(self, AbstractValueError, "an index", operator.index)
-        except AbstractValueError:  # ndarray[i] replaces this error by one that hides the cause
-            REFUSED.index = user_source()
+        except (AbstractValueError, TypeError):  # ndarray[i] raises another, which hides the cause
+            if self.dtype.kind in "iub":
+                REFUSED.index = user_source()
             raise
 
     def __floor__(self) -> int:

@@ -23,16 +23,17 @@ from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_NONE: frozenset[str] = frozenset()
 NO_VALUE: Any = np._NoValue
 """NumPy's own mark of an argument that was not given."""
 
 
-def implements(*functions: Callable[..., Any]) -> Callable[[F], F]:
+def implements(*functions: Callable[..., Any], own: frozenset[str] = _NONE) -> Callable[[F], F]:
     """Registers a function as the implementation of NumPy's functions for traced values.
 
     Returns the function for the namespace `fungrad.numpy`, which calls NumPy's own outside of
-    transforms. An argument `out` is handled here: the result is written into it, and the function
-    never gets it.
+    transforms, unless a keyword is given that NumPy's does not have (`own`). An argument `out` is
+    handled here: the result is written into it, and the function never gets it.
     """
 
     def register(function: F) -> F:
@@ -45,7 +46,7 @@ def implements(*functions: Callable[..., Any]) -> Callable[[F], F]:
 
         @functools.wraps(function)
         def public(*args: Any, **kwargs: Any) -> Any:
-            if current() is EVAL:
+            if current() is EVAL and own.isdisjoint(kwargs):
                 return original(*args, **kwargs)
             return function(*args, **kwargs)
 

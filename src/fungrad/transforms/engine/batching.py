@@ -15,6 +15,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.movement.reshape_broadcast_cast import reshape, slice_axis, stack_first
 from fungrad.tracing.aliasing import private, spoil
 from fungrad.tracing.concrete_answers import T, key, words
+from fungrad.tracing.indexable_arrays import traced_twice
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, shape_of, typeof
 
@@ -163,16 +164,20 @@ def batched_call(
 
     Returns the outputs, and for each whether it has the mapped axis (as axis 0).
     """
-    trace = BatchTrace(current(), label, size)
-    tracers = [
-        Tracer(trace, private(a), None) if m else private(a)
-        for a, m in zip(args, mapped, strict=True)
-    ]
-    outputs = []
-    flags = []
-    for result in trace.run(f, *tracers):
-        mine = type(result) is Tracer and result.owner is trace
-        outputs.append(private(result.value if mine else result))
-        flags.append(mine)
-    trace.end()
-    return outputs, flags
+
+    def run(given: Callable[[Any], Any]) -> tuple[list[Any], list[bool]]:
+        trace = BatchTrace(current(), label, size)
+        tracers = [
+            Tracer(trace, private(a), None) if m else given(private(a))
+            for a, m in zip(args, mapped, strict=True)
+        ]
+        outputs = []
+        flags = []
+        for result in trace.run(f, *tracers):
+            mine = type(result) is Tracer and result.owner is trace
+            outputs.append(private(result.value if mine else result))
+            flags.append(mine)
+        trace.end()
+        return outputs, flags
+
+    return traced_twice(run, label, f)

@@ -159,9 +159,21 @@ def _of_array_likes(original: Callable[..., Any]) -> Callable[..., Any]:
         ours = registered.get(original) or registry.later(original)
         if ours is None:
             raise unsupported(original)
+        if any(map(_holds_others, args)):  # NumPy asks their protocol
+            return original(*args, **kwargs)
         return ours(*args, **kwargs)
 
     return _named_as(function, original)
+
+
+def _holds_others(value: Any) -> bool:
+    """Whether a list has an item of another class with NumPy's protocol."""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return any(map(_holds_others, value))
+    if kind is Tracer or kind is Written or isinstance(value, np.ndarray):
+        return False
+    return hasattr(kind, "__array_function__")
 
 
 def _named_as(function: Callable[..., Any], original: Any) -> Callable[..., Any]:

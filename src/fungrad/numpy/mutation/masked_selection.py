@@ -26,6 +26,9 @@ from fungrad.primitives.runtime_check import checked
 from fungrad.tracing.aliasing import fresh
 from fungrad.tracing.trace import Tracer, alike, shape_of, typeof
 
+_EXTREMES = (np.max, np.min)
+"""NumPy's own functions: under a trace, its names may stand for others."""
+
 
 class Selection(NDArrayOperatorsMixin):
     """The elements of `values` where a traced mask holds; the mask has the leading axes.
@@ -49,6 +52,8 @@ class Selection(NDArrayOperatorsMixin):
     def refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raises the error of the line that read the elements, which are not known."""
         raise self.error
+
+    __array__ = refuse
 
     @property
     def rest(self) -> tuple[int, ...]:
@@ -121,7 +126,7 @@ class Selection(NDArrayOperatorsMixin):
             found = function(self.values, axis=along, keepdims=keepdims, **others)
             return Selection(found, self.mask, self.error)
         along = (*range(lead), *along)
-        if function in (np.max, np.min):
+        if function in _EXTREMES:
             found = self._extremum(function, along, keepdims, **others)
         else:
             found = function(
@@ -137,7 +142,7 @@ class Selection(NDArrayOperatorsMixin):
         ends = (-np.inf, np.inf) if dtype.kind == "f" else (False, True)
         if dtype.kind in "iu":
             ends = (np.iinfo(dtype).min, np.iinfo(dtype).max)
-        values = self.cleared(ends[0 if function is np.max else 1])
+        values = self.cleared(ends[_EXTREMES.index(function)])
         message = (
             "zero-size array to a reduction without identity: the mask of x[mask] holds nowhere"
         )
@@ -230,16 +235,16 @@ def _of_numbers(reduce: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _count_nonzero(a: Selection, axis: Any = None, *, keepdims: Any = False) -> Any:
-    return _FUNCTIONS[np.sum](a.each(np.not_equal, a, 0), axis, keepdims=keepdims)
+    return _SUM(a.each(np.not_equal, a, 0), axis, keepdims=keepdims)
 
 
 def _ptp(a: Selection, axis: Any = None, **kwargs: Any) -> Any:
-    return _FUNCTIONS[np.max](a, axis, **kwargs) - _FUNCTIONS[np.min](a, axis, **kwargs)
+    return _MAX(a, axis, **kwargs) - _MIN(a, axis, **kwargs)
 
 
 def _average(a: Any, axis: Any = None, weights: Any = None, **kwargs: Any) -> Any:
     if weights is None and not kwargs:
-        return _FUNCTIONS[np.mean](a, axis)
+        return _MEAN(a, axis)
     both = type(a) is type(weights) is Selection
     if not both or kwargs or a.ndim > 1 or weights.ndim > 1:
         return _first(a, weights).refuse()
@@ -295,6 +300,7 @@ _FUNCTIONS |= {
     np.nansum: _of_numbers(_FUNCTIONS[np.sum]),
     np.nanvar: _of_numbers(_FUNCTIONS[np.var]),
 }
+_SUM, _MEAN, _MAX, _MIN = (_FUNCTIONS[f] for f in (np.sum, np.mean, *_EXTREMES))
 _UFUNCS = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min,
            np.logical_and: np.all, np.logical_or: np.any}  # fmt: skip
 """For ufuncs the function of NumPy's that is their `reduce`."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from fungrad.control_flow.call import Backend, Runner, use
 from fungrad.errors import ArgumentError, MissingExtraError
 from fungrad.ir.graph import Equation, Graph
-from fungrad.support.lazy import Module, find_spec
+from fungrad.support.lazy import Module, find_spec, loaded
 
 if TYPE_CHECKING:
     from fungrad.compiler.lowering import backend as of_numpy
@@ -70,6 +70,13 @@ class _State:
 
 state = _State()
 use(Chosen(state.setting))
+
+
+def free() -> None:
+    """Frees the machine code of programs that are not in use."""
+    machine_code = loaded("fungrad.compiler.native.machine_code")
+    if machine_code is not None:
+        machine_code.session.renew()
 
 
 def choose(setting: str) -> None:

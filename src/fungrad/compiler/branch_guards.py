@@ -9,7 +9,6 @@ answer starts a new trace, which reuses the values computed so far.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from fungrad.errors import ArgumentError, BranchError
 from fungrad.ir.graph import Atom, Graph, Variable, effectful
 from fungrad.retracing.graph_transforms import drop_dead
 from fungrad.retracing.staging import Staged
-from fungrad.support import pytree
+from fungrad.support import forks, pytree
 from fungrad.tracing.concrete_answers import key, words
 from fungrad.tracing.graph_trace import GraphTrace, evaluate, put
 from fungrad.tracing.source_location import user_line
@@ -174,6 +173,10 @@ class TakenPath(NamedTuple):
     values: dict[int, Any]
 
 
+_lock = forks.lock()
+"""Guards the trees of all `Paths`."""
+
+
 class Paths:
     """The tree of programs of a compiled function for arguments of one signature.
 
@@ -189,7 +192,6 @@ class Paths:
         self._name = name
         self._limit = limit
         self._inline = inline
-        self._lock = threading.Lock()
         self.root: Node | Leaf | None = None
         self.count = 0
 
@@ -271,7 +273,7 @@ class Paths:
     def _keep(self, parts: list[Node], answers: list[Any], leaf: Leaf) -> list[Node]:
         """Adds a path to the tree; returns the nodes of the tree along it."""
         keys = [key(answer) for answer in answers]
-        with self._lock:
+        with _lock:
             nodes: list[Node] = []
             place = self.root
             for part, answer in zip(parts, keys, strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import gc
 import warnings
 import weakref
 from collections import OrderedDict
@@ -29,7 +29,7 @@ from fungrad.ir.canonical import DOUBLE, canonical
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.retracing.staging import Staged, check_rows, stage_tree
-from fungrad.support import pytree
+from fungrad.support import forks, pytree
 from fungrad.support.lazy import Module
 from fungrad.tracing.aliasing import is_scalar_array, received
 from fungrad.tracing.graph_trace import GraphTrace, evaluate
@@ -57,11 +57,19 @@ else:
 
 
 _all: weakref.WeakSet[Jitted] = weakref.WeakSet()
+_lock = forks.lock()
+"""Guards `_all`, and the caches of its members."""
+
+
+def _living() -> list[Jitted]:
+    """All compiled functions."""
+    with _lock:
+        return list(_all)
 
 
 def _forget_programs() -> None:
     """Makes the next calls look up the programs of their Graphs again."""
-    for jitted in list(_all):
+    for jitted in _living():
         jitted._direct.clear()
 
 
@@ -99,8 +107,8 @@ class Jitted(OfFunction):
         self._inline = inline
         self._reassociate = reassociate
         self._cache: OrderedDict[Any, Staged | Paths] = OrderedDict()
-        self._lock = threading.Lock()
-        _all.add(self)
+        with _lock:
+            _all.add(self)
         self._hits = 0
         self._misses = 0
         self._streak = 0
@@ -278,7 +286,7 @@ class Jitted(OfFunction):
 
     def cache_clear(self) -> None:
         """Forgets all Graphs."""
-        with self._lock:
+        with _lock:
             self._cache.clear()
             self._direct.clear()
             self._last_key = None
@@ -328,11 +336,13 @@ class Jitted(OfFunction):
         staged, way = self._stage(static, treedef, key[2], leaves, branches)
         captured = staged.captured if isinstance(staged, Staged) else way and way.leaf.captured
         if not captured:  # captured values of another trace end with it
-            self._notice(key)
-            with self._lock:
-                self._cache[key] = staged
+            with _lock:
+                first = self._cache.setdefault(key, staged)
                 while len(self._cache) > CACHE_SIZE:
                     self._cache.popitem(last=False)
+            if first is not staged:  # another thread has traced it meanwhile
+                return leaves, first, None
+            self._notice(key)
         return leaves, staged, way
 
     def _parted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
@@ -486,12 +496,15 @@ def _is_flat(out: pytree.TreeDef) -> bool:
 
 
 def clear_caches() -> None:
-    """Frees the memory that compiled functions cache: Graphs, programs, buffers and stacks.
+    """Frees the memory that compiled functions cache: Graphs, programs and their machine code,
+    buffers and stacks. Functions compile again at their next call; calls that run now end first.
 
     >>> clear_caches()
     """
-    for jitted in list(_all):
+    for jitted in _living():
         jitted.cache_clear()
+    gc.collect()  # Graphs and their programs hold each other
+    backend_choice.free()
     buffer_pool.clear()
 
 

@@ -52,9 +52,9 @@ class Batched(Record):
 
 
 def memoised(graph: Graph, key: Hashable, make: Callable[[], Any]) -> Any:
-    """Memoises `make` on a Graph, under a key."""
+    """Memoises `make` on a Graph, under a key. If threads make it at once, all get the same."""
     if key not in graph.derived:
-        graph.derived[key] = make()
+        graph.derived.setdefault(key, make())
     return graph.derived[key]
 
 

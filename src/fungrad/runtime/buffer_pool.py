@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.support import forks
+
 LIMIT = 1 << 26
 """The most bytes that the pool keeps."""
 LARGE = 1 << 17
@@ -94,7 +96,7 @@ def size_of(layout: Layout) -> int:
     return max((start + _lines(array) for start, array in layout), default=0)
 
 
-_lock = threading.RLock()  # dead arrays may be collected inside
+_lock = forks.lock()
 _free: list[Arena] = []
 
 
@@ -152,4 +154,5 @@ def held() -> int:
 
 def clear() -> None:
     """Frees the pool's memory."""
-    _free.clear()
+    with _lock:
+        _free.clear()

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fungrad.errors import ArgumentError
+from fungrad.support import forks
 
 PAGE = 512
 """Doubles in a page: parts begin at multiples of it if steps do."""
@@ -51,12 +52,12 @@ class _State:
     """The pool of this process, and the number of threads."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = forks.lock()
         self.pool: Pool | None = None
         self.count = _wished()
 
-    def after_fork(self) -> None:
-        self.lock = threading.Lock()
+    def forget(self) -> None:
+        """Forgets the threads: a forked child has none of them."""
         self.pool = None
 
 
@@ -68,8 +69,7 @@ def _wished() -> int:
 _state = _State()
 _local = threading.local()
 """Has the attribute `shares` in threads of a pool, which do not share work: they would deadlock."""
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_state.after_fork)
+forks.in_child(_state.forget)
 
 
 listeners: list[Callable[[int], None]] = []

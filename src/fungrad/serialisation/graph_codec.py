@@ -22,7 +22,7 @@ from fungrad.primitives.primitive import Primitive, primitives
 from fungrad.rematerialisation import policies
 from fungrad.serialisation.declared_primitives import all_primitives
 from fungrad.support import pytree
-from fungrad.support.lazy import loaded
+from fungrad.support.lazy import modules
 from fungrad.tracing.trace import Tracer
 
 DTYPES = "biufcO"
@@ -156,7 +156,7 @@ def _read_tree(found: Any, coder: Any) -> pytree.TreeDef:
 def _container(name: str) -> type:
     """A container class of an imported module; nothing is imported for it."""
     module, _, path = name.partition(":")
-    found: Any = loaded(module)
+    found: Any = modules.get(module)
     for part in path.split("."):
         found = getattr(found, part, None)
     if not (isinstance(found, type) and pytree.is_container(found)):

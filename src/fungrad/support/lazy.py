@@ -105,8 +105,10 @@ def module_of_file(name: str, path: Path) -> tuple[ModuleType, Callable[[], None
 
 
 def loaded(name: str) -> Any:
-    """A module, if it is imported already; else None."""
-    return sys.modules.get(name)
+    """A module, if its import has ended; else None."""
+    module = sys.modules.get(name)
+    spec = getattr(module, "__spec__", None)
+    return None if getattr(spec, "_initializing", False) else module
 
 
 __all__ = [

@@ -140,7 +140,7 @@ def _in_reused_memory(run: Runner, types: Sequence[Type], *args: Any) -> Sequenc
     return [*made, *run(*args, *made)]
 
 
-@functools.cache
+@machine_code.once
 def usable() -> bool:
     """Whether native programs can run in this process; warns once if not."""
     reason = symbols.mismatch()

@@ -68,16 +68,17 @@ class Program:
         registered()
         threads.provide(kernel.module.text())
         self._built: Built = build(kernel.module)
-        self._definition = _Definition(
-            b"native_program", self._built.address("fg_entry"), _FASTCALL, None
-        )
+        self._definition = _definition()
+        self._definition.code = self._built.address("fg_entry")
         self._constants = [np.ascontiguousarray(array) for array in kernel.constants]
         if self._constants:
             table = (ctypes.c_void_p * len(self._constants)).from_address(
                 self._built.address("fg_constants")
             )
             table[:] = [array.ctypes.data for array in self._constants]
-        self._again = self.callable(fallback)
+
+    def __del__(self) -> None:
+        _spare.append(self._definition)
 
     def callable(self, instead: Callable[..., Any]) -> Any:
         """A builtin function, which calls `instead` if it does not accept its arguments."""
@@ -89,7 +90,7 @@ class Program:
             return self.fallback(*args)
         read = len(args) - self.kernel.filled
         given = [in_rows(canonical(x)) if type(x) is ndarray else x for x in args[:read]]
-        return self._again(*given, *args[read:])
+        return self.callable(self.fallback)(*given, *args[read:])
 
     def text(self) -> str:
         """The LLVM IR and the assembly."""
@@ -122,6 +123,20 @@ class _Definition(ctypes.Structure):
         ("flags", ctypes.c_int),
         ("doc", ctypes.c_char_p),
     )
+
+
+_spare: list[_Definition] = []
+"""The definitions of dead programs. They are used again and never freed: Python reads the flags of
+a builtin function when it destroys it, which the garbage collector may do after its program.
+"""
+
+
+def _definition() -> _Definition:
+    """A definition of a builtin function, without its code."""
+    try:
+        return _spare.pop()
+    except IndexError:
+        return _Definition(b"native_program", None, _FASTCALL, None)
 
 
 _new_builtin = ctypes.PYFUNCTYPE(

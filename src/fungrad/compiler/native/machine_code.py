@@ -1,7 +1,8 @@
 """Compiles IR to machine code in memory, by a few cheap LLVM passes, and keeps it in files.
 
 Vectors are explicit in the IR, so LLVM's loop vectoriser is not run. llvmlite is imported when the
-first function is built.
+first function is built. LLVM is for one thread at a time: `Session` has its linkers and a lock. IR
+is written, and stored code is read, outside of it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ import stat
 import sys
 import time
 import warnings
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from fungrad.compiler.native.llvm_ir import Module
+from fungrad.support import forks
 
 PASSES = ("sroa", "instruction_combine", "simplify_cfg", "new_gvn", "dead_code_elimination")
 """Passes in order: 1 to 8 ms per kernel; the standard pipeline takes 8 to 28 ms. Quick builds run
@@ -71,7 +74,134 @@ class Target:
         self.name = f"{version} {processor} {features}{' quick' * quick}"
 
 
-@functools.cache
+class Linker:
+    """A linker of LLVM, and its programs, whose memory it can reuse but not return as long as it
+    lives. It outlives the interpreter, since threads may still run its programs.
+    """
+
+    def __init__(self) -> None:
+        self._linker = _llvm().create_lljit_compiler(Target().machine)
+        self._kept = ctypes.py_object(self._linker)
+        ctypes.pythonapi.Py_IncRef(self._kept)
+        self._of_symbols: list[Any] = []
+        """Libraries with the addresses of symbols."""
+        self._known = 0
+        """How many symbols they have."""
+        self.programs = 0
+        """How many of its programs are in memory."""
+
+    def link(self, code: bytes, exported: Iterable[str], symbols: dict[str, int]) -> Any:
+        """A library: an object file, linked to symbols, new ones of which are the last."""
+        builder = _llvm().JITLibraryBuilder
+        count = len(symbols)
+        if self._known < count:
+            known = builder()
+            for name in itertools.islice(symbols, self._known, None):
+                known.import_symbol(name, symbols[name])
+            self._of_symbols.append(known.link(self._linker, f"symbols{next(_count)}"))
+            self._known = count
+        program = builder().add_object_img(code)
+        for name in exported:
+            program.export_symbol(name)
+        for found in self._of_symbols:
+            program.add_jit_library(found.name)
+        # LLVM takes each name once, also if linking is interrupted.
+        made = program.add_current_process().link(self._linker, f"program{next(_count)}")
+        self.programs += 1
+        return made
+
+    def close(self) -> None:
+        """Returns its memory; no program of it may be in use."""
+        for library in self._of_symbols:
+            library.close()
+        ctypes.pythonapi.Py_DecRef(self._kept)
+        self._linker.close()
+
+
+class Session:
+    """LLVM in this process: its linkers, and the addresses that programs can name. All calls of
+    LLVM hold `lock`; a fork waits for it.
+    """
+
+    def __init__(self) -> None:
+        self.lock = forks.lock()
+        self._symbols: dict[str, int] = {}
+        self._linker: Linker | None = None
+        """Links programs until `renew`."""
+        self._lasting: Linker | None = None
+        """Links what stays in memory."""
+        self._dead: list[tuple[Any, Linker]] = []
+        """Libraries of programs that died, and their linkers. A program may die anywhere, also in
+        the midst of a call of LLVM, so its memory is freed later.
+        """
+
+    def link(self, code: bytes, exported: Iterable[str], lasting: bool = False) -> Built:
+        """The functions of an object file, linked to the symbols of this process.
+
+        Args:
+          code: the object file.
+          exported: the names of its functions and globals whose addresses are wanted.
+          lasting: whether they stay in memory for the life of the process.
+        """
+        with self.lock:
+            self.free()
+            if lasting:
+                linker = self._lasting = self._lasting or Linker()
+            else:
+                linker = self._linker = self._linker or Linker()
+            library = linker.link(code, exported, self._symbols)
+        return Built(library, lambda: self._dead.append((library, linker)))
+
+    def define(self, name: str, address: int) -> None:
+        """Gives an address a name that IR can declare: code contains no addresses."""
+        with self.lock:
+            self._symbols[name] = address
+
+    def free(self) -> None:
+        """Frees the memory of dead programs, and of former linkers that have no other."""
+        with self.lock:
+            while self._dead:
+                library, linker = self._dead.pop()
+                library.close()
+                linker.programs -= 1
+                if not linker.programs and linker is not self._linker:
+                    linker.close()
+
+    def renew(self) -> None:
+        """Frees the memory of dead programs. The linker returns its own with its last program;
+        another one links the next.
+        """
+        with self.lock:
+            former, self._linker = self._linker, None
+            if former is not None and not former.programs:
+                former.close()
+            self.free()
+        give_back = getattr(ctypes.pythonapi, "malloc_trim", None)  # glibc keeps freed memory
+        if give_back is not None:
+            give_back(0)
+
+
+session = Session()
+symbol = session.define
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def once(function: F) -> F:
+    """functools.cache for functions that change the session: a second thread waits for the first,
+    so that none runs twice.
+    """
+    cached = functools.cache(function)
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        with session.lock:
+            return cached(*args)
+
+    call.cache_clear = cached.cache_clear  # type: ignore[attr-defined]
+    return cast(F, call)
+
+
+@once
 def host(quick: bool = False) -> Target:
     """The processor that runs this process."""
     return Target(quick=quick)
@@ -82,10 +212,15 @@ class Built:
 
     Args:
       library: the library of LLVM's linker, with their addresses.
+      bury: called when this object dies.
     """
 
-    def __init__(self, library: Any) -> None:
+    def __init__(self, library: Any, bury: Callable[[], Any]) -> None:
         self._library = library
+        self._bury = bury
+
+    def __del__(self) -> None:
+        self._bury()
 
     def address(self, name: str) -> int:
         address: int = self._library[name]
@@ -94,37 +229,27 @@ class Built:
 
 def object_code(ir: str, target: Target) -> bytes:
     """The object file of a module's text."""
-    code: bytes = target.machine.emit_object(_optimised(ir, target))
+    with session.lock:
+        code: bytes = target.machine.emit_object(_optimised(ir, target))
     return code
 
 
 def assembly(ir: str, target: Target) -> str:
     """The assembly text of a module's text, after the passes."""
-    text: str = target.machine.emit_assembly(_optimised(ir, target))
+    with session.lock:
+        text: str = target.machine.emit_assembly(_optimised(ir, target))
     return text
 
 
-def loaded(code: bytes, ir: str) -> Built:
+def loaded(code: bytes, ir: str, lasting: bool = False) -> Built:
     """The functions of an object file made of `ir`, linked to the symbols of this process."""
-    global _pending
-    known = _llvm().JITLibraryBuilder()
-    if _pending:
-        for name, address in _pending.items():
-            known.import_symbol(name, address)
-        _of_symbols.append(known.link(_linker(), f"symbols{len(_of_symbols)}"))
-        _pending = {}
-    builder = _llvm().JITLibraryBuilder().add_object_img(code)
-    for name in _EXPORTED.findall(ir):
-        builder.export_symbol(name)
-    for found in _of_symbols:
-        builder.add_jit_library(found.name)
-    return Built(builder.add_current_process().link(_linker(), f"program{next(_count)}"))
+    return session.link(code, _EXPORTED.findall(ir), lasting)
 
 
 def _optimised(ir: str, target: Target) -> Any:
     """LLVM's module of some IR: verified, since malformed IR ends the process, and optimised."""
     llvm = _llvm()
-    parsed = llvm.parse_assembly(ir)
+    parsed = llvm.parse_assembly(ir, llvm.create_context())  # a shared one keeps all constants
     parsed.verify()
     builder = llvm.create_pass_builder(target.machine, llvm.create_pipeline_tuning_options(2))
     manager = llvm.create_new_function_pass_manager()
@@ -137,23 +262,7 @@ def _optimised(ir: str, target: Target) -> Any:
 
 
 _EXPORTED = re.compile(r"^(?:define (?!internal).*?@|@(?=\w+ = global))(\w+)", re.MULTILINE)
-_pending: dict[str, int] = {}
-_of_symbols: list[Any] = []
 _count = itertools.count()
-
-
-def symbol(name: str, address: int) -> None:
-    """Gives an address a name that IR can declare: code contains no addresses."""
-    _pending[name] = address
-
-
-@functools.cache
-def _linker() -> Any:
-    """LLVM's linker; it outlives the interpreter, since threads may still run its programs."""
-    llvm = _llvm()
-    made = llvm.create_lljit_compiler(Target().machine)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
-    return made
 
 
 def executable() -> bool:
@@ -179,21 +288,26 @@ def _llvm() -> Any:
 # Files: named by a digest of IR, LLVM and processor; used if they are the user's alone.
 
 
-def build(module: Module) -> Built:
-    """A module as functions in memory, from stored machine code if there is some."""
+def build(module: Module, lasting: bool = False) -> Built:
+    """A module as functions in memory, from stored machine code if there is some; `lasting` if they
+    stay there for the life of the process.
+    """
     ir, target = module.text(), host(module.quick)
     parts = [ir, target.name, *target.passes]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     store = opened()
     code = store.read(key) if store else None
     if code is None:
-        code = object_code(ir, target)
-        if store:
-            store.write(key, code)
-    return loaded(code, ir)
+        with session.lock:
+            code = store.read(key) if store else None  # another thread may just have made it
+            if code is None:
+                code = object_code(ir, target)
+                if store:
+                    store.write(key, code)
+    return loaded(code, ir, lasting)
 
 
-@functools.cache
+@once
 def opened() -> Store | None:
     """The store of this process; None if it is off, or its folder cannot be used."""
     if os.environ.get("FUNGRAD_CACHE") == "0":

@@ -7,14 +7,13 @@ and numbers are checked by ctypes and NumPy before the first program is compiled
 from __future__ import annotations
 
 import ctypes
-import functools
 import sys
 from typing import Any
 
 import numpy as np
 from numpy._core import _multiarray_umath as _umath  # type: ignore[attr-defined]
 
-from fungrad.compiler.native.machine_code import symbol
+from fungrad.compiler.native.machine_code import once, symbol
 from fungrad.runtime import error_state
 
 HEAD = object.__basicsize__
@@ -62,7 +61,7 @@ def _address(function: Any) -> Any:
     return ctypes.cast(function, ctypes.c_void_p).value
 
 
-@functools.cache
+@once
 def registered() -> None:
     """Defines all symbols that native code may use."""
     for name in _PYTHON:
@@ -84,7 +83,7 @@ def registered() -> None:
 _KEPT: list[Any] = []
 
 
-@functools.cache
+@once
 def mismatch() -> str:
     """The first difference from the memory layouts that native code assumes; "" if none."""
     if sys.implementation.name != "cpython":

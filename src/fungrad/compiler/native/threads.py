@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import functools
 import os
 import threading
-from typing import Any
 
 from fungrad.compiler.native.llvm_ir import Module
-from fungrad.compiler.native.machine_code import Built, build, symbol
+from fungrad.compiler.native.machine_code import Built, build, once, symbol
 from fungrad.compiler.native.symbols import registered
 from fungrad.runtime import thread_pool
+from fungrad.support import forks
 
 MOST = 255
 """The most threads besides the caller's."""
@@ -283,7 +282,7 @@ entry:
 """
 
 
-@functools.cache
+@once
 def signals() -> None:
     """Defines `i32 @fg_signalled()` for kernels: not 0 if a signal handler raised an error.
 
@@ -298,10 +297,10 @@ def signals() -> None:
         main.value = threading.get_ident()
 
     main.value = threading.main_thread().ident or 0
-    _in_child(become_main)
+    forks.in_child(become_main)
 
 
-@functools.cache
+@once
 def pool() -> None:
     """Defines `fg_share` for entries, which runs the units of a kernel in
     `fungrad.config.num_threads` threads. The first job starts them.
@@ -315,7 +314,7 @@ def pool() -> None:
 
     thread_pool.listeners.append(want)
     want(thread_pool.num_threads())
-    _in_child(ctypes.CFUNCTYPE(None)(built.address("fg_forget")))
+    forks.in_child(ctypes.CFUNCTYPE(None)(built.address("fg_forget")))
     atexit.register(ctypes.CFUNCTYPE(None)(built.address("fg_stop")))
 
 
@@ -327,17 +326,12 @@ def provide(text: str) -> None:
         signals()
 
 
-def _in_child(function: Any) -> None:
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=function)
-
-
 def _built(text: str) -> Built:
     """Functions that stay in memory: other threads may run them until the process ends."""
     registered()
     module = Module()
     module.declare(text)
-    built = build(module)
+    built = build(module, lasting=True)
     _KEPT.append(built)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(built))
     return built

@@ -1,0 +1,70 @@
+"""Locks and state of the process that a forked child finds in order.
+
+A fork copies the memory of the process, and one of its threads: what another thread has locked
+stays locked in the child, and what it has begun is never ended. So a fork waits for all locks that
+`lock` has made, and `in_child` names what the child does first.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+_locks: list[Any] = []
+_first: list[Callable[[], Any]] = []
+
+
+def lock() -> Any:
+    """A new lock for the life of the process. Its thread may take it again: a destructor or a
+    signal handler can run in between.
+    """
+    made = threading.RLock()
+    _locks.append(made)
+    return made
+
+
+def in_child(function: Callable[[], Any]) -> None:
+    """Calls a function in each forked child before other code runs, while it holds all locks."""
+    _first.append(function)
+
+
+def _take() -> None:
+    """Takes all locks. Waits for one of them only while it holds no other, whatever the order in
+    which other threads take them.
+    """
+    busy = _locks[0]
+    while True:
+        busy.acquire()
+        held = [busy]
+        for one in _locks:
+            if one is busy:
+                continue
+            if not one.acquire(blocking=False):
+                busy = one
+                break
+            held.append(one)
+        else:
+            return
+        for one in held:
+            one.release()
+
+
+def _give() -> None:
+    for one in _locks:
+        one.release()
+
+
+def _begin() -> None:
+    try:
+        for function in _first:
+            function()
+    finally:
+        _give()
+
+
+_start = lock()
+"""Held by a fork, so that the list of locks is not empty."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_take, after_in_parent=_give, after_in_child=_begin)

@@ -293,6 +293,41 @@ def test_short_loops(length):
     assert lax.fori_loop(3, 3, lambda i, c: c + i, 7) == 7
 
 
+def long_loop(x, steps=7):
+    return lax.fori_loop(2, 2 + steps, lambda i, c: np.sin(c) * 0.5 + i * x, x)
+
+
+@pytest.mark.parametrize("steps", [1_000_000, 2_000_000_000])
+@pytest.mark.parametrize("of", [lambda f: f, fg.grad, lambda f: lambda x: fg.jvp(f, (x,), (x,))])
+def test_a_loop_of_known_length_keeps_no_array_of_its_steps(of, steps):
+    lowered = fg.jit(of(lambda x: long_loop(x, steps))).lower(0.5)
+    for graph in (lowered.graph, lowered.optimised):
+        assert sum(np.asarray(value).nbytes for _, value in graph.constants) < 1_000
+
+
+def test_a_loop_of_known_length_under_transforms_saved_and_written(tmp_path):
+    def plain(x, steps=7):
+        c = x
+        for i in range(2, 2 + steps):
+            c = np.sin(c) * 0.5 + i * x
+        return c
+
+    x = np.float64(0.5)
+    for of in (lambda f: f, fg.grad, lambda f: fg.grad(fg.grad(f))):
+        assert np.isclose(of(long_loop)(x), of(plain)(x), rtol=1e-14)
+        assert np.isclose(fg.jit(of(long_loop))(x), of(plain)(x), rtol=1e-14)
+        fg.save(fg.export(of(long_loop))(x), tmp_path / "loop")
+        assert np.isclose(fg.load(tmp_path / "loop")(x), of(plain)(x), rtol=1e-14)
+        space = {}
+        exec(fg.to_source(of(long_loop), x), space)
+        assert np.isclose(space["long_loop"](x), of(plain)(x), rtol=1e-14)
+    batch = np.linspace(0.0, 1.0, 3)
+    assert np.allclose(fg.vmap(long_loop)(batch), plain(batch), rtol=1e-14)
+    told = []
+    lax.fori_loop(3, 6, lambda i, c: c + i, 0, callback=lambda n, c: told.append((n, int(c))))
+    assert told == [(1, 3), (2, 7), (3, 12)]
+
+
 def test_traced_bounds_of_fori_loop():
     f = fg.jit(lambda n, x: lax.fori_loop(0, n, lambda i, c: c * x, 1.0))
     assert f(3, 2.0) == 8.0

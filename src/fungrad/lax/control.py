@@ -125,9 +125,15 @@ def fori_loop(
     10
     """
     if is_integer(lower) and is_integer(upper):
-        steps = np.arange(lower, max(lower, upper))
-        step = functools.wraps(body_fun)(lambda c, i: (body_fun(i, c), None))
-        return scan(step, init_val, steps, unroll=unroll or 1, callback=callback)[0]
+        whole = np.result_type(np.asarray(lower), np.asarray(upper))
+        (_, result), _ = scan(
+            functools.wraps(body_fun)(lambda c, _: ((c[0] + 1, body_fun(*c)), None)),
+            (whole.type(lower), init_val),
+            length=max(int(upper) - int(lower), 0),
+            unroll=unroll or 1,
+            callback=None if callback is None else lambda step, c: callback(step, c[1]),
+        )
+        return result
     first = np.int64(lower) if issubclass(type(lower), int) else lower
     _, _, result = while_loop(
         lambda c: c[0] < c[1],

@@ -11,6 +11,7 @@ not of the traced index, and none calls that of the items of a list.
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -253,35 +254,55 @@ def _owner(array: Any) -> Any:
     return array
 
 
-def _vectorizing(original: Callable[..., Any]) -> Callable[..., Any]:
-    """fungrad's np.vectorize, which joins traced results to one array."""
+class _InPlace(type):
+    """The class of a class in place of one of NumPy's, which is called in another way. Its
+    instances and subclasses are those of NumPy's class.
+    """
 
-    @functools.wraps(original, updated=())
-    def function(*args: Any, **kwargs: Any) -> Any:
-        if current() is EVAL or is_ours(sys._getframe(1).f_code.co_filename):
-            return original(*args, **kwargs)
-        return registry.namespace.vectorize(*args, **kwargs)
+    original: Any
+    """NumPy's class, of the class in its place and of its subclasses."""
+    make: Any
 
-    return function
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls.original not in cls.__bases__:  # a subclass
+            return super().__call__(*args, **kwargs)
+        return cls.make(*args, **kwargs)
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        if cls.original in cls.__bases__:
+            return isinstance(value, cls.original)
+        return super().__instancecheck__(value)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        if cls.original in cls.__bases__:
+            return issubclass(kind, cls.original)
+        return super().__subclasscheck__(kind)
 
 
-def _polynomial(original: Any) -> Any:
-    """A stand-in for the class np.poly1d that takes a list with traced values as an array."""
-
-    class Meta(type):
-        def __instancecheck__(cls, instance: Any) -> bool:
-            return isinstance(instance, original)
-
-        def __subclasscheck__(cls, subclass: type) -> bool:
-            return issubclass(subclass, original)
-
-        def __call__(cls, c_or_r: Any, *args: Any, **kwargs: Any) -> Any:
-            traced = current() is not EVAL and holds_traced(c_or_r)
-            return original(asarray(c_or_r) if traced else c_or_r, *args, **kwargs)
-
+def _in_place_of(original: Any, make: Callable[..., Any]) -> Any:
+    """The class in place of one of NumPy's, whose calls are `make(original, *args, **kwargs)`."""
     names = {n: getattr(original, n) for n in ("__module__", "__qualname__", "__doc__")}
-    return Meta("poly1d", (original,), names)
+    names["__signature__"] = inspect.signature(original)
+    found: Any = _InPlace(original.__name__, (original,), names)
+    found.original, found.make = original, staticmethod(functools.partial(make, original))
+    return found
 
+
+def _vectorize(original: Any, *args: Any, **kwargs: Any) -> Any:
+    """fungrad's np.vectorize, which joins traced results to one array."""
+    if current() is EVAL or is_ours(sys._getframe(2).f_code.co_filename):
+        return original(*args, **kwargs)
+    return registry.namespace.vectorize(*args, **kwargs)
+
+
+def _polynomial(original: Any, c_or_r: Any, *args: Any, **kwargs: Any) -> Any:
+    """NumPy's np.poly1d of a list with traced values as an array."""
+    traced = current() is not EVAL and holds_traced(c_or_r)
+    return original(asarray(c_or_r) if traced else c_or_r, *args, **kwargs)
+
+
+CLASSES = {"vectorize": _vectorize, "poly1d": _polynomial}
+"""The classes in place of which others are, and how these are called."""
 
 # --- the table ------------------------------------------------------------------------------------
 
@@ -297,8 +318,8 @@ def _table(module: Any) -> dict[str, Callable[..., Any]]:
         table["empty"] = _making(np.empty, _owning)
         for name, ours in INTERCEPTED.items():
             table[name] = _converting(getattr(np, name), ours)
-        table["vectorize"] = _vectorizing(np.vectorize)
-        table["poly1d"] = _polynomial(np.poly1d)
+        for name, make in CLASSES.items():
+            table[name] = _in_place_of(getattr(np, name), make)
     return table
 
 

@@ -107,7 +107,7 @@ def _as_bool(condition: Any) -> Any:
     return condition if condition.dtype == np.bool_ else condition != 0
 
 
-class vectorize:
+class vectorize(np.vectorize):
     """Turns a function of numbers into a function of arrays, as numpy.vectorize.
 
     NumPy's own class takes traced values too; this one joins traced results to one array. The
@@ -124,6 +124,8 @@ class vectorize:
     >>> fg.grad(lambda x: np.sum(relu(x)))(np.array([-1.0, 2.0]))
     array([0., 1.])
     """
+
+    pyfunc: Any
 
     def __init__(
         self, pyfunc: Any = None, otypes: Any = None, doc: str | None = None,

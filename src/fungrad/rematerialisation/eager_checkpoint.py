@@ -319,7 +319,11 @@ def _first(
         except ValueError as error:
             raise (keeper.refused(error) or error).with_traceback(error.__traceback__) from None
         finally:
-            keeper.release()
+            try:
+                keeper.release()
+            except BaseException:  # an interrupt has cut it short
+                keeper.release()
+                raise
         peeled.reads.end()
         return [o.value if type(o) is Tracer and o.owner is forgetful else o for o in found]
 
@@ -340,7 +344,11 @@ def _vjp(cotangents: Any, saved: Any, args: Any, wanted: Any) -> list[Any]:
         )
         return list(pullback(cotangents))
     finally:
-        keeper.release()
+        try:
+            keeper.release()
+        except BaseException:  # an interrupt has cut it short
+            keeper.release()
+            raise
 
 
 def _never(*args: Any, **params: Any) -> Any:

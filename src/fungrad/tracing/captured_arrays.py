@@ -15,6 +15,7 @@ import mmap
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -24,10 +25,14 @@ from numpy import ndarray
 from fungrad.errors import FungradError, ItemAssignmentError
 from fungrad.ir.graph import Source
 from fungrad.ir.types import of_value
+from fungrad.support import forks
 from fungrad.tracing.created_arrays import Writable
 from fungrad.tracing.source_location import is_library
 from fungrad.tracing.trace import Tracer, current
 
+_guard = forks.lock()
+_owners: dict[int, _Locked] = {}
+"""By the identity of the array that owns it, the memory that keepers of all threads need."""
 SMALL = 8_192
 """The most bytes of an array that is copied (in less than 1 us) rather than made read-only."""
 
@@ -39,9 +44,11 @@ class Residuals:
       copies: whether large arrays are copied, too, because the pullback is called after `release`.
     """
 
-    __slots__ = ("copied", "copies", "locked")
+    __slots__ = ("__weakref__", "copied", "copies", "locked")
 
     def __init__(self, copies: bool) -> None:
+        if _owners:
+            _forget_ended()
         self.copies = copies
         self.locked: dict[int, tuple[Any, Any]] = {}
         """By identity, the large arrays that are read-only now, each with the array kept for it."""
@@ -56,10 +63,11 @@ class Residuals:
             return self._copied(value, value.base)
         found = self.locked.get(id(value))
         if found is None:
-            if not _lock(value):
+            if not _can_lock(value):
                 return compact_copy(value)
             found = (value, compact_copy(value) if self.copies else value)
             self.locked[id(value)] = found
+            _lock(value, self)
         kept: ndarray = found[1]
         return kept
 
@@ -71,13 +79,15 @@ class Residuals:
         return found[1]
 
     def release(self) -> None:
-        """Makes writeable again the arrays that were so before."""
+        """Makes writeable again the arrays that were so before. May be called again where an
+        interrupt cut it short.
+        """
         if self.copied:
             self.copied = {}
         if self.locked:
-            locked, self.locked = self.locked, {}
-            for value, _ in locked.values():
-                _unlock(value)
+            for value, _ in self.locked.values():
+                _unlock(value, self)
+            self.locked = {}
 
     def refused(self, error: ValueError) -> ItemAssignmentError | None:
         """The error for a write into one of the large arrays, if that raised NumPy's error."""
@@ -152,22 +162,20 @@ def same_bits(x: ndarray, y: ndarray) -> bool:
 
 
 class _Locked:
-    """The memory of one owner: the number of its locks, and the arrays over it, each with whether
-    it was writeable before.
+    """The memory of one owner: the keepers that need it, each with its thread, and the arrays over
+    it, by identity, each with whether it was writeable before.
     """
 
-    __slots__ = ("arrays", "count", "owner")
+    __slots__ = ("arrays", "keepers", "owner")
 
     def __init__(self, owner: ndarray) -> None:
         self.owner = owner
-        self.count = 0
-        self.arrays: dict[int, tuple[ndarray, bool]] = {}
+        self.keepers: weakref.WeakKeyDictionary[Residuals, int] = weakref.WeakKeyDictionary()
+        self.arrays: dict[int, tuple[ndarray, bool]] = {id(owner): (owner, owner.flags.writeable)}
 
 
 _BUFFERS = (mmap.mmap, memoryview, bytearray)
 """Owners of memory besides ndarrays whose views NumPy can make writeable again."""
-_guard = threading.Lock()
-_owners: dict[int, _Locked] = {}
 
 
 def _owner(value: ndarray) -> ndarray:
@@ -176,40 +184,67 @@ def _owner(value: ndarray) -> ndarray:
     return value
 
 
-def _lock(value: ndarray) -> bool:
-    """Makes an array and its bases read-only; returns False if that could not be undone."""
+def _can_lock(value: ndarray) -> bool:
+    """Whether an array and its bases can be made read-only, and writeable again."""
     owner = _owner(value)
     if type(value.base) is ndarray and type(value.base.base) is Writable:
         return False  # a part of an array that was made to be written into
-    if not owner.flags.owndata and not isinstance(owner.base, _BUFFERS):
-        return False
+    return owner.flags.owndata or isinstance(owner.base, _BUFFERS)
+
+
+def _lock(value: ndarray, keeper: Residuals) -> None:
+    """Makes an array and its bases read-only, as long as a keeper needs it."""
+    owner = _owner(value)
     with _guard:
         group = _owners.setdefault(id(owner), _Locked(owner))
-        group.count += 1
+        group.keepers[keeper] = threading.get_ident()
         array: Any = value
         while isinstance(array, ndarray):
             if id(array) not in group.arrays:
                 group.arrays[id(array)] = (array, array.flags.writeable)
-                array.flags.writeable = False
+            array.flags.writeable = False
             array = array.base
-    return True
 
 
-def _unlock(value: ndarray) -> None:
+def _unlock(value: ndarray, keeper: Residuals) -> None:
+    """Ends the need of a keeper for an array. May be called again."""
     with _guard:
-        group = _owners[id(_owner(value))]
-        group.count -= 1
-        if group.count:
-            return
-        owner = group.owner
-        del _owners[id(owner)]
-        if not any(before for _, before in group.arrays.values()):
-            return
+        group = _owners.get(id(_owner(value)))
+        if group is not None:
+            group.keepers.pop(keeper, None)
+            if not group.keepers:
+                _restore(group)
+
+
+def _restore(group: _Locked) -> None:
+    """Makes the arrays over some memory what they were before. May be called again."""
+    owner = group.owner
+    if any(before for _, before in group.arrays.values()):
         owner.flags.writeable = True  # NumPy lets a view be writeable only where its owner is
         for array, before in group.arrays.values():
             if array is not owner:
                 array.flags.writeable = before
         owner.flags.writeable = group.arrays[id(owner)][1]
+    del _owners[id(owner)]
+
+
+def _forget_ended() -> None:
+    """Restores what dead keepers needed: two interrupts have cut their release short."""
+    with _guard:
+        for group in [group for group in _owners.values() if not group.keepers]:
+            _restore(group)
+
+
+def _forget_threads() -> None:
+    """In a forked child: ends the needs of other threads, which are not there."""
+    me = threading.get_ident()
+    for group in _owners.values():
+        for keeper in [keeper for keeper, thread in group.keepers.items() if thread != me]:
+            del group.keepers[keeper]
+    _forget_ended()
+
+
+forks.in_child(_forget_threads)
 
 
 _count: Callable[[Any], int] = getattr(sys, "getrefcount", lambda value: 0)

@@ -80,11 +80,12 @@ def add_note(error: BaseException, is_library: Any, is_installed: Any) -> None:
     frame, line = frames[outside[-1]]
     inside = is_installed(frame.f_code.co_filename)
     compiled = python[-1] < len(frames) - 1
-    tracer = _traced(v for f, _ in reversed(frames[outside[-1] :]) for v in f.f_locals.values())
+    users = [i for i in outside if not is_installed(frames[i][0].f_code.co_filename)]
+    first = users[-1] if numba and users else outside[-1]  # numba fails far below its call
+    tracer = _traced(v for f, _ in reversed(frames[first:]) for v in f.f_locals.values())
     if not (said or ((inside or compiled or numba) and tracer is not None)):
         return
     where = f" at {Source(frame.f_code.co_filename, line, frame.f_code.co_name)}"
-    users = [i for i in outside if not is_installed(frames[i][0].f_code.co_filename)]
     if inside and users:
         caller, line = frames[users[-1]]
         where += f", called at {Source(caller.f_code.co_filename, line, caller.f_code.co_name)}"
@@ -118,10 +119,14 @@ def warn_at(frame: FrameType | None, text: str, category: type[Warning]) -> None
 
 # The variable that np.errstate sets; np.errstate itself takes a tenth of a small gradient's time.
 _settings: ContextVar[Any] = getattr(
-    imported("numpy._core.umath"), "_extobj_contextvar", ContextVar("settings")
+    imported("numpy._core.umath"), "_extobj_contextvar", ContextVar("settings", default=None)
 )
 KEPT = 16
 """How many of NumPy's settings are remembered, each with its reporting settings."""
+
+
+settings: Callable[[], Any] = _settings.get
+set_settings: Callable[[Any], Any] = _settings.set
 
 
 class NumPyWarnings:
@@ -129,8 +134,16 @@ class NumPyWarnings:
 
     def __init__(self, user_frame: Callable[[], FrameType | None]) -> None:
         self._user_frame = user_frame
+        self.current: Callable[[], Any] = lambda: None
+        self.lowest: Any = None
+        self.leave: Callable[[], bool]
+        """Called first by a public function if `current()` is not `lowest`; returns whether the
+        context was copied from a transform that has ended.
+        """
         self._reporting: dict[Any, Any] = {None: None}
         """For each of NumPy's settings met, the settings that report in place of a warning."""
+        self._replaced: dict[Any, Any] = {}
+        """The former, by the latter."""
 
     def write(self, message: str) -> None:
         """Issues a message of NumPy's (`divide by zero encountered in log`) as a warning."""
@@ -145,29 +158,35 @@ class NumPyWarnings:
             found = _settings.get()
         if len(self._reporting) > KEPT:
             self._reporting.clear()
+            self._replaced.clear()
         self._reporting[settings] = self._reporting[found] = found
+        self._replaced[found] = settings
         return found
 
     def begin(self) -> tuple[Any, Any]:
-        """Lets NumPy's warnings come from the user's line until `end(result)` is called."""
-        settings = _settings.get(None)
-        found = self._reporting.get(settings) or self._settings_for(settings)
-        return found, _settings.set(found)
+        """NumPy's error settings, and those with which its warnings come from the user's line,
+        which the caller sets until it calls `end(result)`.
+        """
+        if self.current() is not self.lowest and self.leave():
+            _settings.set(self._replaced.get(_settings.get(), _settings.get()))
+        present = _settings.get()
+        return present, self._reporting.get(present) or self._settings_for(present)
 
     def end(self, begun: tuple[Any, Any]) -> None:
-        """Restores NumPy's error settings.
+        """Restores NumPy's error settings. May be called again where an interrupt cut it short.
 
         np.seterr and np.setbufsize make new settings, even when they restore old ones. A change by
         the function that ran, as by np.seterr(all="raise"), is kept.
         """
-        found, token = begun
-        if _settings.get(None) is found:
-            _settings.reset(token)
+        before, found = begun
+        present = _settings.get()
+        if present is found or present is before:
+            _settings.set(before)
             return
         changed = np.geterr()
         _settings.set(found)
         inside = np.geterr()
-        _settings.reset(token)
+        _settings.set(before)
         kinds: Any = dict(set(changed.items()) - set(inside.items()))
         if kinds:
             np.seterr(**kinds)

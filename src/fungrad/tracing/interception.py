@@ -13,7 +13,7 @@ import itertools
 import linecache
 import opcode
 import sys
-import threading
+from _thread import get_ident
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FrameType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
@@ -22,6 +22,7 @@ import numpy as np
 from numpy import ndarray
 
 from fungrad.errors import ArgumentError
+from fungrad.support import forks
 from fungrad.support.lazy import imported, loaded, modules
 from fungrad.tracing.bound_names import (
     KEPT,
@@ -36,9 +37,9 @@ from fungrad.tracing.bound_names import (
     traced_function,
 )
 
-_lock = threading.Lock()
-_holders: set[Any] = set()
-"""The outermost traces that run now, in all threads."""
+_lock = forks.lock()
+holders: dict[Any, int] = {}
+"""The outermost traces that run now, each with its thread."""
 
 
 class _Replacing:
@@ -83,7 +84,14 @@ class State:
     modules = 0
     """The number of imported modules when they were last examined."""
     paused = 0
-    """How many compilers that need the originals run now."""
+    """How many compilers that need the originals in all places run now."""
+
+
+class Present:
+    """The current trace, and the one outside of all transforms; trace.py installs them."""
+
+    current: Callable[[], Any]
+    lowest: Any
 
 
 _LOADS = frozenset(
@@ -106,11 +114,30 @@ def _is_of_compiled_code(frame: FrameType) -> bool:
     return not text[begin or 0 :].startswith(b"getattr(")
 
 
+COMPILERS = frozenset(["numba", "llvmlite"])
+"""Packages that identify functions by identity: their code reads the originals."""
+_of_compilers: dict[str, bool] = {}
+"""By file name, whether its code is a compiler's."""
+
+
+def _is_of_compiler(frame: FrameType) -> bool:
+    """Whether the code of a frame is a compiler's. At its first import compilers are looked at, so
+    that a pause can begin within the running trace.
+    """
+    package = str(frame.f_globals.get("__name__")).partition(".")[0]
+    found = _of_compilers[frame.f_code.co_filename] = package in COMPILERS
+    if found:
+        with _lock:
+            _look_at_modules()
+    return found
+
+
 class _Replaced:
     """An attribute of a module that is a replacement, as long as the module has its own function
     there; for compiled code another one, if there is one.
 
-    A module that is imported while a transform traces gets the original, which it may bind.
+    It is so for code that a transform traces alone: other threads read the originals, and so does a
+    module that is imported meanwhile, which may bind them.
     """
 
     __slots__ = ("compiled", "name", "names", "own", "replacement")
@@ -128,8 +155,15 @@ class _Replaced:
     def __get__(self, module: Any, owner: Any) -> Any:
         if module is None:
             return self
-        found, frame = self.names[self.name], sys._getframe(1)
-        if found is not self.own or frame.f_code.co_name == "<module>":
+        found = self.names[self.name]
+        if found is not self.own or Present.current() is Present.lowest:
+            return found
+        frame = sys._getframe(1)
+        code = frame.f_code
+        if code.co_name == "<module>":
+            return found
+        known = _of_compilers.get(code.co_filename)
+        if _is_of_compiler(frame) if known is None else known:
             return found
         if self.compiled is not None and _is_of_compiled_code(frame):
             return self.compiled
@@ -239,13 +273,13 @@ def intercept(package: str) -> None:
 
 def _look_at_modules() -> None:
     """Registers modules that were imported since the last call."""
-    State.modules = len(modules)
-    for name in [name for name in _waiting if loaded(name) is not None]:
-        module = modules[name]
-        if not getattr(getattr(module, "__spec__", None), "_initializing", False):
-            found = _waiting.pop(name)(module)
-            if found:
-                register(module, found)
+    waiting = [name for name in _waiting if name in modules]
+    ready = [name for name in waiting if loaded(name) is not None]
+    State.modules = len(modules) if len(ready) == len(waiting) else 0
+    for name in ready:
+        found = _waiting.pop(name)(modules[name])
+        if found:
+            register(modules[name], found)
     for package in _packages:
         _packages[package] = bindings_in(package, replaced)
 
@@ -294,8 +328,13 @@ def begin(holder: Any, run: Any) -> None:
     runs, and the places through which the function that `run` calls can call them.
     """
     with _lock:
+        if holders:
+            for other in [other for other in holders if not other.running]:
+                del holders[other]  # two interrupts have cut its end short
+        first = not holders
+        holders[holder] = get_ident()
         if State.on:
-            if not _holders:
+            if first:
                 if State.modules != len(modules):
                     _look_at_modules()
                 for found in _packages.values():
@@ -305,48 +344,54 @@ def begin(holder: Any, run: Any) -> None:
             found = _bindings_for(holder.label, run)
             if found:
                 _use(found)
-        _holders.add(holder)
 
 
 def _use(bindings: list[Binding]) -> None:
     for binding in bindings:
         place, key, own, ours = binding
         _written.setdefault((id(place), key), binding)
-        exchange(place, key, own, ours)
+        if not State.paused:
+            exchange(place, key, own, ours)
+
+
+def _restore_places() -> None:
+    for place, key, own, ours in _written.values():
+        exchange(place, key, ours, own)
 
 
 def _restore() -> None:
     for module, _, own in _modules:
         module.__class__ = own
-    for place, key, own, ours in _written.values():
-        exchange(place, key, ours, own)
+    if _written:
+        _restore_places()
+        _written.clear()
 
 
 def pause() -> None:
-    """Restores the originals for a while, for a compiler that identifies functions by identity."""
+    """Restores the originals in all places for a while, for a compiler that identifies functions by
+    identity. Attributes of modules are the originals for its own code (`COMPILERS`).
+    """
     with _lock:
         State.paused += 1
-        _restore()
+        _restore_places()
 
 
 def resume() -> None:
     """Ends a pause."""
     with _lock:
-        State.paused -= 1
-        if _holders and State.on and not State.paused:
-            for module, replacing, _ in _modules:
-                module.__class__ = replacing
+        State.paused = max(State.paused - 1, 0)  # a forked child may end what another thread began
+        if holders and State.on:
             _use(list(_written.values()))
 
 
 def end(holder: Any) -> None:
-    """Restores the originals, if no other outermost trace runs. May be called twice."""
+    """Restores the originals, if no other outermost trace runs. May be called again."""
     with _lock:
-        _holders.discard(holder)
-        if not _holders:
+        if len(holders) <= (holder in holders):
             _restore()
             if _written:
                 _written.clear()
+        holders.pop(holder, None)
 
 
 class _Again:
@@ -377,3 +422,17 @@ def replacing(
         yield
     finally:
         end(holder)
+
+
+def _forget_threads() -> None:
+    """In a forked child: ends what other threads were tracing, which are not there."""
+    me = get_ident()
+    for holder in [holder for holder, thread in holders.items() if thread != me]:
+        del holders[holder]
+    State.paused = 0
+    if not holders:
+        _restore()
+        _written.clear()
+
+
+forks.in_child(_forget_threads)

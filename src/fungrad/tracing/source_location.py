@@ -26,7 +26,7 @@ from fungrad.errors import (
 )
 from fungrad.ir.graph import Source
 from fungrad.support.lazy import loaded
-from fungrad.tracing.error_notes import NumPyWarnings, add_note, warn_at
+from fungrad.tracing.error_notes import NumPyWarnings, add_note, set_settings, settings, warn_at
 
 
 def no_factor(error: BaseException, line: str) -> set[str]:
@@ -400,6 +400,11 @@ begin_reporting = _warnings.begin
 end_reporting = _warnings.end
 
 
+def begin_by(current: Callable[[], Any], lowest: Any, leave: Callable[[], bool]) -> None:
+    """Makes each public function call `leave` first if `current()` is not `lowest`."""
+    _warnings.current, _warnings.lowest, _warnings.leave = current, lowest, leave
+
+
 def boundary(f: F) -> F:
     """Wraps a public function so that errors leave it without fungrad's own frames, and NumPy's
     warnings come from the user's line.
@@ -409,10 +414,19 @@ def boundary(f: F) -> F:
     def public(*args: Any, **kwargs: Any) -> Any:
         begun = begin_reporting()
         try:
+            set_settings(begun[1])
             return f(*args, **kwargs)
         except Exception as error:
             raise shortened(error)  # noqa: B904 - the same error, without our frames
         finally:
-            end_reporting(begun)
+            try:
+                if settings() is begun[1]:
+                    set_settings(begun[0])
+                else:  # the function has changed them
+                    end_reporting(begun)
+            except BaseException:  # an interrupt has cut it short
+                if settings() is begun[1]:
+                    set_settings(begun[0])
+                raise
 
     return cast(F, public)

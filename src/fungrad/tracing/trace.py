@@ -30,13 +30,13 @@ from fungrad.tracing import interception
 from fungrad.tracing.concrete_answers import T, ceil, floor
 from fungrad.tracing.memory_order import MemoryLayout, memory_layout
 from fungrad.tracing.refusals import refused_function, refused_store, stored
-from fungrad.tracing.source_location import REFUSED, user_line, user_source
+from fungrad.tracing.source_location import REFUSED, begin_by, user_line, user_source
 
 
 class Trace:
     """One observer of a running program: a transform at work."""
 
-    __slots__ = ("__weakref__", "ended", "keeper", "label", "parent", "records")
+    __slots__ = ("__weakref__", "ended", "keeper", "label", "parent", "records", "running")
 
     records: bool
     """Whether operations here are recorded in a Graph, which needs their source lines."""
@@ -46,6 +46,10 @@ class Trace:
     """
     ended: bool
     """Whether the transform has ended and left each of its tracers a value (`outlived`)."""
+    running: bool
+    """Of an outermost trace: whether its function runs. An interrupt comes after a call only, so
+    that it cannot come before an assignment that begins a block.
+    """
     closed = False
     """Whether the running function is recorded, so that it must not write into captured arrays."""
 
@@ -119,25 +123,32 @@ class Trace:
     def run(self, f: Callable[..., Any], *args: Any) -> Any:
         """Calls f with this trace as the current one.
 
-        The outermost trace replaces functions that no protocol reaches while f runs.
+        The outermost trace replaces functions that no protocol reaches while f runs. An interrupt
+        (Ctrl-C) may come between any two calls: what is set here is set inside of `try`, and what
+        takes more than one call to undo is done again if it was cut short.
         """
         if not registry.complete:
             registry.surface.load()
-        if _current.get() is not EVAL or self is EVAL:
-            token = _current.set(self)
+        before = _current.get()
+        if before is not EVAL or self is EVAL:
             try:
+                _current.set(self)
                 return f(*args)
             finally:
-                _current.reset(token)
+                _current.set(before)
         try:
+            self.running = True
             interception.begin(self, f)
-            token = _current.set(self)
-            try:
-                return f(*args)
-            finally:
-                _current.reset(token)
+            _current.set(self)
+            return f(*args)
         finally:
-            interception.end(self)
+            self.running = False
+            try:
+                _current.set(EVAL)
+                interception.end(self)
+            except BaseException:
+                interception.end(self)
+                raise
 
 
 transforming = {Trace.run.__code__}
@@ -159,8 +170,26 @@ class EvalTrace(Trace):
 EVAL = EvalTrace(None, lambda: "evaluation")
 _current: ContextVar[Trace] = ContextVar("fungrad_trace", default=EVAL)
 current: Callable[[], Trace] = _current.get
+interception.Present.current = current
+interception.Present.lowest = EVAL
 enter = _current.set
 leave = _current.reset
+
+
+def leave_ended() -> bool:
+    """Makes EVAL the current trace if the outermost one has ended, and returns whether it has: a
+    task or thread whose context was copied while it ran still has it as the current one.
+    """
+    trace = _current.get()
+    while trace.parent is not EVAL and trace.parent is not None:
+        trace = trace.parent
+    ended = not getattr(trace, "running", True)
+    if ended:
+        _current.set(EVAL)
+    return ended
+
+
+begin_by(current, EVAL, leave_ended)
 
 
 def leaked(tracer: Tracer) -> LeakedTracerError:

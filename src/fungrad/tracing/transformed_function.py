@@ -8,6 +8,7 @@ from types import FunctionType, MethodType
 from typing import Any, cast
 
 from fungrad.support.lazy import modules
+from fungrad.tracing.error_notes import set_settings, settings
 from fungrad.tracing.source_location import begin_reporting, end_reporting, shortened
 
 
@@ -108,11 +109,20 @@ class TransformedFunction(OfFunction):
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         begun = begin_reporting()
         try:
+            set_settings(begun[1])
             return self._run(*args, **kwargs)
         except Exception as error:
             raise shortened(error)  # noqa: B904 - the same error, without our frames
         finally:
-            end_reporting(begun)
+            try:
+                if settings() is begun[1]:
+                    set_settings(begun[0])
+                else:  # the function has changed them
+                    end_reporting(begun)
+            except BaseException:  # an interrupt has cut it short
+                if settings() is begun[1]:
+                    set_settings(begun[0])
+                raise
 
     def __repr__(self) -> str:
         of = getattr(self, "__qualname__", None) or repr(self._f)

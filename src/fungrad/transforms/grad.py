@@ -171,7 +171,11 @@ def _differentiated(
             seed = seed_of(f, values, treedef, holomorphic)
             gradients = inputs.cotangents(pullback([seed]), unconnected)
         finally:
-            keeper.release()
+            try:
+                keeper.release()
+            except BaseException:  # an interrupt has cut it short
+                keeper.release()
+                raise
         gradient = tuple(gradients) if several else gradients[0]
         if not with_value:
             return (gradient, aux) if has_aux else gradient

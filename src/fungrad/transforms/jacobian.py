@@ -222,7 +222,11 @@ def _reverse(call: Call, holomorphic: bool) -> Any:
         values, pullback = call.linearized(keeper)
         return _pulled(call, holomorphic, values, pullback)
     finally:
-        keeper.release()
+        try:
+            keeper.release()
+        except BaseException:  # an interrupt has cut it short
+            keeper.release()
+            raise
 
 
 def _pulled(call: Call, holomorphic: bool, values: Sequence[Any], pullback: Any) -> Any:
@@ -346,7 +350,11 @@ def jacobian(
             if plane or sum(t.size for t in outputs) < sum(t.size for t in inputs):
                 return _pulled(call, holomorphic, values, pullback)
         finally:
-            keeper.release()
+            try:
+                keeper.release()
+            except BaseException:  # an interrupt has cut it short
+                keeper.release()
+                raise
         return _forward(call, holomorphic)
 
     return TransformedFunction(run, jacobian, f, argnums, has_aux, holomorphic)
@@ -476,7 +484,11 @@ def elementwise_grad(
                 for leaf, slope in zip(call.leaves, pullback([ones]), strict=True)
             ]
         finally:
-            keeper.release()
+            try:
+                keeper.release()
+            except BaseException:  # an interrupt has cut it short
+                keeper.release()
+                raise
         return pytree.unflatten(call.inputs, owned(slopes) if current() is EVAL else slopes)
 
     return TransformedFunction(run, elementwise_grad, f, argnums)

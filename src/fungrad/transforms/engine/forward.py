@@ -100,7 +100,11 @@ def pulled_back_twice(primitive: Any) -> Callable[..., Any]:
             _, push = linearized(pull, at_zero, lambda: f"the jvp of `{primitive.name}`", keeper)
             pushed = push([tangents[i] for i in moved])
         finally:
-            keeper.release()
+            try:
+                keeper.release()
+            except BaseException:  # an interrupt has cut it short
+                keeper.release()
+                raise
         return (output, tuple(pushed)) if primitive.multiple else (output, pushed[0])
 
     return jvp

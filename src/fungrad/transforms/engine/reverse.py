@@ -283,7 +283,11 @@ def linearized(
     finally:
         trace.ended = True
         if keeper is None and trace.parent.keeper is None:  # type: ignore[union-attr]
-            trace.keeper.release()
+            try:
+                trace.keeper.release()
+            except BaseException:  # an interrupt has cut it short
+                trace.keeper.release()
+                raise
     values = []
     slots = []
     for result in results:

@@ -259,23 +259,23 @@ class _InPlace(type):
     instances and subclasses are those of NumPy's class.
     """
 
-    original: Any
+    _original: Any
     """NumPy's class, of the class in its place and of its subclasses."""
-    make: Any
+    _make: Any
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        if cls.original not in cls.__bases__:  # a subclass
+        if cls._original not in cls.__bases__:  # a subclass
             return super().__call__(*args, **kwargs)
-        return cls.make(*args, **kwargs)
+        return cls._make(*args, **kwargs)
 
     def __instancecheck__(cls, value: Any) -> bool:
-        if cls.original in cls.__bases__:
-            return isinstance(value, cls.original)
+        if cls._original in cls.__bases__:
+            return isinstance(value, cls._original)
         return super().__instancecheck__(value)
 
     def __subclasscheck__(cls, kind: type) -> bool:
-        if cls.original in cls.__bases__:
-            return issubclass(kind, cls.original)
+        if cls._original in cls.__bases__:
+            return issubclass(kind, cls._original)
         return super().__subclasscheck__(kind)
 
 
@@ -284,7 +284,7 @@ def _in_place_of(original: Any, make: Callable[..., Any]) -> Any:
     names = {n: getattr(original, n) for n in ("__module__", "__qualname__", "__doc__")}
     names["__signature__"] = inspect.signature(original)
     found: Any = _InPlace(original.__name__, (original,), names)
-    found.original, found.make = original, staticmethod(functools.partial(make, original))
+    found._original, found._make = original, staticmethod(functools.partial(make, original))
     return found
 
 

@@ -21,10 +21,12 @@ import numpy as np
 
 from fungrad.errors import FungradError
 from fungrad.ir.graph import Source
-from fungrad.support.lazy import imported
+from fungrad.support.lazy import imported, loaded
 
 SAID = ("Tracer", "can't unbox array from PyObject")
 """Texts of errors about a traced value."""
+UNBOXED = "bad argument type for built-in operation"
+"""The error of a function that numba has compiled for numbers, and of others in C."""
 MISTAKEN = (TypeError, ValueError, AttributeError, NotImplementedError, BufferError)
 """The errors of code that was given a value that it does not take."""
 _TRACING = "fungrad.tracing."
@@ -69,7 +71,8 @@ def add_note(error: BaseException, is_library: Any, is_installed: Any) -> None:
     if isinstance(error, (FungradError, np.linalg.LinAlgError)) or hasattr(error, "__notes__"):
         return
     said = any(words in str(error) for words in SAID)
-    numba = type(error).__module__.startswith("numba.")
+    unboxed = str(error) == UNBOXED and loaded("numba") is not None
+    numba = unboxed or type(error).__module__.startswith("numba.")
     if not (said or numba or isinstance(error, MISTAKEN)):
         return
     frames = _frames(error.__traceback__)

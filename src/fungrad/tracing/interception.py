@@ -397,10 +397,11 @@ def end(holder: Any) -> None:
 class _Again:
     """A function that is traced again, with replaced values."""
 
-    __slots__ = ("label",)
+    __slots__ = ("label", "running")
 
     def __init__(self, label: Callable[[], str]) -> None:
         self.label = label
+        self.running = True
 
 
 @contextlib.contextmanager
@@ -421,6 +422,7 @@ def replacing(
             _use(bindings_of(f, made, pair_of, _known, also=(ndarray, dict, list))[0])
         yield
     finally:
+        holder.running = False
         end(holder)
 
 

@@ -21,8 +21,8 @@ from fungrad.testing import check_grads, missing_rules
 from fungrad.testing.registry import all_primitives
 from fungrad.tracing.trace import typeof
 
-TAPE_ONLY = {"recompute"}
-"""Marks of eager tapes, never called; see `checkpoint`."""
+TAPE_ONLY = {"observe", "recompute"}
+"""Marks of eager tapes, never called (`checkpoint`), and fg.digits' identity, whose vjp is none."""
 OURS: dict[str, Primitive] = {
     name: primitive
     for (module, name), primitive in all_primitives().items()

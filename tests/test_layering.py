@@ -410,7 +410,7 @@ EXTRAS = {
     "compiler.native": {"llvmlite"},
     "scipy": {"scipy"},
     "fitting": {"scipy"},
-    "inspect": {"rich", "grandalf"},
+    "inspect": {"rich", "grandalf", "mpmath", "matplotlib"},
     "serialisation": {"scipy"},
     "sparse": {"scipy"},
     "dask": {"dask", "distributed"},

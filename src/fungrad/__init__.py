@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from fungrad.implicit import custom_linear_solve as custom_linear_solve
     from fungrad.implicit import custom_root as custom_root
     from fungrad.implicit import fixed_point as fixed_point
+    from fungrad.inspect.digits.digits import digits as digits
     from fungrad.inspect.draw.draw import draw as draw
     from fungrad.inspect.profile import profile as profile
     from fungrad.inspect.why.ablate_stops import ablate_stops as ablate_stops
@@ -120,6 +121,7 @@ _LATER = {
     "custom_root": "fungrad.implicit",
     "custom_vjp": "fungrad.custom_rules.custom_vjp_jvp",
     "debug": "fungrad.debugging",
+    "digits": "fungrad.inspect.digits.digits",
     "draw": "fungrad.inspect.draw.draw",
     "elementwise_grad": "fungrad.transforms.jacobian",
     "eval_shape": "fungrad.transforms.vmap_and_staging",

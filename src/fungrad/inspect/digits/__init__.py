@@ -1,0 +1,1 @@
+"""How many digits of a result are right, and which lines lose the others."""

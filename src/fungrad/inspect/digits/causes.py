@@ -1,0 +1,421 @@
+"""Why a line loses digits, and what to write instead.
+
+A cause is a pattern of operations around the one that loses digits: which operations made its
+operands. The operations are those of the tape, and of the Graphs of loops and branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fungrad.control_flow.scan import scan
+from fungrad.control_flow.while_loop import while_loop
+from fungrad.inspect.digits.error_sweep import (
+    DRIFT,
+    INHERITED,
+    LOST,
+    VARIANCE,
+    Site,
+    observe,
+)
+from fungrad.inspect.digits.source_lines import text_of
+from fungrad.ir.graph import Graph, Literal, Source, inner_graphs
+from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, convert, reshape
+
+REWRITES: dict[str, str] = {
+    "cosine": "1 - cos(x) is 2 sin(x/2)^2: `2 * np.sin(x / 2)**2`.",
+    "exp": "exp(x) - 1 for small x is `np.expm1(x)`.",
+    "log": "log(1 + x) for small x is `np.log1p(x)`.",
+    "variance": "The mean of squares minus the square of the mean cancels: `np.var(x)`, or "
+    "subtract the mean (or a number near it) first.",
+    "quadratic": "One root cancels. Compute q = -(b + sign(b) sqrt(d)) / 2; the roots are q / a "
+    "and c / q.",
+    "roots": "Multiply by the conjugate: sqrt(a) - sqrt(b) is (a - b) / (sqrt(a) + sqrt(b)).",
+    "step": "The step of this difference quotient is too small. Use `fg.grad`; or a step near the "
+    "root (third root, for a central difference) of the machine epsilon.",
+    "tail": "One minus a probability near one: take the survival function (`norm.sf`, `erfc`, "
+    "`log_ndtr`) in place of the cdf.",
+    "difference": "Nearly equal numbers are subtracted. Rewrite the difference (factor it, use a "
+    "series, subtract before rounding), or compute the operands in a higher precision.",
+    "products": "A difference of nearly equal products. Factor it, as x^2 - y^2 = (x - y)(x + y), "
+    "or subtract a common point first; math.fma and double-double arithmetic are the last resort.",
+    "series": "A sum with terms of both signs, larger than the result: sum it for |x| and take the "
+    "reciprocal, reduce the argument, or use the function itself.",
+    "recurrence": "Each step of this recurrence makes earlier errors larger. Run it in the other "
+    "direction from a far start (Miller's algorithm), or use a closed form.",
+    "angle": "The angle is so large that its rounding is a part of a turn. Reduce it before: "
+    "subtract whole turns in exact arithmetic, or keep the phase modulo one.",
+    "arc": "The inverse function is ill-conditioned here. Take `np.arctan2` of sine and cosine.",
+    "normal": "Normal equations square the condition number: `np.linalg.lstsq(x, y)`, or a QR "
+    "factorisation of x.",
+    "inverse": "An explicit inverse of an ill-conditioned matrix: `np.linalg.solve(a, b)` in place "
+    "of `inv(a) @ b`.",
+    "determinant": "The determinant of an ill-conditioned matrix: `np.linalg.slogdet`, a "
+    "factorisation, or a formula without it.",
+    "matrix": "The matrix is ill-conditioned: scale its columns, take an orthogonal basis, or add "
+    "a larger ridge. More precision in the solver does not help if its entries are rounded.",
+    "sum": "A long running sum: `np.sum` of an array (it adds pairwise), `math.fsum`, or a "
+    "compensated sum.",
+    "accumulator": "Many numbers of single precision are added in single precision: "
+    "`np.sum(x, dtype=np.float64)`, or a float64 accumulator.",
+    "product": "A long product: every factor adds a rounding error. Take `x**n`, or "
+    "exp(n log1p(r)), or double precision.",
+    "logsumexp": "exp overflows: `np.logaddexp.reduce(z)`, or subtract the maximum of z first.",
+    "softmax": "exp overflows: subtract the maximum of z first, exp(z - max(z)) / sum(...).",
+    "hypot": "A square overflows: `np.hypot(x, y)`, or `np.linalg.norm` of scaled numbers.",
+    "overflow": "A number is beyond the largest one: scale, or compute with logarithms.",
+}
+"""By the name of a cause: the advice. docs/digits.md works one example of each."""
+
+
+class Advice(NamedTuple):
+    """What to write instead of a line.
+
+    Attributes:
+      cause: the name of the cause, a key of `REWRITES`.
+      file, line, text: the line.
+    """
+
+    cause: str
+    file: str
+    line: int
+    text: str
+
+    @property
+    def place(self) -> str:
+        """The name of the file and the number of the line."""
+        return f"{Path(self.file).name}:{self.line}" if self.file else "(no line)"
+
+    def __str__(self) -> str:
+        return f"{self.cause}: {REWRITES[self.cause]}"
+
+
+class Operation(NamedTuple):
+    """One operation: its operands are others, numbers, or None for what is not known."""
+
+    primitive: str
+    operands: tuple[Any, ...]
+    params: Mapping[str, Any]
+    site: Site | None
+    single: bool
+    size: int
+    in_loop: bool
+
+
+_PASSED = {observe.name, reshape.name, broadcast_to.name, convert.name, "transpose", "neg"}
+
+
+class Operations:
+    """The operations of a program, each with the operations that made its operands."""
+
+    def __init__(self) -> None:
+        self.all: list[Operation] = []
+        self._made: dict[Any, Any] = {}
+
+    def add(
+        self, primitive: Any, inputs: Sequence[Any], output: Any, params: Any, site: Any,
+        value: Any, in_loop: bool,
+    ) -> None:  # fmt: skip
+        """Adds an operation; `inputs` and `output` are keys of values, or numbers."""
+        operands = tuple([self._made.get(x, x) if not _is_number(x) else x for x in inputs])
+        if primitive.name in _PASSED and operands and type(operands[0]) is Operation:
+            if site is not None and operands[0].site is None:
+                made = operands[0]._replace(site=site, single=_is_single(value))
+                self.all.append(made)
+                self._made[output] = made
+            else:
+                self._made[output] = operands[0]
+            return
+        self._made[output] = Operation(
+            primitive.name, operands, params, site,
+            _is_single(value),
+            int(np.prod(getattr(value, "shape", ()), dtype=int)), in_loop,
+        )  # fmt: skip
+
+
+def _is_single(value: Any) -> bool:
+    """Whether a value is of fewer digits than a double."""
+    dtype = getattr(value, "dtype", None)
+    return dtype is not None and dtype.kind in "fc" and bool(np.finfo(dtype).eps > 1e-10)
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, Literal)
+
+
+def operations_of(reverse: Any, sites: Mapping[int, Site]) -> list[Operation]:
+    """The observed operations of a program.
+
+    Args:
+      reverse: the reverse mode that has recorded it.
+      sites: by slot of an accumulator: its site.
+    """
+    found = Operations()
+    for primitive, params, slots, args, output, out, _ in reverse.tape.records():
+        given: Any = (slots,) if type(slots) is int else slots
+        inputs = [
+            slot if slot else Literal(arg) if isinstance(arg, int | float) else None
+            for slot, arg in zip(given, args, strict=False)
+        ]
+        if primitive is observe:
+            value = args[0]
+            found.add(primitive, inputs[:1], out, {}, sites.get(given[1]), value, False)
+            continue
+        for graph in _bodies(params):
+            _inside(found, graph, primitive is scan or primitive is while_loop)
+        if type(out) is int:
+            found.add(primitive, inputs, out, params, None, output, False)
+        else:
+            for slot in out:
+                found.add(primitive, inputs, slot, params, None, None, False)
+    return found.all
+
+
+def first_overflow(reverse: Any, sites: Mapping[int, Site]) -> Site | None:
+    """The site of the first observed value that is not finite, if its operands are finite."""
+    for primitive, _, slots, args, _, _, _ in reverse.tape.records():
+        if primitive is observe and not np.all(np.isfinite(args[0])):
+            return sites.get(slots[1])
+    return None
+
+
+def _bodies(params: Mapping[str, Any]) -> Iterator[Graph]:
+    for value in params.values():
+        for item in value if type(value) is tuple else (value,):
+            if isinstance(item, Graph):
+                yield item
+
+
+def _inside(found: Operations, graph: Graph, in_loop: bool) -> None:
+    """Adds the operations of the Graph of a loop or branch, if it was observed."""
+    sites = dict(zip(map(id, graph.inputs), graph.derived.get("sites", ()), strict=False))
+    for equation in graph.equations:
+        inputs = [atom if isinstance(atom, Literal) else id(atom) for atom in equation.inputs]
+        value = equation.outputs[0].type if equation.outputs else None
+        if equation.primitive is observe:
+            site = sites.get(id(equation.inputs[1]))
+            found.add(
+                equation.primitive, inputs[:1], id(equation.outputs[0]), {}, site, value, in_loop
+            )
+            continue
+        for inner in inner_graphs(equation):
+            _inside(found, inner, in_loop or "body" in equation.params)
+        for output in equation.outputs:
+            found.add(equation.primitive, inputs, id(output), equation.params, None, value, in_loop)
+
+
+# --- patterns -------------------------------------------------------------------------------------
+
+
+def _through(x: Any, *names: str) -> Any:
+    """The operation behind products and quotients with constants, or others of these names."""
+    for _ in range(20):
+        if type(x) is not Operation or x.primitive not in names:
+            return x
+        inner = [o for o in x.operands if type(o) is Operation]
+        if len(inner) != 1:
+            return x
+        x = inner[0]
+    return x
+
+
+def _scaled(x: Any) -> Any:
+    return _through(x, "mul", "div", "select")
+
+
+def _is(x: Any, *names: str) -> bool:
+    return type(x) is Operation and x.primitive in names
+
+
+def _one(x: Any) -> bool:
+    return isinstance(x, Literal) and abs(x.value) == 1
+
+
+def _is_square(x: Any) -> bool:
+    if _is(x, "mul"):
+        return len(x.operands) == 2 and x.operands[0] is not None and (
+            x.operands[0] is x.operands[1] or x.operands[0] == x.operands[1]
+        )  # fmt: skip
+    return _is(x, "square", "power")
+
+
+def _reaches(x: Any, test: Callable[[Any], bool], depth: int = 6) -> bool:
+    """Whether an operation near behind a value fulfils a test."""
+    if type(x) is not Operation or depth == 0:
+        return False
+    return test(x) or any(_reaches(o, test, depth - 1) for o in x.operands)
+
+
+def _is_probability(x: Any) -> bool:
+    return _is(x, "normal_cdf", "ndtr", "erf", "expit", "tanh", "betainc", "gammainc", "stdtr")
+
+
+def _difference(op: Operation, consumers: Sequence[Operation]) -> str:
+    """The cause of a sum or difference that cancels."""
+    pair = op.operands[:2]
+    if len(pair) < 2:
+        return "difference"
+    scaled = [_scaled(x) for x in pair]
+    if any(map(_one, pair)) or any(isinstance(x, Literal) for x in pair):
+        if any(_is(x, "cos") for x in scaled):
+            return "cosine"
+        if any(_is(x, "exp") for x in scaled):
+            return "exp"
+        if any(map(_is_probability, scaled)):
+            return "tail"
+    functions = ("sin", "cos", "exp", "log", "tan", "power", "sqrt", "mul", "div", "tanh")
+    divided = any(
+        _is(c, "div") and _op_is(c.operands[0], op) and _small(c.operands[1]) for c in consumers
+    )
+    if divided and all(_reaches(x, lambda o: o.primitive in functions) for x in pair):
+        return "step"
+    roots = [_is(x, "sqrt") for x in scaled]
+    if all(roots):
+        return "roots"
+    if any(roots):
+        root = scaled[roots.index(True)]
+        if _reaches(root, lambda o: o.primitive in ("sub", "add") and any(
+            _is_square(v) for v in o.operands)):  # fmt: skip
+            return "quadratic"
+    squares = [_is_square(_scaled(x)) for x in pair]
+    if any(squares):
+        other = pair[1 - squares.index(True)]
+        mean = pair[squares.index(True)]
+        if (
+            _reaches(other, _is_square)
+            and _reaches(other, lambda o: o.primitive in ("reduce_sum", "add"))
+            and _reaches(mean, lambda o: o.primitive in ("reduce_sum", "add"))
+        ):
+            return "variance"
+    if op.in_loop:
+        return "recurrence"
+    if all(_is(x, "mul", "power", "square") for x in pair):
+        return "products"
+    return "difference"
+
+
+def _op_is(x: Any, op: Operation) -> bool:
+    """Whether an operand is an operation."""
+    return type(x) is Operation and x.primitive == op.primitive and bool(x.site == op.site)
+
+
+def _small(x: Any) -> bool:
+    return isinstance(x, Literal) and bool(0 < abs(x.value) < 1e-3)
+
+
+def _of_matrix(op: Operation) -> str:
+    if op.primitive == "inv":
+        return "inverse"
+    if op.primitive in ("det", "slogdet", "cofactors"):
+        return "determinant"
+    if _reaches(op, lambda o: o.primitive == "dot_general" and len(o.operands) == 2
+                and o.operands[0] is not None and o.operands[0] == o.operands[1], 3):  # fmt: skip
+        return "normal"
+    return "matrix"
+
+
+_MATRIX = ("solve", "inv", "det", "slogdet", "cholesky", "qr", "lu", "pinv", "svd", "eigh")
+
+
+def _cause(site: Site, ops: Sequence[Operation], every: Sequence[Operation], count: int) -> str:
+    """The cause of the digits lost at a site."""
+    op = ops[0]
+    if site.primitive in ("add", "sub"):
+        consumers = [o for o in every if any(_op_is(x, op) for x in o.operands)]
+        words = [_difference(o, consumers) for o in ops]
+        known = [w for w in words if w not in ("difference", "recurrence", "products")]
+        if not known and count > 5:
+            terms = [o for o in ops for x in o.operands if _is(_scaled(x), "div", "mul", "neg")]
+            return "series" if terms and all(_op_is(o.operands[0], o) for o in ops[1:]) else (
+                "recurrence")  # fmt: skip
+        return (known or words)[0]
+    if site.primitive in ("log", "log2", "log10"):
+        inner = _scaled(op.operands[0]) if op.operands else None
+        if _is(inner, "add", "sub"):
+            return "log"
+    if site.primitive in ("sin", "cos", "tan"):
+        return "angle"
+    if site.primitive in ("arccos", "arcsin"):
+        return "arc"
+    if site.primitive in _MATRIX:
+        return _of_matrix(op)
+    if site.primitive in ("reduce_sum", "dot_general"):
+        return "difference"
+    return ""
+
+
+def advice_of(
+    operations: Sequence[Operation],
+    sites: Mapping[Site, Any],
+    loss: float,
+    overflow: Site | None,
+) -> tuple[Advice, ...]:
+    """What to write instead of the lines that lose most.
+
+    Args:
+      operations: of the program.
+      sites: the sums of each site (see error_sweep).
+      loss: the digits that the result has lost.
+      overflow: the site of the first overflow; None if the results are finite.
+    """
+    found: dict[tuple[str, Any], Advice] = {}
+
+    def add(cause: str, source: Source | None) -> None:
+        if not cause:
+            return
+        file, line = ("", 0) if source is None else (source.file, source.line)
+        found.setdefault((cause, line), Advice(cause, file, line, text_of(source)))
+
+    if overflow is not None:
+        add(_of_overflow(overflow.primitive, operations), overflow.source)
+        return tuple(found.values())
+    if loss < 1 or not sites:
+        return ()
+    total = sum(max(s[VARIANCE], s[DRIFT]) for s in sites.values()) or 1.0
+    worst = sorted(sites, key=lambda s: -min(sites[s][LOST], sites[s][INHERITED] + 1e-300))
+    losing = [s for s in worst if min(sites[s][LOST], 20.0) >= max(1.0, 0.3 * loss)]
+    by_site: dict[Site, list[Operation]] = {}
+    for operation in operations:
+        if operation.site is not None:
+            by_site.setdefault(operation.site, []).append(operation)
+    for site in losing:
+        ops = by_site.get(site)
+        if ops:
+            add(_cause(site, ops, operations, len(ops)), site.source)
+    if not losing:
+        site = max(sites, key=lambda s: max(sites[s][VARIANCE], sites[s][DRIFT]))
+        sums = sites[site]
+        ops = by_site.get(site, [])
+        if max(sums[VARIANCE], sums[DRIFT]) > 0.3 * total and ops:
+            add(_of_long_run(site, ops), site.source)
+    return tuple(found.values())
+
+
+def _of_long_run(site: Site, ops: Sequence[Operation]) -> str:
+    """The cause of an error that many roundings of one line make."""
+    op = ops[0]
+    many = op.in_loop or len(ops) > 20
+    if site.primitive in ("add", "sub", "reduce_sum", "cumsum", "dot_general"):
+        if site.primitive not in ("add", "sub") or many:
+            return "accumulator" if op.single else "sum"
+    if site.primitive in ("mul", "reduce_prod", "cumprod", "power") and (many or op.size > 1):
+        return "product"
+    if site.primitive in _MATRIX:
+        return _of_matrix(op)
+    return ""
+
+
+def _of_overflow(primitive: str, operations: Sequence[Operation]) -> str:
+    if primitive in ("exp", "exp2"):
+        for op in operations:
+            if _is(op, "div") and _reaches(op.operands[0], lambda o: _is(o, "exp"), 1):
+                return "softmax"
+        return "logsumexp"
+    if primitive in ("mul", "square", "power", "dot_general", "reduce_sum"):
+        if any(_is(op, "sqrt") for op in operations):
+            return "hypot"
+    return "overflow"

@@ -49,8 +49,8 @@ def test_a_command_prints_what_the_page_shows(folder, capsys, block):
 def test_the_page_names_every_command():
     table = PAGE.split("| command | says |")[1].split("\n\n")[0]
     assert re.findall(r"^\| `(\w+)` \|", table, re.M) == [
-        "grad", "check", "why", "fit", "ir", "cost", "profile", "bench", "explain", "demo",
-        "completion",
+        "grad", "check", "why", "fit", "ir", "cost", "profile", "digits", "bench",
+        "explain", "demo", "completion",
     ]  # fmt: skip
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.M)) == set(COMMANDS)
 

@@ -341,3 +341,21 @@ def test_rich_renders_the_same_content(functions, command):
     assert "\x1b[" not in texts[0] and "\x1b[" in texts[1]
     wanted = {"cost": "transcendentals", "profile": "equation by equation", "bench": "jit of"}
     assert all(wanted[command] in text for text in texts)
+
+
+def test_digits_names_the_lines(run, run_json, functions, tmp_path):
+    arguments = [
+        "digits",
+        f"{functions}:loss",
+        "--arg",
+        "w=[0.5, 0.1]",
+        "--arg",
+        "x=[[1, 2], [3, 4]]",
+    ]
+    code, text, err = run(*arguments, "--check", "--plot", str(tmp_path / "digits.svg"))
+    assert (code, err) == (0, "")
+    assert "expected correct digits" in text and "np.tanh(x @ w)" in text
+    assert "check with 60 digits" in text
+    assert (tmp_path / "digits.svg").read_text(encoding="utf-8").startswith("<?xml")
+    found = run_json(*arguments, "--grad", "--wrt", "w", "--inputs", "4")
+    assert found["gradient"] and 2 < found["digits"]["digits"] < 6

@@ -15,6 +15,7 @@ from typing import TextIO
 
 from fungrad.cli.commands import check_command, demo_command, grad_command, ir_command, why_command
 from fungrad.cli.derivatives import explain_command
+from fungrad.cli.digits_command import digits_command
 from fungrad.cli.fit_command import fit_command
 from fungrad.cli.measure_commands import bench_command, cost_command, profile_command
 from fungrad.cli.parse_values import InputError
@@ -30,6 +31,7 @@ COMMANDS: dict[str, Callable[[Namespace, TextIO], int]] = {
     "fit": fit_command,
     "cost": cost_command,
     "profile": profile_command,
+    "digits": digits_command,
     "bench": bench_command,
     "explain": explain_command,
     "demo": demo_command,

@@ -40,6 +40,7 @@ examples:
   fungrad why model.py:loss --arg 'w=[0.1, 0.2]' --arg x=@data.csv:a,b
   fungrad bench model.py:loss --arg 'w=[0.1, 0.2]' --arg x=@data.csv:a,b --hand model.py:slope
   fungrad profile model.py:loss --arg 'w=[0.1, 0.2]' --arg x=@data.csv:a,b --grad
+  fungrad digits model.py:loss --arg 'w=[0.1, 0.2]' --arg x=@data.csv:a,b
   fungrad fit model.py:curve --data data.csv:x,y --p0 '[1, 0.5]' --plot fit.png
   fungrad demo
 
@@ -151,6 +152,17 @@ primitive, scope, and forward or backward pass. Also times the compiled function
 {ARGUMENTS}
 {EXITS}"""
 
+DIGITS_EPILOG = f"""\
+examples:
+  fungrad digits model.py:loss --arg w=0.5 --arg x=@data.npy
+  fungrad digits model.py:loss --arg w=0.5 --arg x=@data.npy --grad --check --plot digits.svg
+
+Takes each operation to round at random, and adds up what that does to the result, by line of your
+code.
+
+{ARGUMENTS}
+{EXITS}"""
+
 BENCH_EPILOG = f"""\
 examples:
   fungrad bench model.py:loss --arg w=0.5 --arg x=@data.npy
@@ -212,7 +224,8 @@ def parser() -> Parser:
         title="commands", metavar="COMMAND", dest="command", required=True
     )
     for add in (
-        _grad, _ir, _check, _why, _fit, _cost, _profile, _bench, _explain, _demo, _completion,
+        _grad, _ir, _check, _why, _fit, _cost, _profile, _digits, _bench, _explain, _demo,
+        _completion,
     ):  # fmt: skip
         add(commands)
     return result
@@ -359,6 +372,28 @@ def _profile(commands: Any) -> None:
         type=_positive,
         metavar="N",
         help="runs to take the median of (default: as many as half a second allows)",
+    )
+
+
+def _digits(commands: Any) -> None:
+    digits = _command(
+        commands,
+        "digits",
+        help="how many digits of the result are right",
+        description="Estimates the correct digits of a function, and names the lines that lose "
+        "them.",
+        epilog=DIGITS_EPILOG,
+    )
+    _add_function_options(digits)
+    digits.add_argument("--grad", action="store_true", help="of the gradient")
+    digits.add_argument(
+        "--inputs", type=_positive, metavar="N", help="correct digits of the arguments"
+    )
+    digits.add_argument(
+        "--check", action="store_true", help="compare with a run of 60 digits (needs mpmath)"
+    )
+    digits.add_argument(
+        "--plot", metavar="FILE", help="draw the source with its lost digits: .png, .svg, .pdf"
     )
 
 

@@ -19,6 +19,7 @@ MADE = ("api", "notebooks", "extensions")
 ELSEWHERE = ("errors.md", "how-it-works.md", "mistakes.md")
 """Pages whose programs are no sessions: run by test_error_docs.py and test_how_it_works.py."""
 NEEDS = {
+    "digits.md": "mpmath",
     "interop/dlpack.md": "torch",
     "interop/jax.md": "jax",
     "interop/numba.md": "numba",
@@ -30,6 +31,7 @@ NEEDS = {
     "performance.md": "threadpoolctl",
     "tutorials/fit-a-curve.md": "matplotlib",
     "tutorials/fit-an-ode.md": "matplotlib",
+    "tutorials/how-many-digits.md": "matplotlib",
     "tutorials/sample-a-posterior.md": "matplotlib",
     "tutorials/somebody-elses-model.md": "sklearn",
     "tutorials/train-a-network.md": "matplotlib",

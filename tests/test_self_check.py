@@ -24,6 +24,7 @@ from fungrad.errors import (
 from fungrad.ir.graph import Graph
 from fungrad.primitives.elementwise import ufuncs
 from fungrad.retracing.inlining import placed
+from fungrad.rounding import perturbed_evaluation
 
 lax = fg.lax
 
@@ -339,6 +340,17 @@ def test_rounding_raises_no_alarm(backend: str, f: Callable[..., Any], dtype: An
             return np.sum(found[0] if isinstance(found, tuple) else found)
 
         fg.jit(fg.grad(total))(x)
+
+
+def test_complex_numbers_of_python_are_perturbed() -> None:
+    # Python multiplies its own complex numbers by a float64, which is one of its floats
+    graph = fg.make_jaxpr(lambda v, x: (1j * v) * x)(np.float64(0.7), np.ones(3))
+    args = [np.float64(0.7), np.ones(3)]
+    for seed in range(3):
+        found = perturbed_evaluation.evaluated(
+            graph, args, perturbed_evaluation.PerturbedTrace(seed, True)
+        )
+        np.testing.assert_allclose(found[0], 0.7j * np.ones(3), rtol=1e-14)
 
 
 def test_ill_conditioned_systems_raise_no_alarm(backend: str) -> None:

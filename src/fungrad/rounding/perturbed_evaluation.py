@@ -130,6 +130,8 @@ class PerturbedTrace(TimedTrace):
 
         With `signs`, zeros get either sign.
         """
+        if type(value) is complex:
+            return complex(self.moved(np.complex128(value), ulp, signs))
         if not isinstance(value, np.ndarray | np.generic) or value.dtype.kind not in "fc":
             return self._moved_number(value, ulp) if type(value) is float else value
         if value.dtype.kind == "c":
@@ -182,6 +184,8 @@ class PerturbedTrace(TimedTrace):
 
     def with_any_infinities(self, result: Any) -> Any:
         """A complex result: products and quotients overflow in more than one way."""
+        if type(result) is complex:  # of a Python number times a float64
+            return complex(self.with_any_infinities(np.complex128(result)))
         parts = self.random.choice(np.array([np.inf, -np.inf, np.nan]), (2, *np.shape(result)))
         dtype = np.result_type(result)  # the result may be a Python number
         anything = (parts[0] + 1j * parts[1]).astype(dtype)

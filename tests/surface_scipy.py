@@ -133,6 +133,7 @@ INTERPOLATE |= {
     "RegularGridInterpolator": Case(
         (IMAGE, draw(4, 2) * 3.0), lambda f, v, at: f((np.arange(5.0), np.arange(6.0)), v)(at)
     ),
+    "splev": Case((AT, np.arange(9.0), draw(9)), lambda f, at, t, c: f(at + 2.0, (t, c, 2))),
     "interpn": Case(
         (IMAGE, draw(4, 2) * 3.0), lambda f, v, at: f((np.arange(5.0), np.arange(6.0)), v, at)
     ),

@@ -22,6 +22,7 @@ NEEDS = {
     "digits.md": "mpmath",
     "interop/dlpack.md": "torch",
     "interop/jax.md": "jax",
+    "interop/lmfit.md": "lmfit",
     "interop/numba.md": "numba",
     "interop/pandas-xarray.md": "xarray",
     "interop/processes.md": "joblib",

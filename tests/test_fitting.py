@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
+import nist
 import numpy as np
 import pytest
 import scipy.optimize
@@ -12,39 +10,21 @@ import scipy.optimize
 import fungrad as fg
 from fungrad.errors import ArgumentError
 
-NIST = json.loads((Path(__file__).parent / "data" / "nist_strd.json").read_text())
-"""Data, first starting values, certified parameters and standard deviations of the Statistical
-Reference Datasets of the National Institute of Standards and Technology (public domain).
-"""
-
-MODELS = {
-    "Misra1a": lambda x, a, b: a * (1 - np.exp(-b * x)),
-    "DanWood": lambda x, a, b: a * x**b,
-    "Lanczos3": lambda x, a, b, c, d, e, f: (
-        a * np.exp(-b * x) + c * np.exp(-d * x) + e * np.exp(-f * x)
-    ),
-    "Rat42": lambda x, a, b, c: a / (1 + np.exp(b - c * x)),
-    "Rat43": lambda x, a, b, c, d: a / (1 + np.exp(b - c * x)) ** (1 / d),
-    "MGH09": lambda x, a, b, c, d: a * (x**2 + x * b) / (x**2 + x * c + d),
-    "MGH10": lambda x, a, b, c: a * np.exp(b / (x + c)),
-    "MGH17": lambda x, a, b, c, d, e: a + b * np.exp(-x * d) + c * np.exp(-x * e),
-    "BoxBOD": lambda x, a, b: a * (1 - np.exp(-b * x)),
-    "Thurber": lambda x, a, b, c, d, e, f, g: (
-        (a + b * x + c * x**2 + d * x**3) / (1 + e * x + f * x**2 + g * x**3)
-    ),
-    "Eckerle4": lambda x, a, b, c: a / b * np.exp(-0.5 * ((x - c) / b) ** 2),
-}
-
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("name", NIST)
-def test_certified_values_are_found_from_the_first_start(name):
-    data = NIST[name]
-    fit = fg.curve_fit(MODELS[name], np.array(data["x"]), np.array(data["y"]), data["start"])
+@pytest.mark.parametrize("start", ["start", "second_start"])
+@pytest.mark.parametrize("name", nist.DATA)
+def test_certified_values_are_found_from_both_starts(name, start):
+    data = nist.DATA[name]
+    model, x, y = nist.problem(name)
+    fit = fg.curve_fit(model, x, y, data[start])
     np.testing.assert_allclose(fit.parameters, data["certified"], rtol=5e-11)
-    np.testing.assert_allclose(fit.standard_errors, data["deviations"], rtol=5e-11)
-    assert fit.sum_of_squares == pytest.approx(data["rss"], rel=5e-11)
-    assert fit.degrees_of_freedom == len(data["x"]) - len(data["start"])
+    exact = name == "Lanczos1"  # the residuals are the last digits of its data
+    np.testing.assert_allclose(
+        fit.standard_errors, data["deviations"], rtol=3e-3 if exact else 1e-10
+    )
+    assert fit.sum_of_squares == pytest.approx(data["rss"], rel=3e-3 if exact else 1e-10)
+    assert fit.degrees_of_freedom == y.size - len(data["start"])
 
 
 def line(x, offset, slope):

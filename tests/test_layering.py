@@ -61,6 +61,7 @@ FOLDERS = (
     "sparse",
     "dask",
     "engines",
+    "interop",
     "testing",
     "data",
     "compat",
@@ -151,8 +152,10 @@ class Statements(ast.NodeVisitor):
         self.generic_visit(node)
 
 
-BY_NAME = ("imported", "loaded", "find_spec", "Module", "scipy_module")
-"""The functions that take the name of a module: of support/lazy.py and scipy/optional.py."""
+BY_NAME = ("imported", "loaded", "find_spec", "Module", "scipy_module", "package")
+"""The functions that take the name of a module: of support/lazy.py, scipy/optional.py and
+interop/packages.py.
+"""
 
 
 def beginning(node: ast.expr) -> str:
@@ -386,8 +389,9 @@ def test_each_folder_loads_nothing_from_above():
     folders = {}
     for name in MODULES:
         folder = folder_of(name)
-        missing = folder in NEEDS and importlib.util.find_spec(NEEDS[folder]) is None
-        if folder not in ("__init__", "__main__") and not missing and name[:11] != "engines.jax":
+        needed = [NEEDS[part] for part in NEEDS if f"{name}.".startswith(f"{part}.")]
+        missing = any(importlib.util.find_spec(package) is None for package in needed)
+        if folder not in ("__init__", "__main__") and not missing:
             folders.setdefault(folder, []).append(name)
     assert len(folders) > 30
     code = UPWARDS.format(root=str(ROOT))
@@ -400,8 +404,15 @@ def test_each_folder_loads_nothing_from_above():
         assert above == around, folder
 
 
-NEEDS = {"scipy": "scipy", "dask": "dask", "testing": "hypothesis", "sparse": "scipy"}
-"""The libraries that a folder imports with its own modules."""
+NEEDS = {
+    "scipy": "scipy",
+    "dask": "dask",
+    "testing": "hypothesis",
+    "sparse": "scipy",
+    "engines.jax": "jax",
+    "interop.lmfit": "lmfit",
+}
+"""The libraries that the modules of a folder, or one module, import with themselves."""
 
 
 EXTRAS = {
@@ -415,6 +426,7 @@ EXTRAS = {
     "sparse": {"scipy"},
     "dask": {"dask", "distributed"},
     "engines": {"jax"},
+    "interop": {"lmfit", "scipy"},
     "testing": {"hypothesis"},
     "cli": {"rich", "matplotlib", "shtab"},
 }

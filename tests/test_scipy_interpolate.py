@@ -176,6 +176,25 @@ def test_b_splines(degree):
         assert_same(ours.derivative()(inside + 1e-3), theirs.derivative()(inside + 1e-3))
 
 
+@pytest.mark.parametrize("ext", [0, 1, 3])
+@pytest.mark.parametrize("der", [0, 1, 3])
+def test_splev(ext, der):
+    t, c, k = scipy.interpolate.splrep(points(9), draw(9))
+    at = np.linspace(t[0] - 1.0, t[-1] + 1.0, 24).reshape(4, 6)
+    assert_same(
+        interpolate.splev(at, (t, c, k), der, ext), scipy.interpolate.splev(at, (t, c, k), der, ext)
+    )
+    inside = at[1:3]
+    assert_same(
+        interpolate.splev(inside, interpolate.BSpline(t, c, k), der, 2),
+        scipy.interpolate.splev(inside, (t, c, k), der, 2),
+    )
+    if der == 0:
+        traced = fg.jacobian(lambda c: scipy.interpolate.splev(inside, [t, c, k], ext=ext))(c)
+        for i in range(len(c)):
+            assert_same(traced[..., i], scipy.interpolate.splev(inside, (t, np.eye(len(c))[i], k)))
+
+
 def test_derivatives_of_b_splines():
     x, y, at = points(7), draw(7), np.array([0.9, 1.7, 3.0])
     check_grads(lambda x, y, t: interpolate.make_interp_spline(x, y)(t), [x, y, at])
@@ -311,6 +330,9 @@ def test_mistakes():
         lambda m: m.CubicSpline(x, y)(0.5, -1),
         lambda m: m.BSpline(x, y, 3),
         lambda m: m.BSpline(-x, y, 1),
+        lambda m: m.splev(x, (x, y, 1), 2),
+        lambda m: m.splev(x, (x, y, 1), 0, 4),
+        lambda m: m.splev(x - 9.0, (x, y, 1), 0, 2),
         lambda m: m.make_interp_spline(x[::-1], y),
         lambda m: m.make_interp_spline(x, y[:3]),
         lambda m: m.make_interp_spline(x[:3], y[:3]),
@@ -339,6 +361,7 @@ def test_mistakes():
     for call in (
         lambda: interpolate.make_interp_spline(x, y, bc_type="natural"),
         lambda: interpolate.make_interp_spline(x, y, 2),
+        lambda: interpolate.splev(x, (x, np.ones((2, 4)), 1)),
         lambda: interpolate.interpn((x,), y, [[1.0]], "pchip"),
     ):
         with pytest.raises(UnsupportedArgumentError):

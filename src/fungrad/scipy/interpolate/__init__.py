@@ -14,12 +14,13 @@ from fungrad.scipy.interpolate.piecewise import (
     PchipInterpolator,
     PPoly,
 )
-from fungrad.scipy.interpolate.splines import BSpline, CubicSpline, make_interp_spline
+from fungrad.scipy.interpolate.splines import BSpline, CubicSpline, make_interp_spline, splev
 from fungrad.scipy.optional import scipy_module
 
 __all__ = [
     "Akima1DInterpolator", "BSpline", "CubicHermiteSpline", "CubicSpline", "PPoly",
     "PchipInterpolator", "RegularGridInterpolator", "interp1d", "interpn", "make_interp_spline",
+    "splev",
 ]  # fmt: skip
 
 

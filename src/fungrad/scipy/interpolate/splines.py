@@ -171,6 +171,37 @@ def make_interp_spline(
     return BSpline(t, np.moveaxis(c, 0, axis), k, axis=axis)
 
 
+def splev(x: Any, tck: Any, der: int = 0, ext: int = 0) -> Any:
+    """The value of a spline at x, or its derivative of order der, as scipy.interpolate.splev.
+
+    Args:
+      x: places, an array of any shape. tck: knots, a vector of coefficients, and the degree; or a
+        BSpline of those. der: 0 to the degree. ext: outside of the knots, 0 extrapolates, 1 is 0,
+        2 raises a ValueError, 3 gives the value at the nearer end (derivatives extrapolate).
+
+    >>> t, c = np.array([0.0, 0.0, 1.0, 2.0, 2.0]), np.array([1.0, 3.0, 2.0])
+    >>> splev([0.5, 1.5], (t, c, 1))
+    array([2. , 2.5])
+    """
+    t, c, k = (tck.t, tck.c, tck.k) if isinstance(tck, BSpline) else tck
+    t, c, x = array_of(t), array_of(c), cast(array_of(x), _FLOAT)
+    if len(shape_of(c)) != 1:
+        raise UnsupportedArgumentError(
+            f"splev of {shape_of(c)} coefficients{user_line()}: only a vector is supported. "
+            "BSpline(t, c, k)(x, der) takes more, along its first axis."
+        )
+    if not 0 <= der <= k:
+        raise ValueError(f"0<=der={der}<=k={k} must hold")
+    if ext not in (0, 1, 2, 3):
+        raise ValueError(f"ext = {ext} not in (0, 1, 2, 3) ")
+    low, high = t[k], t[shape_of(t)[0] - k - 1]
+    outside = np.logical_or(x < low, x > high)
+    if ext == 2 and not valueless() and np.any(known(stop_gradient(outside), "x")):
+        raise ValueError("Some of the places are outside of the knots.")
+    value = BSpline(t, c, k)(np.clip(x, low, high) if ext == 3 and not der else x, der)
+    return np.where(outside, 0.0, value) if ext == 1 else value
+
+
 class CubicSpline(CubicHermiteSpline):
     """The cubic spline through points, as scipy.interpolate.CubicSpline.
 

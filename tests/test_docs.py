@@ -21,6 +21,7 @@ ELSEWHERE = ("errors.md", "how-it-works.md", "mistakes.md")
 NEEDS = {
     "digits.md": "mpmath",
     "interop/dlpack.md": "torch",
+    "interop/iminuit.md": "iminuit",
     "interop/jax.md": "jax",
     "interop/lmfit.md": "lmfit",
     "interop/numba.md": "numba",

@@ -8,6 +8,7 @@ import json
 import nist
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from fungrad.errors import ArgumentError
 
@@ -258,6 +259,17 @@ def test_arguments_that_are_no_arrays():
     np.testing.assert_allclose(found[:, 0], 1.0 + X + X**2, rtol=1e-14)
     again = exact.jacobian(power)(params, X, {"kind": "odd"}, degree=2)
     np.testing.assert_allclose(again[:, 0], 1.0 + X, rtol=1e-14)
+
+
+def test_models_that_bind_functions_of_scipy():
+    def peak(x, center, width):
+        return norm.pdf(x, center, width)
+
+    model = lmfit.Model(peak) * lmfit.Model(lambda x, height: height + 0.0 * x)
+    params = model.make_params(center=4.0, width=1.5, height=2.0)
+    found = exact.jacobian(model)(params, np.zeros(60), None, x=X)
+    expected = differences(lambda p: model._residual(p, np.zeros(60), None, x=X), params)
+    np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
 def test_without_compilation():

@@ -410,6 +410,7 @@ NEEDS = {
     "testing": "hypothesis",
     "sparse": "scipy",
     "engines.jax": "jax",
+    "interop.iminuit": "iminuit",
     "interop.lmfit": "lmfit",
 }
 """The libraries that the modules of a folder, or one module, import with themselves."""
@@ -426,7 +427,7 @@ EXTRAS = {
     "sparse": {"scipy"},
     "dask": {"dask", "distributed"},
     "engines": {"jax"},
-    "interop": {"lmfit", "scipy"},
+    "interop": {"iminuit", "lmfit", "scipy"},
     "testing": {"hypothesis"},
     "cli": {"rich", "matplotlib", "shtab"},
 }

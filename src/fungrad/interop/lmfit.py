@@ -169,6 +169,7 @@ class _Derivative:
 
     def __init__(self, f: Callable[..., Any], derivative: Any, compiled: bool) -> None:
         self.__name__ = f"derivative of {describe(f)}"
+        self.__wrapped__ = f  # where functions that are replaced while tracing are looked for
         self._f, self._derivative, self._compiled = f, derivative, compiled
         self._functions: dict[Any, VectorFunction] = {}
 

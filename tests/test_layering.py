@@ -423,6 +423,8 @@ EXTRAS = {
     "scipy": {"scipy"},
     "fitting": {"scipy"},
     "inspect": {"rich", "grandalf", "mpmath", "matplotlib"},
+    "fitting": {"matplotlib", "scipy"},
+    "inspect": {"rich", "grandalf"},
     "serialisation": {"scipy"},
     "sparse": {"scipy"},
     "dask": {"dask", "distributed"},

@@ -32,6 +32,7 @@ NEEDS = {
     "interop/scikit-learn.md": "sklearn",
     "performance.md": "threadpoolctl",
     "tutorials/fit-a-curve.md": "matplotlib",
+    "tutorials/fit-several-data-sets.md": "matplotlib",
     "tutorials/fit-an-ode.md": "matplotlib",
     "tutorials/how-many-digits.md": "matplotlib",
     "tutorials/sample-a-posterior.md": "matplotlib",

@@ -56,7 +56,7 @@ def pulls(fit: Any, axes: Any) -> Any:
     density = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
     axes.plot(z, density, color="#555555", label="standard normal")
     axes.set(xlabel="(data - model) / σ", ylabel="density")
-    axes.legend()
+    axes.legend(loc="upper left", frameon=False)
     return axes
 
 

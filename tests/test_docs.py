@@ -30,6 +30,7 @@ NEEDS = {
     "interop/progress.md": "tqdm",
     "interop/ray.md": "ray",
     "interop/scikit-learn.md": "sklearn",
+    "interop/torch.md": "torch",
     "performance.md": "threadpoolctl",
     "tutorials/fit-a-curve.md": "matplotlib",
     "tutorials/fit-several-data-sets.md": "matplotlib",

@@ -410,6 +410,7 @@ NEEDS = {
     "testing": "hypothesis",
     "sparse": "scipy",
     "engines.jax": "jax",
+    "engines.torch": "torch",
     "interop.iminuit": "iminuit",
     "interop.lmfit": "lmfit",
 }
@@ -428,7 +429,7 @@ EXTRAS = {
     "serialisation": {"scipy"},
     "sparse": {"scipy"},
     "dask": {"dask", "distributed"},
-    "engines": {"jax"},
+    "engines": {"jax", "torch"},
     "interop": {"iminuit", "lmfit", "scipy"},
     "testing": {"hypothesis"},
     "cli": {"rich", "matplotlib", "shtab"},

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from fungrad.custom_rules.custom_vjp_jvp import custom_vjp as custom_vjp
     from fungrad.engines import from_jax as from_jax
     from fungrad.engines import to_jax as to_jax
+    from fungrad.engines import to_torch as to_torch
     from fungrad.fitting import curve_fit as curve_fit
     from fungrad.fitting import minimize as minimize
     from fungrad.host.external import external as external
@@ -172,6 +173,7 @@ _LATER = {
     "testing": "fungrad.testing",
     "to_jax": "fungrad.engines",
     "to_source": "fungrad.source_export",
+    "to_torch": "fungrad.engines",
     "tree_all": "fungrad.tree_util",
     "tree_flatten": "fungrad.tree_util",
     "tree_flatten_with_path": "fungrad.tree_util",

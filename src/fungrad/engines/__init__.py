@@ -1,6 +1,6 @@
-"""Traced functions on JAX, `fg.to_jax`, and JAX's functions in fungrad, `fg.from_jax`.
+"""Functions on other engines, `fg.to_jax` and `fg.to_torch`, and JAX's in fungrad, `fg.from_jax`.
 
-JAX is imported at the first call.
+The engine is imported at the first call.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from fungrad.support.lazy import Module
 
 if TYPE_CHECKING:
+    from fungrad.engines import torch
     from fungrad.engines.jax import call
 else:
     call = Module("fungrad.engines.jax.call")
+    torch = Module("fungrad.engines.torch")
 
 
 def to_jax(
@@ -83,4 +85,34 @@ def from_jax(jax_f: Callable[..., Any], *, vectorized: bool = False) -> Callable
     return call.from_jax(jax_f, vectorized=vectorized)
 
 
-__all__ = ["from_jax", "to_jax"]
+def to_torch(f: Callable[..., Any], *, compiled: bool = True) -> Callable[..., Any]:
+    """The function f, written with NumPy, as a function of PyTorch's tensors on the CPU.
+
+    It is one operation of PyTorch, an autograd.Function. Its backward pass is fungrad's pullback,
+    which is such an operation, too: so derivatives of every order, forward mode, torch.vmap and
+    torch.func work. fungrad reads tensors where they are, and compiles for each combination of
+    types.
+
+    Args:
+      f: a pure function of trees of arrays, also one made by `fg.grad` or `fg.vmap`. Tensors and
+        arrays among its arguments are differentiable; all other arguments are constants.
+      compiled: whether it is compiled (`fg.jit`), with branches on values followed.
+
+    Returns:
+      A function of tensors; its results are tensors in the structure that f returns.
+
+    Raises:
+      MissingExtraError: without PyTorch.
+      ArgumentError: for a tensor that is not on the CPU, or of a dtype that NumPy lacks.
+
+    >>> import numpy as np, torch  # doctest: +SKIP
+    >>> g = to_torch(lambda x: np.sum(np.sin(x) ** 2))  # doctest: +SKIP
+    >>> x = torch.ones(2, requires_grad=True)  # doctest: +SKIP
+    >>> g(x).backward()  # doctest: +SKIP
+    >>> x.grad  # doctest: +SKIP
+    tensor([0.9093, 0.9093])
+    """
+    return torch.to_torch(f, compiled=compiled)
+
+
+__all__ = ["from_jax", "to_jax", "to_torch"]

@@ -30,6 +30,8 @@ NEEDS = {
     "interop/progress.md": "tqdm",
     "interop/ray.md": "ray",
     "interop/scikit-learn.md": "sklearn",
+    "interop/pymc.md": "pymc",
+    "interop/statsmodels.md": "statsmodels",
     "interop/torch.md": "torch",
     "performance.md": "threadpoolctl",
     "tutorials/fit-a-curve.md": "matplotlib",

@@ -413,6 +413,7 @@ NEEDS = {
     "engines.torch": "torch",
     "interop.iminuit": "iminuit",
     "interop.lmfit": "lmfit",
+    "interop.pytensor": "pytensor",
 }
 """The libraries that the modules of a folder, or one module, import with themselves."""
 
@@ -430,7 +431,7 @@ EXTRAS = {
     "sparse": {"scipy"},
     "dask": {"dask", "distributed"},
     "engines": {"jax", "torch"},
-    "interop": {"iminuit", "lmfit", "scipy"},
+    "interop": {"iminuit", "lmfit", "nutpie", "pytensor", "scipy"},
     "testing": {"hypothesis"},
     "cli": {"rich", "matplotlib", "shtab"},
 }

@@ -30,6 +30,7 @@ NEEDS = {
     "interop/progress.md": "tqdm",
     "interop/ray.md": "ray",
     "interop/scikit-learn.md": "sklearn",
+    "interop/optimisers.md": "openmdao",
     "interop/pymc.md": "pymc",
     "interop/statsmodels.md": "statsmodels",
     "interop/torch.md": "torch",

@@ -411,8 +411,10 @@ NEEDS = {
     "sparse": "scipy",
     "engines.jax": "jax",
     "engines.torch": "torch",
+    "interop.casadi": "casadi",
     "interop.iminuit": "iminuit",
     "interop.lmfit": "lmfit",
+    "interop.openmdao": "openmdao",
     "interop.pytensor": "pytensor",
 }
 """The libraries that the modules of a folder, or one module, import with themselves."""
@@ -431,7 +433,7 @@ EXTRAS = {
     "sparse": {"scipy"},
     "dask": {"dask", "distributed"},
     "engines": {"jax", "torch"},
-    "interop": {"iminuit", "lmfit", "nutpie", "pytensor", "scipy"},
+    "interop": {"casadi", "iminuit", "lmfit", "nutpie", "openmdao", "pytensor", "scipy"},
     "testing": {"hypothesis"},
     "cli": {"rich", "matplotlib", "shtab"},
 }

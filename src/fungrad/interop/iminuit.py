@@ -178,7 +178,20 @@ def _unbinned_nll(x: Any) -> Any:
     return -np.sum(np.log(x + np.finfo(np.float64).tiny))
 
 
-interception.register(_cost, {"_unbinned_nll": _unbinned_nll})
+def _python(dispatcher: Any) -> Callable[..., Any]:
+    """The function that Numba compiled."""
+
+    def call(*args: Any) -> Any:
+        return dispatcher.py_func(*args)
+
+    return call
+
+
+_compiled = {name: f for name, f in vars(_cost).items() if hasattr(f, "py_func")}
+interception.register(
+    _cost,
+    {"_unbinned_nll": _unbinned_nll, **{name: _python(f) for name, f in _compiled.items()}},
+)
 interception.intercept("iminuit.cost")
 
 __all__ = ["g2", "gradient", "hessian", "minuit", "model_gradient"]

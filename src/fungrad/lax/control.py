@@ -265,6 +265,11 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     With `batch_size` as many slices at once by vmap: less memory than vmap of all, less time than
     one by one.
 
+    Args:
+      f: a function of one slice; it returns a tree of arrays.
+      xs: a tree of arrays with the same length of axis 0.
+      batch_size: the number of slices at once; None for one. It need not divide the length.
+
     >>> import numpy as np
     >>> map(lambda x: x**2, np.arange(3.0))
     array([0., 1., 4.])

@@ -340,6 +340,13 @@ def conv_with_general_padding(
 ) -> Any:  # fmt: skip
     """`conv_general_dilated` in the layout NC..., OI..., with the same arguments.
 
+    Args:
+      lhs: the images, shape (batch, channels, ...).
+      rhs: the kernels, shape (new channels, channels, ...); both of one inexact dtype.
+      window_strides: the steps of the kernel along each spatial axis.
+      padding: "SAME", "VALID", or a pair (before, after) for each spatial axis.
+      lhs_dilation, rhs_dilation: the distances of elements of images and kernels; None for 1.
+
     >>> x, w = np.ones((1, 1, 3)), np.ones((1, 1, 2))
     >>> conv_with_general_padding(x, w, (1,), [(1, 0)], None, None)
     array([[[1., 2., 2.]]])
@@ -349,6 +356,12 @@ def conv_with_general_padding(
 
 def conv(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: str) -> Any:
     """`conv_general_dilated` in the layout NC..., OI..., without dilations.
+
+    Args:
+      lhs: the images, shape (batch, channels, ...).
+      rhs: the kernels, shape (new channels, channels, ...); both of one inexact dtype.
+      window_strides: the steps of the kernel along each spatial axis.
+      padding: "SAME" or "VALID".
 
     >>> conv(np.ones((1, 1, 3)), np.ones((1, 1, 2)), (1,), "VALID")
     array([[[2., 2.]]])

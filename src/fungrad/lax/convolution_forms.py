@@ -148,8 +148,10 @@ def conv_general_dilated_patches(
     """The windows of a convolution, each as the features of its position.
 
     Args:
-      lhs: the inputs, (N, C, *lengths). filter_shape: the shape of a window. Others as in
-        `conv_general_dilated`.
+      lhs: the inputs, (N, C, *lengths).
+      filter_shape: the shape of a window.
+      window_strides, padding, lhs_dilation, rhs_dilation: as in `conv_general_dilated`.
+      dimension_numbers, precision, preferred_element_type: as there.
 
     Returns:
       An array (N, C * elements of a window, *counts), with the elements of a channel together.

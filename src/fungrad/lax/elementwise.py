@@ -44,6 +44,9 @@ shift_left, shift_right_arithmetic = np.left_shift, np.right_shift
 def div(x: Any, y: Any) -> Any:
     """x / y; for integers the quotient rounded towards zero, as in C.
 
+    Args:
+      x, y: real or complex arrays or numbers that broadcast.
+
     >>> div(np.array([7, -7]), 2)
     array([ 3, -3])
     """
@@ -58,6 +61,10 @@ def div(x: Any, y: Any) -> Any:
 def integer_pow(x: Any, y: int) -> Any:
     """x ** y for a Python integer y.
 
+    Args:
+      x: an array or number.
+      y: the exponent, an int.
+
     >>> integer_pow(np.array([2.0, 3.0]), -1)
     array([0.5       , 0.33333333])
     """
@@ -66,6 +73,9 @@ def integer_pow(x: Any, y: int) -> Any:
 
 def logistic(x: Any) -> Any:
     """1 / (1 + e^-x), to full relative precision on both sides.
+
+    Args:
+      x: an inexact array or number, of any shape.
 
     >>> logistic(np.array([-1000.0, 0.0, 1000.0]))
     array([0. , 0.5, 1. ])
@@ -88,6 +98,10 @@ class RoundingMethod(enum.Enum):
 def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Any:
     """The nearest integer, halfway cases by `rounding_method`; its derivative is zero.
 
+    Args:
+      x: a real array or number.
+      rounding_method: RoundingMethod.AWAY_FROM_ZERO or RoundingMethod.TO_NEAREST_EVEN.
+
     >>> round(np.array([-2.5, 0.5, 1.4]))
     array([-3.,  1.,  1.])
     """
@@ -105,6 +119,10 @@ def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZER
 
 def complex(x: Any, y: Any) -> Any:
     """x + i y for two arrays of the same real dtype.
+
+    Args:
+      x: the real parts, float32 or float64.
+      y: the imaginary parts, of the same shape and dtype.
 
     >>> complex(np.array([1.0]), np.array([-np.inf]))
     array([1.-infj])
@@ -127,6 +145,10 @@ def _unsigned(x: Any) -> tuple[Any, np.dtype[Any]]:
 def shift_right_logical(x: Any, y: Any) -> Any:
     """The bits of x shifted right by y, filled with zeros.
 
+    Args:
+      x: an array of integers.
+      y: the numbers of places, integers that broadcast with x.
+
     >>> int(shift_right_logical(np.int8(-1), np.int8(4)))
     15
     """
@@ -138,6 +160,9 @@ def population_count(x: Any) -> Any:
     """The number of set bits of each integer (np.bitwise_count takes the absolute value).
 
     Sums of neighbouring fields of bits: Warren 2012, Hacker's Delight, section 5-1.
+
+    Args:
+      x: an array of integers of any width, signed or not.
 
     >>> int(population_count(np.int8(-1)))
     8
@@ -160,6 +185,9 @@ def population_count(x: Any) -> Any:
 
 def clz(x: Any) -> Any:
     """The number of leading zero bits of each integer.
+
+    Args:
+      x: an array of integers of any width, signed or not.
 
     >>> int(clz(np.int32(1)))
     31
@@ -195,7 +223,12 @@ def _named(name: str, what: str, function: Callable[..., Any]) -> Callable[[Any,
         return function(array_of(operand), axis=tuple(axes))
 
     reduction.__name__ = reduction.__qualname__ = name
-    reduction.__doc__ = f"The {what} of `operand` over `axes`, in its dtype."
+    reduction.__doc__ = f"""The {what} of `operand` over `axes`, in its dtype.
+
+    Args:
+      operand: an array of any shape.
+      axes: the axes that are reduced; the others stay.
+    """
     return reduction
 
 
@@ -214,7 +247,12 @@ def _bitwise(name: str, ufunc: np.ufunc, identity: int) -> Callable[[Any, Any], 
         return reduce(x, start, ufunc, tuple(axes))
 
     reduction.__name__ = reduction.__qualname__ = name
-    reduction.__doc__ = f"The elements of `operand` over `axes`, combined by np.{ufunc.__name__}."
+    reduction.__doc__ = f"""The elements of `operand` over `axes`, combined by np.{ufunc.__name__}.
+
+    Args:
+      operand: an array of integers or booleans.
+      axes: the axes that are reduced; the others stay.
+    """
     return reduction
 
 
@@ -305,7 +343,13 @@ def _place(name: str, what: str, function: Callable[..., Any]) -> Callable[..., 
         return s.cast(function(array_of(operand), axis=axis), np.dtype(index_dtype))
 
     place.__name__ = place.__qualname__ = name
-    place.__doc__ = f"The index of the first {what} element along `axis`, of dtype `index_dtype`."
+    place.__doc__ = f"""The index of the first {what} element along `axis`, of dtype `index_dtype`.
+
+    Args:
+      operand: a real array with at least one axis.
+      axis: the axis that is reduced.
+      index_dtype: an integer dtype.
+    """
     return place
 
 
@@ -318,6 +362,13 @@ def dot(
     preferred_element_type: Any = None, out_sharding: None = None,
 ) -> Any:  # fmt: skip
     """The product of vectors and matrices; with `dimension_numbers`, `dot_general`.
+
+    Args:
+      lhs, rhs: vectors or matrices; with `dimension_numbers` arrays of any shape.
+      dimension_numbers: ((lhs contracted, rhs contracted), (lhs batch, rhs batch)), axes of each.
+      precision: ignored: products have the precision of their dtype.
+      preferred_element_type: the dtype of the result.
+      out_sharding: None.
 
     >>> float(dot(np.array([1.0, 2.0]), np.array([3.0, 4.0])))
     11.0
@@ -336,6 +387,11 @@ def dot(
 
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
     """The products of two stacks of matrices with the same leading axes.
+
+    Args:
+      lhs: shape (..., n, k).
+      rhs: shape (..., k, m), with the same leading axes.
+      precision: ignored: products have the precision of their dtype.
 
     >>> batch_matmul(np.ones((2, 3, 4)), np.ones((2, 4, 5))).shape
     (2, 3, 5)

@@ -27,6 +27,12 @@ def reshape(
 ) -> Any:  # fmt: skip
     """The elements in the shape `new_sizes`, with the axes first transposed to `dimensions`.
 
+    Args:
+      operand: an array of any shape and dtype.
+      new_sizes: the shape of the result, of as many elements.
+      dimensions: an order of the operand's axes; None for their own.
+      out_sharding: None.
+
     >>> reshape(np.array([[1.0, 2.0], [3.0, 4.0]]), (4,), (1, 0))
     array([1., 3., 2., 4.])
     """
@@ -37,6 +43,10 @@ def reshape(
 def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
     """The array without the axes `dimensions`, which have length 1.
 
+    Args:
+      array: an array of any shape and dtype.
+      dimensions: the axes to remove, negative ones from the end.
+
     >>> squeeze(np.ones((1, 2, 1)), (0,)).shape
     (2, 1)
     """
@@ -46,6 +56,10 @@ def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
 def transpose(operand: Any, permutation: Sequence[int]) -> Any:
     """The array with its axes in the order `permutation`.
 
+    Args:
+      operand: an array of any shape and dtype.
+      permutation: for each axis of the result that of the operand.
+
     >>> transpose(np.ones((2, 3)), (1, 0)).shape
     (3, 2)
     """
@@ -54,6 +68,11 @@ def transpose(operand: Any, permutation: Sequence[int]) -> Any:
 
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
     """The array with the axes from `start_dimension` to before `stop_dimension` merged into one.
+
+    Args:
+      operand: an array of any shape and dtype.
+      start_dimension: the first axis to merge.
+      stop_dimension: the axis after the last one to merge; None for the number of axes.
 
     >>> collapse(np.ones((2, 3, 4)), 1).shape
     (2, 12)
@@ -70,6 +89,11 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
 def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: None = None) -> Any:
     """The array repeated along new leading axes of lengths `sizes`.
 
+    Args:
+      operand: an array of any shape and dtype.
+      sizes: the lengths of the new axes.
+      out_sharding: None.
+
     >>> broadcast(np.ones(3), (2,)).shape
     (2, 3)
     """
@@ -79,6 +103,10 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: None = None) 
 
 def broadcast_to_rank(x: Any, rank: int) -> Any:
     """The array with leading axes of length 1 added, so that it has `rank` axes.
+
+    Args:
+      x: an array of any shape and dtype.
+      rank: the number of axes, at least that of x.
 
     >>> broadcast_to_rank(np.ones(3), 3).shape
     (1, 1, 3)
@@ -92,6 +120,10 @@ def broadcast_to_rank(x: Any, rank: int) -> Any:
 
 def broadcast_like(arr: Any, like_arr: Any) -> Any:
     """The array broadcast to another one's shape.
+
+    Args:
+      arr: an array that broadcasts to the other's shape.
+      like_arr: the array with the shape of the result.
 
     >>> broadcast_like(np.ones(3), np.ones((2, 3))).shape
     (2, 3)
@@ -147,6 +179,13 @@ def slice_in_dim(
 ) -> Any:
     """A slice along one axis, with Python's meaning of negative and missing bounds.
 
+    Args:
+      operand: an array of any shape and dtype.
+      start_index, limit_index: the bounds, as in `operand[start_index:limit_index]`; None for an
+        end.
+      stride: the step, positive.
+      axis: the axis to slice.
+
     >>> slice_in_dim(np.arange(5.0), -3, None)
     array([2., 3., 4.])
     """
@@ -159,6 +198,12 @@ def slice_in_dim(
 def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
     """The item `index` along an axis, which keeps length 1 unless `keepdims` is false.
 
+    Args:
+      operand: an array of any shape and dtype.
+      index: an int; negative ones count from the end.
+      axis: the axis of the item.
+      keepdims: whether the axis stays, with length 1.
+
     >>> float(index_in_dim(np.arange(5.0), -1, keepdims=False))
     4.0
     """
@@ -169,6 +214,11 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
 
 def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     """The array cut along an axis into pieces of lengths `sizes`, which have to add up to its own.
+
+    Args:
+      operand: an array of any shape and dtype.
+      sizes: the lengths of the pieces.
+      axis: the axis to cut.
 
     >>> [piece.tolist() for piece in split(np.arange(3), (1, 2))]
     [[0], [1, 2]]
@@ -185,6 +235,10 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
 def stack(operands: Sequence[Any], axis: int = 0) -> Any:
     """The arrays, of one shape, stacked along a new axis.
 
+    Args:
+      operands: arrays of one shape and dtype.
+      axis: the place of the new axis in the result.
+
     >>> stack([np.zeros(2), np.ones(2)], axis=1)
     array([[0., 1.], [0., 1.]])
     """
@@ -193,6 +247,10 @@ def stack(operands: Sequence[Any], axis: int = 0) -> Any:
 
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
     """The items of an array along an axis, which they lack.
+
+    Args:
+      x: an array of any shape and dtype.
+      axis: the axis of the items.
 
     >>> [item.tolist() for item in unstack(np.ones((2, 1)))]
     [[1.0], [1.0]]
@@ -204,6 +262,10 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
 def tile(operand: Any, reps: Sequence[int]) -> Any:
     """The array repeated `reps[i]` times along axis i.
 
+    Args:
+      operand: an array of any shape and dtype.
+      reps: an int for each axis.
+
     >>> tile(np.array([1.0, 2.0]), (2,))
     array([1., 2., 1., 2.])
     """
@@ -214,6 +276,12 @@ def sort_key_val(
     keys: Any, values: Any, dimension: int = -1, is_stable: bool = True
 ) -> tuple[Any, Any]:
     """The keys sorted along an axis, and the values in the same order.
+
+    Args:
+      keys: an array of comparable numbers.
+      values: an array of the same shape.
+      dimension: the axis to sort along.
+      is_stable: whether equal keys stay in their order; they always do.
 
     >>> sort_key_val(np.array([2, 1]), np.array([5.0, 6.0]))
     (array([1, 2]), array([6., 5.]))
@@ -229,6 +297,12 @@ def sort_key_val(
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: None = None) -> Any:
     """An array filled with one value, which may be traced; `sharding` is ignored.
 
+    Args:
+      shape: of the result.
+      fill_value: a number, or an array that broadcasts to the shape.
+      dtype: of the result; None for that of the value.
+      sharding: ignored.
+
     >>> full((2,), 3.0)
     array([3., 3.])
     """
@@ -241,6 +315,12 @@ def full_like(
 ) -> Any:
     """An array filled with one value, by default of the shape and dtype of x.
 
+    Args:
+      x: an array.
+      fill_value: a number, or an array that broadcasts to the shape.
+      dtype, shape: of the result; None for those of x.
+      sharding: ignored.
+
     >>> full_like(np.ones(2, np.float32), 3).dtype
     dtype('float32')
     """
@@ -251,6 +331,11 @@ def full_like(
 def empty(shape: Any, dtype: Any, *, out_sharding: None = None) -> Any:
     """A new NumPy array with undefined values, to be written to.
 
+    Args:
+      shape: of the result.
+      dtype: of the result.
+      out_sharding: None.
+
     >>> empty((2,), np.float32).shape
     (2,)
     """
@@ -259,6 +344,9 @@ def empty(shape: Any, dtype: Any, *, out_sharding: None = None) -> Any:
 
 def dtype(x: Any) -> np.dtype[Any]:
     """The dtype of a value, traced or not.
+
+    Args:
+      x: an array, a number or a traced value.
 
     >>> dtype(1.0)
     dtype('float64')
@@ -269,6 +357,10 @@ def dtype(x: Any) -> np.dtype[Any]:
 
 def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     """The array cast to another dtype.
+
+    Args:
+      operand: an array or a number.
+      new_dtype: a dtype, or a type of Python's; complex numbers lose their imaginary parts.
 
     >>> convert_element_type(np.ones(2), np.float32).dtype
     dtype('float32')

@@ -32,6 +32,10 @@ from fungrad.tracing.trace import shape_of, typeof
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:
     """The elements of on_true where pred holds, else of on_false; pred has their shape or ().
 
+    Args:
+      pred: booleans.
+      on_true, on_false: arrays of one shape and dtype.
+
     >>> import numpy as np
     >>> select(np.array([True, False]), np.zeros(2), np.ones(2))
     array([0., 1.])
@@ -130,7 +134,13 @@ def _cumulative(along: Callable[[Any, int], Any], name: str, what: str) -> Calla
         return flip(along(flip(operand, axes=(axis,)), axis), axes=(axis,))
 
     cumulative.__name__ = cumulative.__qualname__ = name
-    cumulative.__doc__ = f"The running {what} along `axis`, from its end if `reverse` is set."
+    cumulative.__doc__ = f"""The running {what} along `axis`, from its end if `reverse` is set.
+
+    Args:
+      operand: an array with at least one axis.
+      axis: the axis along which it runs.
+      reverse: whether it begins at the end.
+    """
     return cumulative
 
 
@@ -207,6 +217,11 @@ def select_n(which: Any, *cases: Any) -> Any:
 def clamp(min: Any, x: Any, max: Any) -> Any:
     """x limited to [min, max]; at a bound x and the bound share the derivative equally.
 
+    Args:
+      min: the lower bounds, a number or of the shape of x.
+      x: a real array or number.
+      max: the upper bounds, a number or of the shape of x.
+
     >>> clamp(0.0, np.array([-1.0, 0.5, 2.0]), 1.0)
     array([0. , 0.5, 1. ])
     """
@@ -215,6 +230,9 @@ def clamp(min: Any, x: Any, max: Any) -> Any:
 
 def rsqrt(x: Any) -> Any:
     """1 / sqrt(x).
+
+    Args:
+      x: an inexact array or number.
 
     >>> float(rsqrt(4.0))
     0.5
@@ -227,6 +245,10 @@ def top_k(operand: Any, k: int) -> tuple[Any, Any]:
 
     Equal elements stay in their order, and share the derivative as in `sort`, also with those equal
     to the last one that are not taken.
+
+    Args:
+      operand: a real array with at least one axis.
+      k: the number of elements to take, at most the length of the last axis.
 
     >>> values, indices = top_k(np.array([1.0, 3.0, 2.0]), 2)
     >>> values, indices

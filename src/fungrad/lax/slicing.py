@@ -76,6 +76,12 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) 
 def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Any:
     """`dynamic_slice` along one axis; the others stay whole.
 
+    Args:
+      operand: an array of any shape and dtype.
+      start_index: an integer, which may be traced; clipped so that the slice is inside.
+      slice_size: the length of the slice, an int.
+      axis: the axis to slice.
+
     >>> dynamic_slice_in_dim(np.arange(5.0), 1, 2)
     array([1., 2.])
     """
@@ -87,6 +93,12 @@ def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: 
 
 def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Any:
     """The item `index` along an axis, which keeps length 1 unless `keepdims` is false.
+
+    Args:
+      operand: an array of any shape and dtype.
+      index: an integer, which may be traced; clipped to the array.
+      axis: the axis of the item.
+      keepdims: whether the axis stays, with length 1.
 
     >>> float(dynamic_index_in_dim(np.arange(5.0), 9, keepdims=False))
     4.0
@@ -125,6 +137,12 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Any:
 def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int) -> Any:
     """`dynamic_update_slice` at `start_index` along one axis and at 0 along the others.
 
+    Args:
+      operand: an array of any shape and dtype.
+      update: an array of as many axes, of the operand's dtype.
+      start_index: an integer, which may be traced; clipped so that the update is inside.
+      axis: the axis to which the index belongs.
+
     >>> dynamic_update_slice_in_dim(np.zeros(4), np.ones(2), 1, 0)
     array([0., 1., 1., 0.])
     """
@@ -136,6 +154,12 @@ def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axi
 
 def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int) -> Any:
     """The array with the item `index` along an axis replaced by `update`.
+
+    Args:
+      operand: an array of any shape and dtype.
+      update: the item: an array without the axis, or with length 1 there.
+      index: an integer, which may be traced; clipped to the array.
+      axis: the axis of the item.
 
     >>> dynamic_update_index_in_dim(np.zeros(3), 7.0, 1, 0)
     array([0., 7., 0.])
@@ -153,6 +177,10 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
 def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
     """The array with axes of length 1 at the positions `dimensions` of the result.
 
+    Args:
+      array: an array of any shape and dtype.
+      dimensions: axes of the result, negative ones from the end.
+
     >>> expand_dims(np.zeros(3), [0, 2]).shape
     (1, 3, 1)
     """
@@ -163,6 +191,11 @@ def broadcast_in_dim(
     operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int]
 ) -> Any:
     """The array broadcast to `shape`, with its axis i as axis broadcast_dimensions[i].
+
+    Args:
+      operand: an array of any shape and dtype.
+      shape: of the result.
+      broadcast_dimensions: for each axis of the operand one of the result, ascending.
 
     >>> broadcast_in_dim(np.array([1.0, 2.0]), (2, 2), [0])
     array([[1., 1.], [2., 2.]])
@@ -183,6 +216,10 @@ def broadcast_in_dim(
 def rev(operand: Any, dimensions: Sequence[int]) -> Any:
     """The elements in reverse order along the axes `dimensions`.
 
+    Args:
+      operand: an array of any shape and dtype.
+      dimensions: the axes to reverse.
+
     >>> rev(np.arange(3.0), [0])
     array([2., 1., 0.])
     """
@@ -191,6 +228,10 @@ def rev(operand: Any, dimensions: Sequence[int]) -> Any:
 
 def concatenate(operands: Sequence[Any], dimension: int) -> Any:
     """The arrays joined along the axis `dimension`.
+
+    Args:
+      operands: arrays of one dtype, whose shapes agree but for that axis.
+      dimension: the axis to join along.
 
     >>> concatenate([np.zeros(1), np.ones(2)], 0)
     array([0., 1., 1.])
@@ -251,6 +292,10 @@ def _zero_padded(x: Any, config: Sequence[Sequence[int]]) -> Any:
 def iota(dtype: Any, size: int) -> Any:
     """0, 1, 2, ... in a dtype.
 
+    Args:
+      dtype: a real dtype.
+      size: the number of elements.
+
     >>> iota(np.float32, 3)
     array([0., 1., 2.], dtype=float32)
     """
@@ -259,6 +304,11 @@ def iota(dtype: Any, size: int) -> Any:
 
 def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Any:
     """An array of the given shape that holds each element's index along `dimension`.
+
+    Args:
+      dtype: a real dtype.
+      shape: of the result.
+      dimension: the axis whose indices it holds.
 
     >>> broadcasted_iota(int, (2, 2), 0)
     array([[0, 0], [1, 1]])

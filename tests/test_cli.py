@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import fungrad as fg
@@ -505,6 +505,7 @@ def test_integers_of_any_size_are_values_or_input_errors(dtype):
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
+@example("{0}")
 def test_any_text_is_a_value_or_an_input_error(text):
     for argument in (text, f"x={text}", f"x=[{text}]", f"x:int={text}", f"x=@{text}.csv"):
         with contextlib.suppress(InputError):

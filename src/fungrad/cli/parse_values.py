@@ -145,7 +145,7 @@ def cast(value: Any, dtype: str, option: str) -> Any:
         ) from None
     if wanted.kind not in "biufc":
         raise InputError(f"{option}:{dtype}: {wanted} is not a numeric dtype; write float32.")
-    if isinstance(value, (dict, tuple, str, type(None))):
+    if isinstance(value, (dict, set, tuple, str, bytes, type(None))):
         raise InputError(f"{option}:{dtype}: a dtype goes with numbers, lists and files only.")
     array = np.asarray(value)
     if array.dtype.kind == "c" and wanted.kind != "c":

@@ -56,6 +56,7 @@ def clean(monkeypatch):
         warnings.simplefilter("error", errors.RetraceWarning)
         warnings.simplefilter("error", errors.DensePatternWarning)
         warnings.simplefilter("error", errors.MiscompiledWarning)
+        warnings.simplefilter("error", errors.OpaqueCallWarning)
         warnings.simplefilter("error", errors.CompilerWarning)
         yield
     fg.config.backend, fg.config.verify_tracing = backend, "foreign"

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from fungrad.fitting import minimize as minimize
     from fungrad.host.external import external as external
     from fungrad.host.external import pure_callback as pure_callback
+    from fungrad.host.opaque_calls import opaque as opaque
     from fungrad.implicit import custom_linear_solve as custom_linear_solve
     from fungrad.implicit import custom_root as custom_root
     from fungrad.implicit import fixed_point as fixed_point
@@ -151,6 +152,7 @@ _LATER = {
     "no_gradient": "fungrad.primitives.stop_gradient",
     "nth_derivative": "fungrad.taylor.jet",
     "numpy": "fungrad.numpy",
+    "opaque": "fungrad.host.opaque_calls",
     "optimizers": "fungrad.optimizers",
     "partition": "fungrad.tree_parts",
     "profile": "fungrad.inspect.profile",

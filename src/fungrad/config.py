@@ -8,14 +8,17 @@ from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Reassociation, Verification
 from fungrad.support.lazy import Module
 from fungrad.tracing import interception, tracing_check
+from fungrad.tracing.opaque_mode import Opaque
 from fungrad.tracing.tracing_check import TracingCheck
 
 if TYPE_CHECKING:
     from fungrad.compiler import backend_choice, branch_guards
     from fungrad.compiler.passes.simplify import blas_and_power_forms
     from fungrad.compiler.self_check import setting as verification
+    from fungrad.host import opaque_calls
     from fungrad.runtime import blas_threads, thread_pool
 else:
+    opaque_calls = Module("fungrad.host.opaque_calls")
     verification = Module("fungrad.compiler.self_check.setting")
     backend_choice = Module("fungrad.compiler.backend_choice")
     branch_guards = Module("fungrad.compiler.branch_guards")
@@ -177,6 +180,25 @@ class Config:
     @verify_tracing.setter
     def verify_tracing(self, value: str) -> None:
         tracing_check.choose(value)
+
+    @property
+    def opaque(self) -> str:
+        """What happens where traced values meet code that cannot be traced, as compiled code.
+
+        "error": it raises an error, which names the line and the ways out. "differences": the
+        nearest function around it is computed plainly, and differentiated by checked differences of
+        its results; a warning names it once. `with fg.opaque("differences"):` sets it for a block.
+        Initially "error". See docs/interop/any-numpy-code.md.
+
+        >>> import fungrad as fg
+        >>> fg.config.opaque
+        'error'
+        """
+        return Opaque.setting
+
+    @opaque.setter
+    def opaque(self, value: str) -> None:
+        opaque_calls.choose(value)
 
     @property
     def intercept(self) -> bool:

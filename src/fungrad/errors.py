@@ -421,6 +421,22 @@ class RetraceWarning(UserWarning):
     """
 
 
+class OpaqueCallWarning(UserWarning):
+    """A function contains code that cannot be traced, and is differentiated by differences.
+
+    In the mode "differences" this is what was asked for; the warning names the function once, with
+    the digits and the cost. Fails, where the warning is made an error::
+
+        with fg.opaque("differences"):
+            fg.grad(lambda x: package.compiled(x))(2.0)
+
+    Repaired: the function has a derivative of its own::
+
+        compiled = fg.external(package.compiled, vjp=lambda g, y, x: g * package.slope(x))
+        fg.grad(compiled)(2.0)
+    """
+
+
 class DensePatternWarning(UserWarning):
     """A sparsity pattern is nearly full: a sparse derivative costs more than it saves.
 
@@ -447,6 +463,9 @@ class TracingError(FungradError, AssertionError):
 
         fg.grad(fg.external(package.scaled, vjp="finite_differences"))(2.0)
     """
+
+    function: object = None
+    """The function."""
 
 
 class MiscompiledError(FungradError, AssertionError):

@@ -8,7 +8,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from operator import is_not
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy import ndarray
@@ -75,11 +75,22 @@ def _forget_programs() -> None:
 
 backend_choice.state.listeners.append(_forget_programs)
 
+F = TypeVar("F", bound=Callable[..., Any])
 CACHE_SIZE = 256
 _NAMES = "names"
 """The first part of the key of calls with keyword or static arguments."""
 RETRACE_WARNING = 24
 _SCALARS = frozenset((float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_))
+
+
+def _runs_eagerly(call: F) -> F:
+    """Tells the modes of opaque code how to run the program of a jitted function with numbers."""
+
+    def eager(self: Jitted, args: Any, kwargs: Any, *others: Any, **options: Any) -> Any:
+        return self._f(*args, **kwargs)
+
+    call.eager = eager  # type: ignore[attr-defined]
+    return call
 
 
 class Jitted(OfFunction):
@@ -205,6 +216,7 @@ class Jitted(OfFunction):
         return pytree.unflatten(structure, out if type(out) is tuple else owned(out, leaves))
 
     @boundary
+    @_runs_eagerly
     def _call(self, args: Any, kwargs: Any, key: Any = None, trees: bool = False) -> Any:
         """The general path: any tree of arguments, under any trace."""
         watch, before = first_call(self._f, COMPILED), Spoiled.arrays

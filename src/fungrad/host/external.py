@@ -21,12 +21,20 @@ from fungrad.errors import (
     MissingRuleError,
     StructureMismatchError,
 )
+from fungrad.host.checked_differences import Differences
 from fungrad.host.host_function import Host, Sparsity, declared_type
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import add, div, mul, select, sub
 from fungrad.primitives.elementwise.ufuncs import imag, maximum, real, sqrt
 from fungrad.primitives.facts import EXACT
-from fungrad.primitives.movement.reshape_broadcast_cast import conj, reduce_sum, reshape
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    cast,
+    concatenate,
+    conj,
+    reduce_sum,
+    reshape,
+    slice_axis,
+)
 from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.retracing.graph_transforms import strong_type
@@ -198,7 +206,9 @@ class StepCheck:
                 )
 
 
-NUMERIC = ("finite_differences", "complex_step")
+NOISE = 1e-12
+"""The relative error of derivatives by checked differences, of which further ones are taken."""
+NUMERIC = ("finite_differences", "complex_step", "differences")
 
 
 def _missing(host: Host) -> MissingRuleError:
@@ -276,6 +286,8 @@ class External(OfFunction):
             self._custom.defvjp(self._forward, self._backward, wanted=True)
         if jvp is not None:
             self._custom.defjvp(self._push)
+        elif vjp == "differences":
+            self._custom.defjvp(self._push_checked)
         elif isinstance(vjp, str):
             self._custom.defjvp(self._push_numeric)
 
@@ -320,6 +332,8 @@ class External(OfFunction):
 
     def _backward(self, saved: Any, cotangent: Any, wanted: Any) -> Any:
         args, output = saved
+        if self._vjp == "differences":
+            return _pulled(self._matrices(args, output, wanted), args, output, cotangent, wanted)
         if isinstance(self._vjp, str):
             return contracted(self._pushed(), args, cotangent, wanted)
         if isinstance(self._vjp, External):
@@ -370,6 +384,74 @@ class External(OfFunction):
     def _push_numeric(self, primals: Any, tangents: Any) -> tuple[Any, Any]:
         return self(*primals), self._pushed()(primals, tangents)
 
+    def _push_checked(self, primals: Any, tangents: Any) -> tuple[Any, Any]:
+        output = self(*primals)
+        moving = _moving(primals, tangents)
+        if not moving:
+            return output, None
+        treedef = pytree.structure(tuple(primals))
+        places = [i for i, _, _ in moving]
+
+        def along(leaves: Any, directions: Any) -> list[Any]:
+            given: list[Any] = [None] * len(leaves)
+            for i, direction in zip(places, directions, strict=True):
+                given[i] = direction
+            at = self._differences(treedef, leaves)
+            found = [y for y in at.derivative(given) if y is not None]
+            self.report(at.error)
+            return found
+
+        outputs, out = pytree.flatten(output)
+        types = [_gradient_type(y) for y in outputs if typeof(y).inexact]
+        push = self._derived(along, types, "derivative")
+        found = iter(push(pytree.leaves(tuple(primals)), [t for _, _, t in moving]))
+        return output, pytree.unflatten(
+            out, [next(found) if typeof(y).inexact else None for y in outputs]
+        )
+
+    def _matrices(self, args: Any, output: Any, wanted: Any) -> list[Any]:
+        """The Jacobian for each argument that is wanted: see `Differences.jacobian`."""
+        leaves, treedef = pytree.flatten(tuple(args))
+        flags = pytree.leaves(tuple(wanted))
+        places = [i for i, want in enumerate(flags) if want]
+
+        def jacobian(*leaves: Any) -> list[Any]:
+            at = self._differences(treedef, leaves)
+            found = at.jacobian(places)
+            self.report(at.error)
+            return [m.astype(t.dtype) for m, t in zip(found, types, strict=True)]
+
+        outputs = [typeof(y) for y in pytree.leaves(output) if typeof(y).inexact]
+        rows, types = sum([t.size for t in outputs]), []
+        dtype = np.result_type(*[t.dtype for t in outputs]) if outputs else np.dtype(float)
+        for i in places:
+            of = typeof(leaves[i])
+            columns = of.size * (2 if of.dtype.kind == "c" else 1)
+            types.append(Type((rows, columns), np.result_type(dtype, np.zeros(0, of.dtype).real)))
+        found: list[Any] = self._derived(jacobian, types, "Jacobian")(*leaves)
+        return found
+
+    def _derived(self, f: Callable[..., Any], types: Any, what: str) -> External:
+        """An opaque function that computes a derivative of this one, by differences, too."""
+        f.__name__ = f"the {what} of {getattr(self._f, '__name__', type(self._f).__name__)}"
+        made = External(f, "differences", None, types, False)
+        made.report = self.report  # type: ignore[method-assign]
+        made.noise = NOISE if self.noise == 0.0 else NOISE**0.75
+        return made
+
+    def _differences(self, treedef: Any, leaves: Sequence[Any]) -> Differences:
+        def run(values: Sequence[Any]) -> list[Any]:
+            found = self._f(*pytree.unflatten(treedef, list(values)))
+            return [np.asarray(y) for y in pytree.leaves(found)]
+
+        return Differences(run, leaves, describe(self._f), self.noise)
+
+    noise = 0.0
+    """The relative error of the results, if it is larger than that of rounding."""
+
+    def report(self, error: float) -> None:
+        """Called with the estimated relative error of each derivative by differences."""
+
     def _pushed(self) -> Callable[[Any, Any], Any]:
         """The directional derivative, from runs of the function."""
         method = imaginary if self._vjp == "complex_step" else differences
@@ -381,6 +463,40 @@ External.__call__ = boundary(External.__call__)  # type: ignore[method-assign]
 
 def _complex(type_: Type) -> Type:
     return Type(type_.shape, np.result_type(type_.dtype, np.complex64)) if type_.inexact else type_
+
+
+def _pulled(
+    matrices: Sequence[Any], args: Any, output: Any, cotangent: Any, wanted: Any
+) -> tuple[Any, ...]:
+    """The cotangents of the wanted arguments, by the Jacobian of each."""
+    leaves, treedef = pytree.flatten(tuple(args))
+    flags = pytree.leaves(tuple(wanted))
+    seeds = pytree.flatten(cotangent, is_leaf=lambda t: t is None)[0]
+    types = [typeof(y) for y in pytree.leaves(output)]
+    dtype = np.result_type(*[t.dtype for t in types if t.inexact])
+    given = [
+        np.zeros(t.size, dtype) if g is None else cast(reshape(g, shape=(t.size,)), dtype)
+        for g, t in zip(seeds, types, strict=True)
+        if t.inexact
+    ]
+    joined = concatenate(*given, axis=0) if len(given) > 1 else given[0]
+    column = reshape(joined, shape=(typeof(joined).size, 1))
+    result: list[Any] = [None] * len(leaves)
+    found = iter(matrices)
+    for i, (x, want) in enumerate(zip(leaves, flags, strict=True)):
+        if not want:
+            continue
+        type_ = typeof(x)
+        row = reduce_sum(mul(next(found), column), axes=(0,))
+        row = real(row) if typeof(row).dtype.kind == "c" else row
+        if type_.dtype.kind == "c":  # the gradient of a + ib is df/da - i df/db
+            n = type_.size
+            by_real, by_imaginary = (
+                slice_axis(row, axis=0, start=start, stop=start + n) for start in (0, n)
+            )
+            row = sub(by_real, mul(by_imaginary, 1j))
+        result[i] = reshape(cast(row, type_.dtype), shape=type_.shape)
+    return tuple(pytree.unflatten(treedef, result))
 
 
 def _gradient_type(x: Any) -> Type:
@@ -414,7 +530,9 @@ def external(
       vjp: `vjp(cotangent, output, *args)` -> a cotangent for each argument (None for zero), opaque
         too; or "finite_differences" (central, one pair of runs for each element of an argument) or
         "complex_step" (for code that computes with complex numbers as with real ones: exact to
-        rounding); or another `external`, for higher orders.
+        rounding) or "differences" (the complex step where differences along one direction confirm
+        it, else differences of fourth order whose step an estimate of the error chooses: four runs
+        for each element); or another `external`, for higher orders.
       jvp: `jvp(primals, tangents)` -> the tangent of the output, opaque too.
       shape: the types of the result, if f is recorded without being run (jit, make_jaxpr): a
         `fg.Type`, a tree of them, or a function of the arguments' Types that returns one.
@@ -429,7 +547,7 @@ def external(
       MissingRuleError: if it is differentiated without a rule.
       StructureMismatchError: if the result differs from the declared one.
       GradientCheckError: if the complex step is no derivative of f, as differences along one
-        direction show at its first use.
+        direction show at its first use; or if two steps of "differences" disagree.
 
     Steps: Press et al., Numerical Recipes 5.7 (cube root of the precision); complex step: Squire
     and Trapp, SIAM Review 40 (1998) 110.

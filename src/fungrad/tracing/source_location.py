@@ -27,6 +27,7 @@ from fungrad.errors import (
 from fungrad.ir.graph import Source
 from fungrad.support.lazy import loaded
 from fungrad.tracing.error_notes import NumPyWarnings, add_note, set_settings, settings, warn_at
+from fungrad.tracing.opaque_mode import Opaque
 
 
 def no_factor(error: BaseException, line: str) -> set[str]:
@@ -415,6 +416,8 @@ def boundary(f: F) -> F:
         begun = begin_reporting()
         try:
             set_settings(begun[1])
+            if Opaque.attempt is not None:
+                return Opaque.attempt(f, args, kwargs)
             return f(*args, **kwargs)
         except Exception as error:
             raise shortened(error)  # noqa: B904 - the same error, without our frames

@@ -18,8 +18,8 @@ import numpy as np
 
 from fungrad.errors import ArgumentError, TracingError
 from fungrad.ir.graph import Source
-from fungrad.support.lazy import loaded
 from fungrad.tracing.effects import muted
+from fungrad.tracing.random_states import random_states, restore
 from fungrad.tracing.source_location import (
     describe,
     is_foreign,
@@ -183,7 +183,7 @@ class Watch:
         self._forget = forget
         self._spoiled = Spoiled.arrays
         self.foreign = suspect or TracingCheck.runs == "always"
-        self._states = _random_states()
+        self._states = random_states()
 
     @contextmanager
     def observing(self) -> Iterator[None]:
@@ -239,7 +239,7 @@ class Watch:
         values: Sequence[Any],
         traced: Callable[[], Any],
     ) -> None:
-        after = _random_states()
+        after = random_states()
         try:
             plain = self._plain(flat, leaves)
             if plain is None or agree(values, plain, 0.0):
@@ -252,9 +252,9 @@ class Watch:
                 return
             where = self._parting(flat, leaves, traced)
         finally:
-            _restore(after)
+            restore(after)
         shown, expected = _first(values, plain)
-        raise TracingError(
+        error = TracingError(
             f"The value of {describe(self.f)} under a trace is {shown}, and {expected} in a plain "
             f"call{user_line()}{where}. So its derivative would be that of another function. Code "
             "that asks for the class of its numbers, or reads their memory, does that. Give it "
@@ -262,10 +262,12 @@ class Watch:
             'the line by fg.external(f, vjp="finite_differences"). fg.config.verify_tracing = '
             '"never" leaves the check out.'
         )
+        error.function = self.f
+        raise error
 
     def _plain(self, flat: Callable[..., Sequence[Any]], leaves: Sequence[Any]) -> Any:
         """The outputs of a plain call; None if it raises."""
-        _restore(self._states)
+        restore(self._states)
         given = [x.copy() if isinstance(x, np.ndarray) else x for x in leaves]
         token = muted.set(True)
         try:
@@ -284,7 +286,7 @@ class Watch:
         """The first line at which a traced and a plain run do something else, as text."""
         runs = []
         for run in (traced, lambda: self._plain(flat, leaves)):
-            _restore(self._states)
+            restore(self._states)
             lines = _Lines()
             with lines.recorded():
                 run()
@@ -297,23 +299,6 @@ class Watch:
                 break
             before = Source(one[0], one[1], one[2])
         return "" if before is None else f". The two runs part at {before}"
-
-
-def _random_states() -> tuple[Any, Any]:
-    """The states of NumPy's and Python's global generators, if they are imported."""
-    of_numpy, of_python = loaded("numpy.random"), loaded("random")
-    return (
-        None if of_numpy is None else of_numpy.get_state(),
-        None if of_python is None else of_python.getstate(),
-    )
-
-
-def _restore(states: tuple[Any, Any]) -> None:
-    of_numpy, of_python = states
-    if of_numpy is not None:
-        loaded("numpy.random").set_state(of_numpy)
-    if of_python is not None:
-        loaded("random").setstate(of_python)
 
 
 class _Lines:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from fungrad.support.lazy import modules
 from fungrad.tracing.error_notes import set_settings, settings
+from fungrad.tracing.opaque_mode import Opaque
 from fungrad.tracing.source_location import begin_reporting, end_reporting, shortened
 
 
@@ -110,6 +111,8 @@ class TransformedFunction(OfFunction):
         begun = begin_reporting()
         try:
             set_settings(begun[1])
+            if Opaque.attempt is not None:
+                return Opaque.attempt(self._run, args, kwargs)
             return self._run(*args, **kwargs)
         except Exception as error:
             raise shortened(error)  # noqa: B904 - the same error, without our frames

@@ -1,0 +1,638 @@
+"""Code that cannot be traced, differentiated by differences at its nearest sound boundary.
+
+Compiled code refuses a traced value, or reads memory that it does not have. In the mode
+"differences" the error leads to a boundary: a Python function between the user's line and that
+code. The program is run again, with calls of that function computed plainly on arrays, each as one
+`external` with checked differences. A boundary is sound if all traced values go in by its arguments
+(one that it gets elsewhere raises an error in plain code), if all results come out as its value,
+and if it changes none of its arguments. One that is not sound is dropped for the next: fewest
+numbers that go in first, innermost first. The last is the whole function that is transformed.
+
+A function is replaced by giving it the code of a short one that calls the boundary: all names,
+closures and classes that hold the function then call it.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import CodeType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from fungrad.errors import (
+    AbstractBooleanError,
+    BatchAxisError,
+    ClosedOverTracerError,
+    FungradError,
+    GradientCheckError,
+    MissingRuleError,
+    NonDifferentiableInputError,
+    NonScalarOutputError,
+    OpaqueCallWarning,
+    UnconnectedError,
+)
+from fungrad.host.checked_differences import digits
+from fungrad.host.external import External
+from fungrad.ir.graph import Source
+from fungrad.primitives.movement.reshape_broadcast_cast import number
+from fungrad.support import pytree
+from fungrad.tracing.created_arrays import Writable, Written, tracer_of
+from fungrad.tracing.graph_trace import GraphTrace
+from fungrad.tracing.opaque_mode import Opaque, checked, chosen, mode
+from fungrad.tracing.random_states import random_states, restore
+from fungrad.tracing.source_location import is_library, is_of_python, is_scipy, warn_user
+from fungrad.tracing.trace import EVAL, Trace, Tracer, current, typeof
+
+_OWN_MISTAKES = (
+    BatchAxisError, ClosedOverTracerError, GradientCheckError, MissingRuleError,
+    NonDifferentiableInputError, NonScalarOutputError, UnconnectedError, Warning,
+)  # fmt: skip
+"""Errors of the call of a transform itself, which no boundary repairs."""
+MOST = 20_000
+"""The most objects that are searched for traced values."""
+
+
+# --- the traced values in a tree of objects -------------------------------------------------------
+
+
+def _attributes(value: Any) -> dict[str, Any] | None:
+    """The dictionary of an instance's attributes; None if it has none that may hold arrays."""
+    kind = type(value)
+    if kind in _CLOSED or isinstance(value, (type, types.ModuleType, np.ndarray, np.generic)):
+        return None
+    if kind.__module__.startswith("fungrad."):
+        return None
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return found if type(found) is dict else None
+
+
+_CLOSED = {float, int, bool, complex, str, bytes, type(None), np.float64, CodeType}
+_SEQUENCES = (list, tuple, set)
+
+
+class Parts:
+    """The traced values in arguments: in lists, tuples, dicts, attributes of instances, closures.
+
+    A traced value of a transform that has ended, which the program has kept, is its number, unless
+    `ended` asks for those, too.
+    """
+
+    def __init__(self, values: Any, ended: bool = False) -> None:
+        self._ended = ended
+        self.inputs: list[Any] = []
+        self._slots: dict[int, int] = {}
+        self._kept: list[Any] = []
+        self.states: list[tuple[dict[str, Any], dict[str, int]]] = []
+        """The attributes of instances, and the identities of their values."""
+        self.arrays: list[tuple[Any, Any]] = []
+        """Plain arrays, with copies of them."""
+        self._seen: set[int] = set()
+        self._places: list[tuple[Any, Any, Any]] = []
+        """Dicts, lists and cells with traced values: the owner, the key, the value there."""
+        self._find(values)
+
+    def _find(self, root: Any) -> None:
+        waiting = [root]
+        while waiting:
+            value = waiting.pop()
+            kind = type(value)
+            if kind in _CLOSED or id(value) in self._seen or len(self._seen) > MOST:
+                continue
+            self._seen.add(id(value))
+            self._kept.append(value)
+            if kind is not Written and kind is not Tracer:
+                waiting += self._inside(value, kind)
+                continue
+            tracer = tracer_of(value) if kind is Written else value
+            if self._ended or _lives(tracer):
+                self._slots[id(value)] = len(self.inputs)
+                self.inputs.append(tracer)
+
+    def _inside(self, value: Any, kind: type) -> list[Any]:
+        """The values in one, after noting the places that can be written."""
+        if isinstance(value, np.ndarray):
+            if value.dtype.char == "O":
+                items = value.ravel().tolist()
+                if any(type(item) in (Tracer, Written) for item in items):
+                    self._places.append((value, None, value.copy()))
+                return list(items)
+            self.arrays.append((value, np.array(value)))
+            return []
+        if isinstance(value, dict):
+            items = list(value.items())
+            self._places += [(value, key, item) for key, item in items if _may_hold(item)]
+            return [item for _, item in items]
+        if isinstance(value, _SEQUENCES):
+            if isinstance(value, list):
+                self._places += [
+                    (value, i, item) for i, item in enumerate(value) if _may_hold(item)
+                ]
+            return list(value)
+        found: list[Any] = []
+        if kind is FunctionType:
+            for cell in value.__closure__ or ():
+                try:
+                    held = cell.cell_contents
+                except ValueError:  # not filled yet
+                    continue
+                if _may_hold(held):
+                    self._places.append((cell, "cell_contents", held))
+                found.append(held)
+            found += value.__defaults__ or ()
+        elif kind is types.MethodType:
+            found = [value.__self__, value.__func__]
+        elif kind.__name__ == "partial":
+            found = [value.func, *value.args, *value.keywords.values()]
+        attributes = _attributes(value)
+        if attributes is not None:
+            self.states.append((attributes, {k: id(v) for k, v in attributes.items()}))
+            for key, item in attributes.items():
+                if _may_hold(item):
+                    self._places.append((attributes, key, item))
+                found.append(item)
+        return found
+
+    def rebuilt(self, value: Any, numbers: Sequence[Any]) -> Any:
+        """A value of the arguments with numbers in place of the traced values, in new tuples, and
+        in the same lists, dicts and instances.
+        """
+        kind = type(value)
+        if kind is Tracer or kind is Written:
+            slot = self._slots.get(id(value))
+            return _plain_number(value) if slot is None else numbers[slot]
+        if kind is Writable:
+            return value.view(np.ndarray)
+        if isinstance(value, tuple):
+            items = [self.rebuilt(item, numbers) for item in value]
+            if all(new is old for new, old in zip(items, value, strict=True)):
+                return value
+            return kind(*items) if hasattr(value, "_fields") else kind(items)
+        return value
+
+    @contextmanager
+    def holding(self, numbers: Sequence[Any]) -> Iterator[None]:
+        """A block in which the lists, dicts, instances and closures hold numbers in place of traced
+        values.
+        """
+        changed = []
+        try:
+            for owner, key, value in self._places:
+                if key is None:  # an array of objects
+                    flat = owner.reshape(-1)
+                    for i, item in enumerate(value.ravel().tolist()):
+                        flat[i] = self.rebuilt(item, numbers)
+                    changed.append((owner, key, value))
+                    continue
+                new = self.rebuilt(value, numbers)
+                if new is not value:
+                    changed.append((owner, key, value))
+                    _set(owner, key, new)
+            yield
+        finally:
+            for owner, key, value in reversed(changed):
+                if key is None:
+                    owner[...] = value
+                else:
+                    _set(owner, key, value)
+
+    def changes(self) -> str:
+        """What a call has changed in its arguments, as text; empty if nothing."""
+        for attributes, before in self.states:
+            names = [k for k, v in attributes.items() if before.get(k) != id(v)]
+            if names or len(attributes) != len(before):
+                return f"the attribute {names[0]}" if names else "attributes"
+        for array, before_ in self.arrays:
+            if array.tobytes() != before_.tobytes():
+                return "an array"
+        return ""
+
+
+def _may_hold(value: Any) -> bool:
+    return type(value) in (Tracer, Written, Writable) or isinstance(value, tuple)
+
+
+def _set(owner: Any, key: Any, value: Any) -> None:
+    if isinstance(owner, (dict, list)):
+        owner[key] = value
+    else:
+        setattr(owner, key, value)
+
+
+def _lives(tracer: Tracer) -> bool:
+    """Whether a traced value is of a transform that runs."""
+    trace: Trace | None = current()
+    while trace is not None:
+        if trace is tracer.owner or trace.stands_for(tracer):
+            return True
+        trace = trace.parent
+    return False
+
+
+def _plain_number(value: Any) -> Any:
+    """The number under a traced value of a transform that has ended; the value if it has none."""
+    found = value
+    while type(found) in (Tracer, Written):
+        found = tracer_of(found).value if type(found) is Written else found.value
+    return value if found is None else found
+
+
+# --- boundaries -----------------------------------------------------------------------------------
+
+
+class _Unsound(Exception):
+    """A boundary lets a traced value or an effect through."""
+
+
+MARK = "fungrad: the boundary"
+_BOUNDARY = "<fungrad: a boundary>"
+"""The file name of the code that replaces a boundary's."""
+
+
+@functools.lru_cache(maxsize=256)
+def _template(free: tuple[str, ...]) -> CodeType:
+    """The code of a function with these free variables that calls the constant MARK."""
+    names = ", ".join(free)
+    uses = f"        if False:\n            ({names},)\n" if free else ""
+    source = (
+        f"def holder({names}):\n    def function(*args, **kwargs):\n{uses}"
+        f"        target = {MARK!r}\n        return target(*args, **kwargs)\n    return function\n"
+    )
+    space: dict[str, Any] = {}
+    exec(compile(source, _BOUNDARY, "exec"), space)
+    code: CodeType = space["holder"](*[None] * len(free)).__code__
+    return code
+
+
+class Boundary:
+    """A Python function, or several of the same code, whose calls with traced values are opaque.
+
+    Attributes:
+      whole: whether it is the function that is transformed, and so pure.
+      sound: whether no call has shown the opposite.
+      calls: how many calls were opaque.
+      proven: whether one of them returned.
+      cause: the error of a call that was not sound.
+    """
+
+    def __init__(self, code: CodeType, functions: Sequence[FunctionType], whole: bool) -> None:
+        self.code = code
+        self.functions = [weakref.ref(f) for f in functions]
+        self.whole = whole
+        self.sound = True
+        self.calls = 0
+        self.proven = False
+        self.cause: Exception | None = None
+        self.name = f"{functions[0].__module__}.{code.co_qualname}"
+        self._warned = False
+        self._types: dict[Any, Any] = {}
+        """By the types of the inputs: the types and the structure of the results."""
+
+    def install(self) -> None:
+        """Lets calls of the functions come here."""
+        for ref in self.functions:
+            function = ref()
+            if function is not None and function.__code__ is self.code:
+                plain = FunctionType(
+                    self.code, function.__globals__, function.__name__, None, function.__closure__
+                )
+                plain.__defaults__ = function.__defaults__
+                plain.__kwdefaults__ = function.__kwdefaults__
+                vars(plain)[MARK] = True
+                target = functools.partial(self.call, plain)
+                code = _template(self.code.co_freevars)
+                constants = tuple([target if c == MARK else c for c in code.co_consts])
+                function.__code__ = code.replace(co_consts=constants)
+
+    def remove(self) -> None:
+        """Undoes `install`."""
+        for ref in self.functions:
+            function = ref()
+            if function is not None and function.__code__.co_filename == _BOUNDARY:
+                function.__code__ = self.code
+
+    def call(self, plain: FunctionType, /, *args: Any, **kwargs: Any) -> Any:
+        """Calls a function, as an opaque one if traced values go in."""
+        if current() is EVAL or mode() != "differences" or not self.sound:
+            return plain(*args, **kwargs)
+        parts = Parts((args, kwargs, plain))
+        if not parts.inputs:
+            return plain(*args, **kwargs)
+        self.calls += 1
+        try:
+            return self._opaque(plain, parts, args, kwargs)
+        except _NeedsTypes:
+            raise
+        except Exception as error:
+            self.sound, self.cause = False, error
+            raise
+
+    def _opaque(self, plain: FunctionType, parts: Parts, args: Any, kwargs: Any) -> Any:
+        shapes: list[Any] = []
+
+        def run(*numbers: Any) -> list[Any]:
+            with parts.holding(numbers):
+                result = plain(
+                    *parts.rebuilt(args, numbers),
+                    **{k: parts.rebuilt(v, numbers) for k, v in kwargs.items()},
+                )
+            found = self._flattened(result)
+            if not shapes:
+                shapes.append(found)
+                changed = "" if self.whole else parts.changes()
+                if changed:
+                    raise _Unsound(f"{self.name} changes {changed}")
+            return found[0]
+
+        run.__name__ = plain.__name__
+        run.__module__ = plain.__module__
+        key = tuple([typeof(x) for x in parts.inputs])
+        recorded = _recording()
+        if recorded and key not in self._types:
+            raise _NeedsTypes(self.name)
+        declared = list(self._types[key][0]) if recorded else None
+        made = External(run, "differences", None, declared, False)
+        made.report = self._report  # type: ignore[method-assign]
+        found = list(made(*parts.inputs))
+        if recorded:
+            _, structure = self._types[key]
+        else:
+            structure = shapes[0][1]
+            self._types[key] = [typeof(y) for y in found], structure
+        self.proven = True
+        return structure(found)
+
+    def _flattened(self, result: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+        """The arrays and numbers of a result, and the function that puts others in their places."""
+        leaves, treedef = pytree.flatten(result)
+        places, arrays, weak = [], [], []
+        for i, leaf in enumerate(leaves):
+            if isinstance(leaf, (np.ndarray, np.generic, float, int, complex)):
+                if type(leaf) is Written or (
+                    isinstance(leaf, np.ndarray) and leaf.dtype.char == "O"
+                ):
+                    raise _Unsound(f"{self.name} returns an array of objects")
+                exact = type(leaf) in (np.ndarray, Writable) or not isinstance(leaf, np.ndarray)
+                if not exact and not self.whole:
+                    raise _Unsound(f"{self.name} returns a {type(leaf).__name__}")
+                if np.asarray(leaf).dtype.kind not in "fc":
+                    continue  # integers, texts: constants, as of a branch
+                places.append(i)
+                weak.append(type(leaf) in (float, complex))
+                arrays.append(np.asarray(leaf))
+            elif leaf is not None and not isinstance(leaf, (str, bytes, type, np.dtype)):
+                array = np.asarray(leaf) if hasattr(leaf, "__array__") and self.whole else None
+                if array is None or array.dtype.kind not in "fc":
+                    raise _Unsound(f"{self.name} returns a {type(leaf).__name__}")
+                places.append(i)
+                weak.append(False)
+                arrays.append(array)
+        if not places:
+            raise _Unsound(f"{self.name} returns no number")
+
+        def structure(values: list[Any]) -> Any:
+            new = list(leaves)
+            for i, value, is_weak in zip(places, values, weak, strict=True):
+                new[i] = number(value) if is_weak and type(value) is Tracer else value
+            return pytree.unflatten(treedef, new)
+
+        return arrays, structure
+
+    def _report(self, error: float) -> None:
+        if self._warned:
+            return
+        self._warned = True
+        where = Source(self.code.co_filename, self.code.co_firstlineno, self.code.co_name)
+        what = "The whole function" if self.whole else "The function"
+        warn_user(
+            f"{what} {self.name} ({where}) contains code that cannot be traced. It is "
+            f"differentiated by differences of its results, to about {digits(error)} digits, at "
+            "the cost of some four calls for each number that goes into it. fg.external gives such "
+            "code a derivative of its own.\n(more: fungrad explain OpaqueCallWarning)",
+            OpaqueCallWarning,
+        )
+
+
+class _NeedsTypes(FungradError):
+    """A boundary was met in a recorded program, before it has run with numbers."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} is opaque, and is recorded before it has run: the types of its results are "
+            "not known. Call the function once without the transform that records it."
+        )
+
+
+def _recording() -> bool:
+    trace: Trace | None = current()
+    while trace is not None:
+        if isinstance(trace, GraphTrace):
+            return True
+        trace = trace.parent
+    return False
+
+
+_known: dict[CodeType, Boundary] = {}
+"""The boundaries that were found, by the code of their functions."""
+_lock = threading.RLock()
+_installed: dict[CodeType, int] = {}
+
+
+@contextmanager
+def _replaced() -> Iterator[None]:
+    """A block in which calls of known boundaries come to them."""
+    with _lock:
+        now = [b for b in _known.values() if b.sound]
+        for boundary in now:
+            _installed[boundary.code] = _installed.get(boundary.code, 0) + 1
+            if _installed[boundary.code] == 1:
+                boundary.install()
+    try:
+        yield
+    finally:
+        with _lock:
+            for boundary in now:
+                _installed[boundary.code] -= 1
+                if not _installed[boundary.code]:
+                    del _installed[boundary.code]
+                    boundary.remove()
+
+
+# --- from an error to a boundary ------------------------------------------------------------------
+
+
+def _functions_of(code: CodeType) -> list[FunctionType]:
+    """The functions that run a code: one, or the closures of one definition."""
+    found = [f for f in gc.get_referrers(code) if type(f) is FunctionType and f.__code__ is code]
+    return [f for f in found if MARK not in vars(f)]
+
+
+_NO_CALL = 0x20 | 0x80 | 0x200
+"""The flags of generators and coroutines: they do not return at once."""
+FEW = 8
+"""The most closures of one definition that become a boundary: more are those of a decorator."""
+
+
+def _candidates(error: BaseException) -> list[tuple[float, int, CodeType]]:
+    """The functions between the transform and an error: the numbers that go in, the depth as a
+    negative number, and the code.
+    """
+    found: list[tuple[float, int, CodeType]] = []
+    depth = 0
+    traceback = error.__traceback__
+    while traceback is not None:
+        frame = traceback.tb_frame
+        code, file = frame.f_code, frame.f_code.co_filename
+        traceback = traceback.tb_next
+        if (
+            (is_library(file) and not is_scipy(file))
+            or is_of_python(file)
+            or file.startswith(_BOUNDARY)
+        ):
+            continue
+        if code.co_flags & _NO_CALL or not 0 < len(_functions_of(code)) <= FEW:
+            continue
+        depth += 1
+        count = code.co_argcount + code.co_kwonlyargcount
+        count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
+        names = [*code.co_varnames[:count], *code.co_freevars]
+        parts = Parts([frame.f_locals.get(name) for name in names], ended=True)
+        size = sum([typeof(x).size for x in parts.inputs])
+        if size or depth == 1:
+            found.append((size or np.inf, -depth, code))
+    return found
+
+
+def _next_boundary(error: BaseException, dropped: set[CodeType]) -> Boundary | None:
+    """The next boundary to be tried after an error; None if none is left."""
+    candidates = _candidates(error)
+    traced = any(c[0] < np.inf for c in candidates)
+    found = [c for c in candidates if traced and c[2] not in dropped]
+    if not found:
+        f = getattr(error, "function", None)  # of a TracingError, outside of the function
+        while not isinstance(f, FunctionType) and f is not None:
+            f = getattr(f, "_f", None) or getattr(f, "__func__", None)
+        if f is None or f.__code__ in dropped:
+            return None
+        return Boundary(f.__code__, [f], True)
+    _, depth, code = min(found, key=lambda c: c[:2])
+    whole = depth == max(c[1] for c in candidates)
+    known = _known.get(code)
+    functions = _functions_of(code)
+    if known is not None:
+        known.functions = [weakref.ref(f) for f in functions]
+        known.whole = whole
+        return known
+    return Boundary(code, functions, whole)
+
+
+def attempt(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """`f(*args, **kwargs)` of a public function. If it is outside of all transforms, and the mode
+    is "differences", code that cannot be traced is replaced by boundaries, one after the other.
+
+    A function that records programs has an attribute `eager`, which takes the same arguments and
+    runs the program with numbers: this gives the types of results.
+    """
+    if current() is not EVAL or mode() != "differences":
+        return f(*args, **kwargs)
+    states, dropped = random_states(), set[CodeType]()
+    eager = getattr(f, "eager", None)
+    while True:
+        calls = {boundary: boundary.calls for boundary in _known.values()}
+        failed: Exception | None = None
+        result = None
+        try:
+            with _replaced():
+                result = f(*args, **kwargs)
+        except Exception as error:
+            failed = error
+        unsound = [boundary for boundary in _known.values() if not boundary.sound]
+        for boundary in unsound:
+            del _known[boundary.code]
+            dropped.add(boundary.code)
+            if boundary.whole and boundary.cause is not None:
+                raise boundary.cause
+        if failed is None and not unsound:
+            return result
+        failed = failed or unsound[0].cause
+        assert failed is not None
+        if isinstance(failed, _OWN_MISTAKES) and not unsound:
+            raise failed
+        restore(states)
+        if eager is not None:
+            if isinstance(failed, AbstractBooleanError):
+                raise failed
+            eager(*args, **kwargs)
+            eager = None
+            restore(states)
+            continue
+        if isinstance(failed, _NeedsTypes):
+            raise failed
+        for boundary, before in calls.items():
+            if boundary.calls == before and not boundary.proven:
+                dropped.add(boundary.code)  # its functions are made anew in each run
+                _known.pop(boundary.code, None)
+        found = _next_boundary(failed, dropped)
+        while found is not None and found.calls != calls.get(found, found.calls):
+            dropped.add(found.code)  # it was called, and the error came from inside or beside of it
+            found = _next_boundary(failed, dropped)
+        if found is None:
+            raise failed
+        _known[found.code] = found
+
+
+# --- the setting ----------------------------------------------------------------------------------
+
+
+def choose(value: str) -> None:
+    """Sets the mode of this process.
+
+    Raises:
+      ArgumentError: if there is no such mode.
+    """
+    Opaque.setting = checked(value, "The setting opaque")
+    Opaque.attempt = attempt
+
+
+class opaque:
+    """A block in which code that cannot be traced is handled in a way of its own.
+
+    Args:
+      mode: "error": it raises an error. "differences": the nearest function around it whose calls
+        are sound is computed plainly, and differentiated by checked differences of its results
+        (`fg.external(f, vjp="differences")`). A warning names it once, with the digits.
+
+    Raises:
+      ArgumentError: if there is no such mode.
+
+    >>> import array, warnings
+    >>> import numpy as np
+    >>> import fungrad as fg
+    >>> def total(x):  # an array of Python's holds plain numbers
+    ...     return sum(array.array("d", x)) ** 2
+    >>> with fg.opaque("differences"), warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     fg.grad(total)(np.array([1.0, 2.0])).round(6)
+    array([6., 6.])
+    """
+
+    def __init__(self, mode: str) -> None:
+        self._mode = checked(mode, "The mode of fg.opaque")
+        self._tokens: list[Any] = []
+
+    def __enter__(self) -> opaque:
+        Opaque.attempt = attempt
+        self._tokens.append(chosen.set(self._mode))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        chosen.reset(self._tokens.pop())

@@ -1,0 +1,45 @@
+"""The mode for code that cannot be traced, and the function that attends to it.
+
+In the mode "differences" the outermost transform of a program is run by `Opaque.attempt`
+(host/opaque_calls.py), which is None as long as no program asked for that mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from fungrad.errors import ArgumentError
+
+MODES = ("error", "differences")
+
+
+class Opaque:
+    """The setting `fg.config.opaque`."""
+
+    setting = "error"
+    attempt: Callable[..., Any] | None = None
+    """Runs a public function in the present mode: `attempt(f, args, kwargs)`; None if the mode has
+    always been "error".
+    """
+
+
+chosen: ContextVar[str | None] = ContextVar("fungrad_opaque", default=None)
+"""The mode of the innermost `fg.opaque` block; None outside of all."""
+
+
+def mode() -> str:
+    """The present mode."""
+    return chosen.get() or Opaque.setting
+
+
+def checked(value: Any, name: str) -> str:
+    """A mode, if it is one.
+
+    Raises:
+      ArgumentError: if there is no such mode.
+    """
+    if value not in MODES:
+        raise ArgumentError(f'{name} has to be "error" or "differences", not {value!r}.')
+    return str(value)

@@ -1,0 +1,243 @@
+"""Code that cannot be traced: fg.config.opaque, fg.opaque, checked differences."""
+
+from __future__ import annotations
+
+import array
+import warnings
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+from fungrad.errors import ArgumentError, FungradError, GradientCheckError, OpaqueCallWarning
+
+X = np.array([0.3, -0.7, 1.9])
+
+
+def compiled(x):
+    """Plain numbers go in and out, as of compiled code."""
+    return np.array([np.sin(v) * v for v in array.array("d", x)])
+
+
+def traceable(x):
+    return np.sin(x) * x
+
+
+def around(f):
+    return lambda x: np.sum(np.exp(f(x * x)) * x)
+
+
+@pytest.fixture(autouse=True)
+def differences():
+    with fg.opaque("differences"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", OpaqueCallWarning)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("transform", "tolerance"),
+    [
+        (fg.grad, 1e-9),
+        (lambda f: fg.jacfwd(f), 1e-9),
+        (fg.hessian, 1e-6),
+        (lambda f: lambda x: fg.jvp(f, (x,), (x,))[1], 1e-9),
+        (lambda f: fg.jit(fg.grad(f)), 1e-9),
+        (lambda f: lambda x: fg.vmap(fg.grad(f))(np.stack([x, 1.5 * x])), 1e-8),
+        (lambda f: lambda x: fg.vjp(f, x)[1](1.0)[0], 1e-9),
+    ],
+    ids=["grad", "jacfwd", "hessian", "jvp", "jit", "vmap", "vjp"],
+)
+def test_transforms(transform, tolerance):
+    found, expected = transform(around(compiled))(X), transform(around(traceable))(X)
+    assert np.allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+def test_error_is_the_default():
+    with fg.opaque("error"), pytest.raises(TypeError):
+        fg.grad(around(compiled))(X)
+
+
+def test_the_setting():
+    assert fg.config.opaque == "error"
+    with fg.opaque("error"):
+        fg.config.opaque = "differences"
+        try:
+            with pytest.raises(TypeError):  # the block has precedence
+                fg.grad(around(compiled))(X)
+        finally:
+            fg.config.opaque = "error"
+    with pytest.raises(ArgumentError, match="differences"):
+        fg.opaque("no")
+    with pytest.raises(ArgumentError, match="differences"):
+        fg.config.opaque = "no"
+
+
+def test_one_warning_names_function_and_digits():
+    def opaque_once(x):
+        return float(np.sum(np.frombuffer(array.array("d", x)) ** 2))
+
+    with pytest.warns(OpaqueCallWarning, match="opaque_once.*digits") as found:
+        fg.grad(opaque_once)(X)
+        fg.grad(opaque_once)(2 * X)
+    assert len(found) == 1 and found[0].filename == __file__
+
+
+def test_functions_are_as_before():
+    code = compiled.__code__
+    fg.grad(around(compiled))(X)
+    assert compiled.__code__ is code
+    assert compiled(X).dtype == float
+
+
+class Model:
+    """A fit keeps its result in the instance, which a later call reads."""
+
+    def fit(self, x):
+        self.center = np.frombuffer(array.array("d", x)).mean()
+        return self
+
+    def distance(self, x):
+        return np.sum((x - self.center) ** 2)
+
+
+def test_a_function_that_changes_its_arguments_is_no_boundary():
+    """`fit` would be the nearest boundary, and the derivative through `center` would be lost."""
+    model = Model()
+
+    def job(x):
+        return model.fit(x**2).distance(x)
+
+    expected = fg.grad(lambda x: np.sum((x - np.mean(x**2)) ** 2))(X)
+    assert np.allclose(fg.grad(job)(X), expected)
+    assert model.center == np.mean(X**2)  # of this point, not of a step
+
+
+def test_a_buffer_that_is_filled_is_no_result():
+    def fill(x, out):
+        out[:] = np.frombuffer(array.array("d", x))
+        return np.sum(out)
+
+    def job(x):
+        out = np.zeros(3)
+        return fill(x, out) + np.sum(out**2)
+
+    assert np.allclose(fg.grad(job)(X), 1 + 2 * X)
+
+
+def test_traced_values_in_attributes_and_closures():
+    class Held:
+        def __init__(self, x):
+            self.x = [x, {"more": (x, 1.0)}]
+
+        def total(self):
+            return float(sum(array.array("d", self.x[0]))) * self.x[1]["more"][1]
+
+    def job(x):
+        held = Held(x)
+        y = held.total()
+        return y**2 + np.sum(held.x[0])
+
+    assert np.allclose(fg.grad(job)(X), 2 * np.sum(X) + 1)
+
+
+def test_a_result_of_python_floats_and_trees():
+    def tree(x):
+        return {"a": float(array.array("d", x)[0]) ** 2, "n": 3, "label": "text"}
+
+    def job(x):
+        found = tree(x)
+        assert found["n"] == 3 and found["label"] == "text"
+        return found["a"] * x[1]
+
+    assert np.allclose(fg.grad(job)(X), [2 * X[0] * X[1], X[0] ** 2, 0.0])
+
+
+def test_an_error_of_the_function_itself():
+    def fails(x):
+        array.array("d", x)
+        raise ValueError("of the job itself")
+
+    with pytest.raises(ValueError, match="of the job itself"):
+        fg.grad(fails)(X)
+
+
+def test_a_jump_is_no_derivative():
+    def jumping(x):
+        return float(array.array("d", x)[0] >= 0.0)
+
+    with pytest.raises(GradientCheckError, match="jump"):
+        fg.grad(jumping)(np.zeros(1))
+
+
+def test_jit_of_recorded_types_runs_at_other_points():
+    jitted = fg.jit(fg.grad(around(compiled)))
+    jitted(X)
+    assert np.allclose(jitted(1.2 * X), fg.grad(around(traceable))(1.2 * X), rtol=1e-7)
+
+
+def test_threads_outside_of_the_block_call_the_function_itself():
+    import threading
+
+    seen = []
+
+    def watched(x):
+        thread = threading.Thread(target=lambda: seen.append(compiled(X)))
+        thread.start()
+        thread.join()
+        return np.sum(compiled(x))
+
+    fg.grad(watched)(X)
+    assert all(np.array_equal(value, compiled(X)) for value in seen)
+
+
+# --- fg.external(f, vjp="differences") ------------------------------------------------------------
+
+
+def test_checked_differences_of_complex_arguments():
+    def f(z):
+        return np.abs(z) ** 2 * z
+
+    z = np.array([1 + 2j, 0.5 - 0.3j])
+    opaque = fg.external(f, vjp="differences")
+    for g in (lambda h: fg.grad(lambda z: np.sum(h(z) * (1 + 0.5j)).real)(z),
+              lambda h: fg.jvp(h, (z,), (1j * z,))[1]):  # fmt: skip
+        assert np.allclose(g(opaque), g(f), rtol=1e-9)
+
+
+def test_the_complex_step_where_it_is_right():
+    calls = []
+
+    def f(x):
+        calls.append(np.asarray(x).dtype.kind)
+        return np.exp(x) * x
+
+    found = fg.grad(lambda x: np.sum(fg.external(f, vjp="differences")(x)))(X)
+    assert "c" in calls and np.allclose(found, np.exp(X) * (1 + X), rtol=1e-14)
+
+
+def test_no_complex_step_where_it_is_wrong():
+    """np.abs drops the imaginary part."""
+    opaque = fg.external(lambda x: np.abs(x) ** 3, vjp="differences")
+    assert np.allclose(fg.grad(lambda x: np.sum(opaque(x)))(X), 3 * X * np.abs(X), rtol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+def test_steps_follow_the_size_of_arguments(scale):
+    opaque = fg.external(lambda x: np.float64(np.abs(x).max() / scale) ** 2.5, vjp="differences")
+    assert np.isclose(fg.grad(opaque)(2.0 * scale), 2.5 * 2**1.5 / scale, rtol=1e-8)
+
+
+def test_noise_is_refused():
+    random = np.random.default_rng(0)
+    noisy = fg.external(lambda x: float(abs(x)) + random.normal(), vjp="differences")
+    with pytest.raises(FungradError, match="noise"):
+        fg.grad(noisy)(1.0)
+
+
+def test_the_edge_of_the_domain():
+    def f(x):
+        if x < 1.0 - 1e-5:
+            raise ValueError("outside")
+        return float(abs(x)) ** 2
+
+    assert np.isclose(fg.grad(fg.external(f, vjp="differences"))(1.0), 2.0, rtol=1e-6)

@@ -226,11 +226,12 @@ def test_what_replaces_asarray_with_a_dtype_works_on_plain_arrays_as_well():
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """An installed package that asks for a float."""
+    """An installed package whose compiled code asks for a float."""
     home = tmp_path / "site-packages"
     home.mkdir()
     (home / "some_package.py").write_text(
-        "def convert(x):\n    return float(x)\n\ndef draw(x, canvas):\n    canvas[0] = x\n"
+        "import array\n\ndef convert(x):\n    return array.array('d', [x])[0]\n\n"
+        "def draw(x, canvas):\n    canvas[0] = x\n"
     )
     monkeypatch.syspath_prepend(home)
     import some_package
@@ -248,7 +249,7 @@ def test_a_package_that_cuts_is_named_with_the_line_that_called_it(package):
         error = raised(
             getattr(errors, class_),
             lambda transform=transform: transform(f)(1.0),
-            f"some_package.py:2 (convert), called at {line}",
+            f"some_package.py:4 (convert), called at {line}",
         )
         if transform is fg.grad:
             assert "wrap its function by fg.external" in error.message
@@ -260,7 +261,7 @@ def test_a_package_that_writes_into_an_array_is_told_apart_from_the_users_lines(
     error = raised(
         errors.ItemAssignmentError,
         lambda: fg.grad(lambda x: package.draw(x, canvas) or x)(1.0),
-        "some_package.py:5 (draw), called at",
+        "some_package.py:7 (draw), called at",
         "give it fg.stop_gradient(x), as for a plot",
     )
     assert "np.zeros" not in error.message

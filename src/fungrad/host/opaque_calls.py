@@ -493,11 +493,7 @@ def _candidates(error: BaseException) -> list[tuple[float, int, CodeType]]:
         frame = traceback.tb_frame
         code, file = frame.f_code, frame.f_code.co_filename
         traceback = traceback.tb_next
-        if (
-            (is_library(file) and not is_scipy(file))
-            or is_of_python(file)
-            or file.startswith(_BOUNDARY)
-        ):
+        if (is_library(file) and not is_scipy(file)) or is_of_python(file) or file == _BOUNDARY:
             continue
         if code.co_flags & _NO_CALL or not 0 < len(_functions_of(code)) <= FEW:
             continue

@@ -9,6 +9,8 @@ fungrad and of Python's library is not read.
 
 from __future__ import annotations
 
+import builtins
+import dis
 import functools
 import sys
 from collections.abc import Callable, Collection, Iterator
@@ -35,6 +37,10 @@ UNREAD = frozenset(
     ) - {"__main__"}  # fmt: skip
 """The packages whose code is not read: it calls no function that would need a replacement, or
 handles traced values itself."""
+BUILTINS: dict[str, tuple[Any, Any]] = {}
+"""By the names of builtin classes: each with its replacement, which modules get as a name of their
+own while a transform traces.
+"""
 MOST = 4_000
 """The most functions that are read."""
 KEPT = 512
@@ -92,9 +98,13 @@ def held_at(place: Any, key: Any) -> Any:
 
 
 def exchange(place: Any, key: Any, old: Any, new: Any) -> None:
-    """Writes `new` to a place if it still holds `old`."""
+    """Writes `new` to a place if it still holds `old`. None stands for a global name that is not
+    bound.
+    """
     if held_at(place, key) is old:
-        if type(place) in (dict, list):
+        if new is None:
+            del place[key]
+        elif type(place) in (dict, list):
             place[key] = new
         elif isinstance(place, type):
             type.__setattr__(place, key, new)
@@ -118,6 +128,8 @@ class _Reader:
         self._waiting: list[tuple[Any, bool]] = []
         """Objects to read, and whether the function reaches them by its globals alone (`shared`).
         """
+        self._compared: set[tuple[int, str]] = set()
+        """Globals, by identity, and names of builtin classes that code of them compares."""
         self.bindings: dict[tuple[int, Any], Binding] = {}
         self.shared = True
         """Whether all functions of the same code have the places that were found."""
@@ -218,9 +230,22 @@ class _Reader:
         for name in code.co_names:
             if name in names:
                 self._place(names, name, True)
+            elif name in BUILTINS:
+                self._builtin(code, names, name)
         for constant in code.co_consts:
             if type(constant) is CodeType:
                 self._code(constant, names)
+
+    def _builtin(self, code: CodeType, names: dict[str, Any], name: str) -> None:
+        """Notes the binding of a builtin class that a code names, unless it is compared."""
+        own, ours = BUILTINS[name]
+        if str(names.get("__name__")).partition(".")[0] == "scipy":
+            return  # passes numbers on to compiled code, as of a search for a minimum
+        if _is_compared(code, name):
+            self._compared.add((id(names), name))
+            self.bindings.pop((id(names), name), None)
+        elif getattr(builtins, name) is own and (id(names), name) not in self._compared:
+            self.bindings[id(names), name] = names, name, None, ours
 
     def _place(self, place: Any, key: Any, shared: bool) -> None:
         """Reads the value in a place, and notes the binding if the value has a replacement."""
@@ -277,6 +302,16 @@ def _is_ours(value: Any) -> bool:
     if type(value) is FunctionType:
         return str(value.__globals__.get("__name__")).startswith("fungrad.")
     return str(type(value).__module__).startswith("fungrad.")
+
+
+def _is_compared(code: CodeType, name: str) -> bool:
+    """Whether code compares a global name by identity: `type(x) is float`."""
+    last = False
+    for instruction in dis.get_instructions(code):
+        if last and instruction.opname == "IS_OP":
+            return True
+        last = instruction.opname.startswith("LOAD_GLOBAL") and instruction.argval == name
+    return False
 
 
 def _may_call(value: Any) -> bool:

@@ -1,13 +1,16 @@
 """Arguments prepared for primitives (arrays of one dtype, axes, shapes), and plain numbers.
 
-float(), complex(), item() and tolist() return the number of an integer or boolean, if it is known;
-a floating or complex number would lose its derivative, and raises an error.
+item() and tolist() give traced numbers, and those of integers and booleans, if they are known. In
+SciPy, whose compiled code would take their numbers without their derivatives, they raise an error.
+float() and complex() by compiled code get these alone: a floating or complex number would lose its
+derivative, and raises an error. (interception/python_numbers.py replaces `float` in Python code.)
 """
 
 from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,9 +20,11 @@ from fungrad.errors import AbstractValueError, FungradError
 from fungrad.ir.canonical import DOUBLE, canonical_dtype
 from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.numpy.protocol.implements import as_array
-from fungrad.primitives.movement.reshape_broadcast_cast import cast, reshape
+from fungrad.primitives.movement.reshape_broadcast_cast import cast, number, reshape
+from fungrad.tracing.aliasing import fresh
 from fungrad.tracing.concrete_answers import whole
 from fungrad.tracing.refusals import bound_before, refused_number, refused_store, stored
+from fungrad.tracing.source_location import is_scipy
 from fungrad.tracing.trace import (
     EVAL,
     STRONG,
@@ -184,14 +189,38 @@ def _complex(self: Tracer) -> complex:
     return found
 
 
+def python_number(x: Tracer, dtype: np.dtype[Any]) -> Any:
+    """The only element of a traced array as a traced Python number.
+
+    Raises:
+      TypeError: if there are more elements, as NumPy does.
+    """
+    if x.size != 1:
+        raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
+    x = cast(reshape(x, shape=()) if x.shape else fresh(x), dtype)
+    return number(x) if dtype.kind == "f" else x
+
+
 def _item(self: Tracer, *index: Any) -> Any:
-    """The number of an integer or boolean value; an error if that cuts a gradient, as float()."""
-    return _of(self, ".item()", lambda value: value.item(*index))
+    """An element as a Python number: traced if it is a float or complex number."""
+    if self.dtype.kind in "biu" or is_scipy(sys._getframe(1).f_code.co_filename):
+        return _of(self, ".item()", lambda value: value.item(*index))
+    if not index:
+        if self.size != 1:
+            raise ValueError("can only convert an array of size 1 to a Python scalar")
+        return python_number(self, self.dtype)
+    if len(index) == 1 and not isinstance(index[0], tuple):
+        return python_number(reshape(self, shape=(self.size,))[index[0]], self.dtype)
+    return python_number(self[index[0] if len(index) == 1 else index], self.dtype)
 
 
 def _tolist(self: Tracer) -> Any:
-    """The value as nested lists; an error if that cuts a gradient."""
-    return _of(self, ".tolist()", lambda value: value.tolist())
+    """The value as nested lists of Python numbers: traced if they have a derivative."""
+    if self.dtype.kind in "biu" or is_scipy(sys._getframe(1).f_code.co_filename):
+        return _of(self, ".tolist()", lambda value: value.tolist())
+    if not self.shape:
+        return python_number(self, self.dtype)
+    return [_tolist(self[i]) for i in range(len(self))]
 
 
 METHODS: dict[str, Any] = {

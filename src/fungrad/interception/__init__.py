@@ -9,6 +9,7 @@ from fungrad.interception import numpy_functions as numpy_functions
 from fungrad.interception import other_packages as other_packages
 from fungrad.interception import python_numbers as python_numbers
 from fungrad.interception import scipy_functions as scipy_functions
+from fungrad.interception import scipy_transforms as scipy_transforms
 from fungrad.tracing.trace import registry as _registry
 
 _registry.complete = True

@@ -248,7 +248,8 @@ forks.in_child(_forget_threads)
 
 
 _count: Callable[[Any], int] = getattr(sys, "getrefcount", lambda value: 0)
-_counted = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
+COUNTED = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
+"""Whether reference counts tell who holds an object."""
 
 
 def _held_alone() -> int:
@@ -292,7 +293,7 @@ def changed(primitive: Any, params: dict[str, Any], tracer: Any, *args: Any) -> 
     """The result of a primitive that changes elements of its first operand, `tracer`, which then
     adopts it. Works in place if nothing else holds the array; copies a plain array.
     """
-    found = owned(tracer, {}) if _counted and type(tracer) is Tracer else None
+    found = owned(tracer, {}) if COUNTED and type(tracer) is Tracer else None
     if not found:
         return current().process(primitive, (tracer, *args), params)
     before, _given.arrays = _given.arrays, found

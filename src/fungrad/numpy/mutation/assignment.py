@@ -156,7 +156,18 @@ def store(target: Any, value: Any, casting: Any, function: str, where: Any = Tru
         np.copyto(outlived(handle), outlived(value), casting, outlived(where))
         return target
     check_writeable(handle)
-    type_, found = typeof(handle), typeof(value)
+    type_ = typeof(handle)
+    value = _fitted(value, type_, casting, function)
+    if where is not True:
+        where = as_truth(where)
+        value = select(_grown(where, shape_of(where), type_.shape), value, unwrapped(handle))
+    _adopt_all(handle, value)
+    return target
+
+
+def _fitted(value: Any, type_: Any, casting: Any, function: str) -> Any:
+    """A value in the dtype and the shape of the array that it is written into."""
+    found = typeof(value)
     if found.dtype != type_.dtype or found.weak:
         if not np.can_cast(found.dtype, type_.dtype, casting):
             raise TypeError(
@@ -166,12 +177,12 @@ def store(target: Any, value: Any, casting: Any, function: str, where: Any = Tru
         if type(value) is Tracer:
             check_cut(found.dtype, type_.dtype, function)
         value = cast(value, type_.dtype)
-    value = _grown(value, found.shape, type_.shape)
-    if where is not True:
-        where = as_truth(where)
-        value = select(_grown(where, shape_of(where), type_.shape), value, unwrapped(handle))
-    _adopt_all(handle, value)
-    return target
+    return _grown(value, found.shape, type_.shape)
+
+
+def replacing(target: np.ndarray[Any, Any], value: Any, function: str) -> Any:
+    """The traced array that takes the place of an ndarray, after `target += value`; see `store`."""
+    return _fitted(value, typeof(target), "same_kind", function)
 
 
 def _replaces(value: Any, handle: Any) -> bool:

@@ -5,13 +5,15 @@ Installs `registry.ufunc_method`, which handles all calls but plain ones.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
-from fungrad.numpy.mutation.assignment import store
+from fungrad.numpy.mutation.assignment import replacing, store
+from fungrad.numpy.mutation.rebound_names import may_rebind
 from fungrad.numpy.mutation.writing_functions import ufunc_at
 from fungrad.numpy.products import CALLS
 from fungrad.numpy.protocol.implements import widens
@@ -27,10 +29,13 @@ def ufunc_method(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, An
     """`ufunc.method(*inputs, **kwargs)` with a traced value among the arguments."""
     if method == "at":
         return ufunc_at(ufunc, *inputs)
+    out = kwargs.pop("out", None)
+    rebinds = type(out) is tuple and may_rebind(ufunc, inputs, out, sys.getrefcount(out[0]))
     inputs = _prepared(inputs)
     if inputs is None:
         return NotImplemented
-    out = kwargs.pop("out", None)
+    if rebinds and method == "__call__" and not kwargs:
+        return replacing(out[0], _call(ufunc, inputs, kwargs), f"ufunc '{ufunc.__name__}'")
     if out is not None and any(o is not None for o in out):
         return _written(ufunc, method, inputs, out, kwargs)
     return _computed(ufunc, method, inputs, kwargs)

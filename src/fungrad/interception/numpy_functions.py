@@ -20,6 +20,7 @@ import numpy as np
 
 from fungrad.numpy.creation import array, asarray, full
 from fungrad.numpy.protocol.implements import array_from
+from fungrad.numpy.repeat_pad_roll import as_strided
 from fungrad.tracing import interception
 from fungrad.tracing.created_arrays import KINDS, Writable, Written, holds_traced, writable
 from fungrad.tracing.refusals import refused_memory
@@ -338,6 +339,21 @@ def _of_memory(original: Callable[..., Any], name: str) -> Callable[..., Any]:
     return function
 
 
+def _strided(original: Callable[..., Any]) -> Callable[..., Any]:
+    """fungrad's as_strided for traced arrays."""
+
+    @functools.wraps(original)
+    def function(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if current() is not EVAL and type(x) in _TRACED:
+            return as_strided(x, *args, **kwargs)
+        return original(x, *args, **kwargs)
+
+    return function
+
+
+interception.register(
+    np.lib.stride_tricks, {"as_strided": _strided(np.lib.stride_tricks.as_strided)}
+)
 _IN_ORDER = ("ascontiguousarray", "asfortranarray", "require")
 _compiled = {name: _of_memory(getattr(np, name), name) for name in _IN_ORDER}
 interception.register(np, _table(np), _compiled)

@@ -19,9 +19,7 @@ from fungrad.tracing import interception
 from fungrad.tracing.created_arrays import holds_traced
 from fungrad.tracing.trace import EVAL, current, registry
 
-FOURIER = (
-    "fft ifft rfft irfft hfft ihfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn".split()
-)
+FOURIER = "fft ifft rfft irfft hfft ihfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn".split()
 """The names of transforms that NumPy has, too."""
 ALONG_AN_AXIS = {"scipy.fft": "dct idct dst idst", "scipy.fftpack": "dct idct dst idst rfft irfft"}
 """Linear transforms along an axis."""

@@ -2,6 +2,7 @@
 """The part of NumPy's namespace that few programs use, imported when one does."""
 
 from fungrad.numpy.apply_vectorize import *
+from fungrad.numpy.complex_domain import *
 from fungrad.numpy.diff_interp_trapezoid import *
 from fungrad.numpy.dtypes import *
 from fungrad.numpy.einsum_lowering import *

@@ -240,6 +240,35 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     return powers if increasing else powers[:, ::-1]
 
 
+@read_only_views("made of elements by strides, which share them")
+def as_strided(
+    x: Any,
+    shape: Any = None,
+    strides: Any = None,
+    subok: bool = False,
+    writeable: bool = True,
+    **others: Any,
+) -> Any:
+    """The elements of an array in C order at steps of bytes, as np.lib.stride_tricks.as_strided.
+
+    Raises:
+      ValueError: if a step leads out of the array, or between its elements.
+    """
+    x = array_of(x)
+    lengths = x.shape if shape is None else sizes(shape)
+    size = x.dtype.itemsize
+    steps = x.strides if strides is None else sizes(strides)
+    if len(steps) != len(lengths):
+        raise ValueError(f"strides={steps} has to have one entry for each axis of {lengths}.")
+    places = np.zeros(lengths, np.intp)
+    for axis, (length, step) in enumerate(zip(lengths, steps, strict=True)):
+        along = np.arange(length) * step
+        places += along.reshape(length, *[1] * (len(lengths) - axis - 1))
+    if places.size and (places.min() < 0 or places.max() >= x.size * size or np.any(places % size)):
+        raise ValueError(f"as_strided: {lengths} by the strides {steps} leads out of the array.")
+    return _pick(s.reshape(x, shape=(x.size,)), places // size, 0)
+
+
 @implements(np.lib.stride_tricks.sliding_window_view)
 @read_only_views("made of windows, which share elements")
 def sliding_window_view(

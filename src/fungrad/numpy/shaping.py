@@ -304,7 +304,25 @@ def _astype_method(
     return copied(found, order) if copy and type(found) is Tracer else found
 
 
+def _set_shape(self: Tracer, shape: Any) -> None:
+    """`x.shape = shape`: the handle gets its reshaped value, which its other names see, too.
+
+    Raises:
+      UnsupportedArgumentError: if the array shares elements with another one.
+    """
+    new = s.reshape(self, shape=complete_shape(sizes(shape), self.shape))
+    if new is self:
+        return
+    if getattr(self, "alias", None) is not None:
+        raise UnsupportedArgumentError(
+            f"The shape of a traced array that has views, or is one, was set{user_line()}: write "
+            "`a = a.reshape(shape)`."
+        )
+    self.owner, self.value, self.extra = new.owner, new.value, new.extra
+
+
 METHODS: dict[str, Any] = {
+    "shape": property(Tracer.shape.fget, _set_shape),  # type: ignore[attr-defined]
     "T": property(_reversed_axes),
     "mT": property(registry.functions[np.matrix_transpose]),
     "astype": _astype_method,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import opcode
 import sys
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -56,9 +57,9 @@ def may_rebind(ufunc: np.ufunc, inputs: Any, out: Any, count: int) -> bool:
         return False
     if type(out[0]) is not ndarray or out[0].base is not None or not out[0].flags.writeable:
         return False
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_ours(frame.f_code.co_filename):
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     if frame is None:
         return False
     code, at = frame.f_code.co_code, frame.f_lasti

@@ -16,7 +16,7 @@ from fungrad.numpy.mutation.assignment import replacing, store
 from fungrad.numpy.mutation.rebound_names import may_rebind
 from fungrad.numpy.mutation.writing_functions import ufunc_at
 from fungrad.numpy.products import CALLS
-from fungrad.numpy.protocol.implements import widens
+from fungrad.numpy.protocol.implements import known, widens
 from fungrad.numpy.protocol.operands import array_of
 from fungrad.numpy.reductions import ACCUMULATE, REDUCE
 from fungrad.primitives.movement.reshape_broadcast_cast import cast, reshape
@@ -78,16 +78,51 @@ def _computed(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, Any])
             if method == "accumulate" and not array_of(inputs[0]).shape:
                 raise TypeError("cannot accumulate on a scalar")
             return function(*inputs, **kwargs)
+        if method == "accumulate" and ufunc.nin == 2 and ufunc.nout == 1:
+            return _accumulated(ufunc, *inputs, **kwargs)
         raise UnsupportedArgumentError(
             f"np.{ufunc.__name__}.{method} was called on a traced value{user_line()}, and fungrad "
             f"has no such method. It has np.ufunc.{method} of "
             f"{', '.join(sorted(u.__name__ for u in known))}; write a loop, or use the function "
             "that it stands for."
         )
+    if method == "reduceat":
+        return _reduced_at(ufunc, *inputs, **kwargs)
     raise UnsupportedArgumentError(
         f"np.{ufunc.__name__}.{method} was called on a traced value{user_line()}, which has no "
         "meaning there: write slices of np.cumsum, or np.add.reduce of parts, instead."
     )
+
+
+def _accumulated(ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: Any = None) -> Any:
+    """The ufunc of all elements up to each one along an axis, one after the other."""
+    x = array_of(array) if dtype is None else cast(array_of(array), np.dtype(dtype))
+    if not x.shape:
+        raise TypeError("cannot accumulate on a scalar")
+    rows = np.moveaxis(x, axis, 0)
+    found: list[Any] = []
+    for i in range(rows.shape[0]):
+        found.append(rows[i] if not found else ufunc(found[-1], rows[i]))
+    return np.moveaxis(np.stack(found), 0, axis) if found else x
+
+
+def _reduced_at(ufunc: np.ufunc, array: Any, indices: Any, axis: Any = 0, dtype: Any = None) -> Any:
+    """The ufunc of the elements between indices, which have to be known: see np.ufunc.reduceat."""
+    x = np.moveaxis(array_of(array), axis, 0)
+    places = np.asarray(known(indices, "the indices of np.ufunc.reduceat")).tolist()
+    for place in places:
+        if not 0 <= place < x.shape[0]:
+            raise IndexError(
+                f"index {place} out-of-bounds in {ufunc.__name__}.reduceat [0, {x.shape[0]})"
+            )
+    given = {} if dtype is None else {"dtype": dtype}
+    found = [
+        ufunc.reduce(x[start:stop], axis=0, **given)
+        if start < stop
+        else ufunc.reduce(x[start : start + 1], axis=0, **given)
+        for start, stop in zip(places, [*places[1:], x.shape[0]], strict=True)
+    ]
+    return np.moveaxis(np.stack(found), 0, axis)
 
 
 def _prepared(inputs: Sequence[Any]) -> tuple[Any, ...] | None:

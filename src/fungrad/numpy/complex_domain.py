@@ -1,0 +1,90 @@
+"""np.emath: functions that return complex numbers where a real argument is out of their domain.
+
+The class of the result depends on the numbers, which have to be known; compiled functions follow
+them with `branches="guard"`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fungrad.numpy.protocol.implements import implements
+from fungrad.numpy.protocol.operands import array_of
+from fungrad.tracing.trace import typeof
+
+__all__: list[str] = []
+
+
+def _widened(x: Any, outside: Any) -> Any:
+    """An argument as an array, complex if the condition `outside(x)` holds for an element."""
+    x = array_of(x)
+    if typeof(x).dtype.kind != "c" and bool(np.any(outside(x))):
+        return x + 0j
+    return x
+
+
+def _negative(x: Any) -> Any:
+    return x < 0
+
+
+def _beyond_one(x: Any) -> Any:
+    return np.abs(x) > 1
+
+
+@implements(np.emath.sqrt)
+def sqrt(x: Any) -> Any:
+    """As np.emath.sqrt."""
+    return np.sqrt(_widened(x, _negative))
+
+
+@implements(np.emath.log)
+def log(x: Any) -> Any:
+    """As np.emath.log."""
+    return np.log(_widened(x, _negative))
+
+
+@implements(np.emath.log10)
+def log10(x: Any) -> Any:
+    """As np.emath.log10."""
+    return np.log10(_widened(x, _negative))
+
+
+@implements(np.emath.log2)
+def log2(x: Any) -> Any:
+    """As np.emath.log2."""
+    return np.log2(_widened(x, _negative))
+
+
+@implements(np.emath.logn)
+def logn(n: Any, x: Any) -> Any:
+    """As np.emath.logn."""
+    return np.log(_widened(x, _negative)) / np.log(_widened(n, _negative))
+
+
+@implements(np.emath.power)
+def power(x: Any, p: Any) -> Any:
+    """As np.emath.power."""
+    x, p = _widened(x, _negative), array_of(p)
+    if typeof(p).dtype.kind in "iu" and bool(np.any(p < 0)):
+        p = p * 1.0
+    return np.power(x, p)
+
+
+@implements(np.emath.arccos)
+def arccos(x: Any) -> Any:
+    """As np.emath.arccos."""
+    return np.arccos(_widened(x, _beyond_one))
+
+
+@implements(np.emath.arcsin)
+def arcsin(x: Any) -> Any:
+    """As np.emath.arcsin."""
+    return np.arcsin(_widened(x, _beyond_one))
+
+
+@implements(np.emath.arctanh)
+def arctanh(x: Any) -> Any:
+    """As np.emath.arctanh."""
+    return np.arctanh(_widened(x, _beyond_one))

@@ -252,7 +252,9 @@ def test_a_package_that_cuts_is_named_with_the_line_that_called_it(package):
             f"some_package.py:4 (convert), called at {line}",
         )
         if transform is fg.grad:
-            assert "wrap its function by fg.external" in error.message
+            assert 'with fg.opaque("differences")' in error.message
+            assert "fg.external(package.convert, vjp=...)" in error.message
+            assert "fg.stop_gradient(x)" in error.message
             assert "math" not in error.message
 
 

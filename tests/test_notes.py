@@ -107,3 +107,53 @@ def test_numba_compiles_with_the_originals_and_refuses_traced_values():
     for call in (lambda x: first(x), lambda x: root(x[0])):
         assert any("numba compiles for plain numbers" in n for n in notes(call, Exception))
     assert first(X) == 0.3 and root(9.0) == 5.0
+
+
+# --- the ways out, with the user's names -------------------------------------------------
+
+
+def test_the_ways_out_name_the_users_call_and_argument():
+    import array
+
+    def opaque_sum(weights):
+        return sum(array.array("d", weights))
+
+    def f(theta):
+        weights = theta * 2
+        return opaque_sum(weights)
+
+    with pytest.raises(fg.errors.GradientCutError) as info:
+        fg.grad(f)(np.ones(2))
+    text = str(info.value)
+    assert 'with fg.opaque("differences")' in text
+    assert "fg.external(array.array, vjp=...)" in text
+    assert "fg.stop_gradient(weights)" in text
+
+
+def test_an_error_of_a_package_has_a_note_with_the_ways_out(tmp_path, monkeypatch):
+    home = tmp_path / "site-packages"
+    home.mkdir()
+    (home / "strict_package.py").write_text(
+        "def norm(values):\n    if type(values) is not list:\n"
+        "        raise LookupError('a list, please')\n"
+    )
+    monkeypatch.syspath_prepend(home)
+    import strict_package
+
+    def f(values):
+        return strict_package.norm(values)
+
+    with pytest.raises(LookupError) as info:
+        fg.grad(f)(np.ones(2))
+    (note,) = info.value.__notes__
+    assert "type f64[2]" in note and f"{__file__}:{f.__code__.co_firstlineno + 1} (f)" in note
+    assert "fg.external(strict_package.norm, vjp=...)" in note
+    assert "fg.stop_gradient(values)" in note
+
+
+def test_calls_that_span_lines_and_other_statements():
+    from fungrad.tracing.ways_out import ways_out
+
+    code = compile("pass", "<nowhere>", "exec")
+    assert "fg.external(f, vjp=...)" in ways_out(code, 0, {})
+    assert "fg.external(f, vjp=...)" in ways_out(None, 0, {})

@@ -1,6 +1,7 @@
 """Adaptations to numba and to array_api_compat.
 
-While numba compiles, all functions are the originals, since numba identifies them by identity.
+While numba compiles, all functions are the originals, since numba identifies them by identity. A
+function that numba has compiled runs its Python source where a traced value is among its arguments.
 
 `array_namespace(x, y)` of array_api_compat, which SciPy and scikit-learn have copies of, finds
 fungrad.numpy for a traced array and NumPy for a plain one, and raises for both together. Its
@@ -37,6 +38,23 @@ def _listen(event: ModuleType) -> Mapping[str, Any]:
 
 
 interception.register_later("numba.core.event", _listen)
+
+
+def _by_source(module: ModuleType) -> Mapping[str, Any]:
+    """Lets functions that numba compiled take traced values: they run their Python source."""
+    kind = module.Dispatcher
+    compiled = kind.__call__
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if current() is not EVAL and any(map(holds_traced, (*args, *kwargs.values()))):
+            return self.py_func(*args, **kwargs)
+        return compiled(self, *args, **kwargs)
+
+    interception.register_special_method(kind, "__call__", call)
+    return {}
+
+
+interception.register_later("numba.core.dispatcher", _by_source)
 
 
 HOMES = ("array_api_compat", "scipy._lib.array_api_compat", "sklearn.externals.array_api_compat")

@@ -22,13 +22,12 @@ import numpy as np
 from fungrad.errors import FungradError
 from fungrad.ir.graph import Source
 from fungrad.support.lazy import imported, loaded
+from fungrad.tracing.ways_out import ways_out
 
-SAID = ("Tracer", "can't unbox array from PyObject")
+SAID = ("Tracer", "fungrad.tracing", "can't unbox array from PyObject")
 """Texts of errors about a traced value."""
 UNBOXED = "bad argument type for built-in operation"
 """The error of a function that numba has compiled for numbers, and of others in C."""
-MISTAKEN = (TypeError, ValueError, AttributeError, NotImplementedError, BufferError)
-"""The errors of code that was given a value that it does not take."""
 _TRACING = "fungrad.tracing."
 
 
@@ -45,10 +44,10 @@ def _traced(values: Iterable[Any]) -> Any:
     return None
 
 
-def _frames(traceback: TracebackType | None) -> list[tuple[FrameType, int]]:
+def _frames(traceback: TracebackType | None) -> list[tuple[FrameType, int, int]]:
     found = []
     while traceback is not None:
-        found.append((traceback.tb_frame, traceback.tb_lineno))
+        found.append((traceback.tb_frame, traceback.tb_lineno, traceback.tb_lasti))
         traceback = traceback.tb_next
     return found
 
@@ -73,37 +72,38 @@ def add_note(error: BaseException, is_library: Any, is_installed: Any) -> None:
     said = any(words in str(error) for words in SAID)
     unboxed = str(error) == UNBOXED and loaded("numba") is not None
     numba = unboxed or type(error).__module__.startswith("numba.")
-    if not (said or numba or isinstance(error, MISTAKEN)):
-        return
     frames = _frames(error.__traceback__)
-    python = [i for i, (f, _) in enumerate(frames) if not _is_compiled(f)]
+    python = [i for i, (f, *_) in enumerate(frames) if not _is_compiled(f)]
     outside = [i for i in python if not is_library(frames[i][0].f_code.co_filename)]
     if not outside:
         return
-    frame, line = frames[outside[-1]]
+    frame, line, at = frames[outside[-1]]
     inside = is_installed(frame.f_code.co_filename)
     compiled = python[-1] < len(frames) - 1
     users = [i for i in outside if not is_installed(frames[i][0].f_code.co_filename)]
     first = users[-1] if numba and users else outside[-1]  # numba fails far below its call
-    tracer = _traced(v for f, _ in reversed(frames[first:]) for v in f.f_locals.values())
+    tracer = _traced(v for f, *_ in reversed(frames[first:]) for v in f.f_locals.values())
     if not (said or ((inside or compiled or numba) and tracer is not None)):
         return
     where = f" at {Source(frame.f_code.co_filename, line, frame.f_code.co_name)}"
     if inside and users:
-        caller, line = frames[users[-1]]
+        caller, line, at = frames[users[-1]]
+        frame = caller
         where += f", called at {Source(caller.f_code.co_filename, line, caller.f_code.co_name)}"
     type_ = "" if tracer is None else f" of type {tracer.owner.typeof(tracer)}"
     if isinstance(error, AttributeError) and said:
         why = "It has the attributes of an ndarray, but no memory of its own."
     elif numba or "unbox" in str(error):
         why = "numba compiles for plain numbers and arrays, and cannot be traced."
-    else:
+    elif said or compiled:
         why = "That code takes plain numbers and arrays alone, as compiled code does."
-    if any(_is_of(f, "pandas") for f, _ in frames):
+    else:
+        why = "If a plain call raises no such error, that code takes plain numbers alone."
+    if any(_is_of(f, "pandas") for f, *_ in frames):
         why += " Convert pandas objects to arrays first, series.to_numpy()."
     error.add_note(
-        f"A traced value{type_} was given to it{where}. {why} Give it fg.stop_gradient(x) "
-        "where no gradient is wanted, or wrap its function by fg.external, with a derivative."
+        f"A traced value{type_} was given to it{where}. {why} "
+        f"{ways_out(frame.f_code, at, frame.f_locals)}"
     )
 
 

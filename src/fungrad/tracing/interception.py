@@ -60,6 +60,8 @@ _replacements: dict[ModuleType, dict[str, Callable[..., Any]]] = {}
 """For each module the replacements of its functions, by name."""
 _ours: dict[int, Callable[..., Any]] = {}
 """The replacement, by the identity of the original function."""
+_special: list[tuple[type, str, Callable[..., Any], Any]] = []
+"""Classes with replaced special methods: the name, the replacement, the class's own or None."""
 _waiting: dict[str, Callable[[ModuleType], Mapping[str, Any]]] = {}
 """By the name of a module that is not imported yet: the function that makes its replacements."""
 _packages: dict[str, list[Binding]] = {}
@@ -209,6 +211,13 @@ def register_methods(type_: type, replacements: Mapping[str, Callable[..., Any]]
         _ours[id(own)] = replacement
 
 
+def register_special_method(type_: type, name: str, replacement: Callable[..., Any]) -> None:
+    """Registers a replacement of a special method, which Python looks up in the class: it is set
+    while a transform traces, and calls the original for plain values.
+    """
+    _special.append((type_, name, replacement, vars(type_).get(name)))
+
+
 def register_later(name: str, make: Callable[[ModuleType], Mapping[str, Any]]) -> None:
     """Registers a module whose functions are replaced from the first trace after its import on.
 
@@ -339,8 +348,7 @@ def begin(holder: Any, run: Any) -> None:
                     _look_at_modules()
                 for found in _packages.values():
                     _use(found)
-                for module, replacing, _ in _modules:
-                    module.__class__ = replacing
+                _replace()
             found = _bindings_for(holder.label, run)
             if found:
                 _use(found)
@@ -359,9 +367,23 @@ def _restore_places() -> None:
         exchange(place, key, ours, own)
 
 
+def _replace() -> None:
+    for module, replacing, _ in _modules:
+        module.__class__ = replacing
+    for type_, name, replacement, _ in _special:
+        setattr(type_, name, replacement)
+
+
 def _restore() -> None:
     for module, _, own in _modules:
         module.__class__ = own
+    for type_, name, replacement, mine in _special:
+        if vars(type_).get(name) is not replacement:
+            continue
+        if mine is None:
+            delattr(type_, name)
+        else:
+            setattr(type_, name, mine)
     if _written:
         _restore_places()
         _written.clear()

@@ -20,7 +20,13 @@ from fungrad.errors import (
 )
 from fungrad.ir.types import Type
 from fungrad.tracing import interception
-from fungrad.tracing.source_location import in_a_package, is_library, is_scipy, user_line
+from fungrad.tracing.source_location import (
+    in_a_package,
+    is_library,
+    is_scipy,
+    user_line,
+    ways_out_here,
+)
 
 _STORES = frozenset(
     [opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opcode.opmap]
@@ -50,13 +56,22 @@ _OFF = (
 )
 
 
+def _package() -> str:
+    """The name of the package whose code runs the innermost line outside of fungrad and NumPy."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    return "package" if frame is None else str(frame.f_globals.get("__name__")).partition(".")[0]
+
+
 def refused_store(type_: Type, function: str = "") -> ItemAssignmentError:
     """The error for a traced value that is written into an ndarray, by a function or by `=`."""
     by = f" by {function}" * bool(function)
     if in_a_package():
+        package = _package()
         advice = (
             "A package writes it: give it fg.stop_gradient(x), as for a plot, or, to differentiate "
-            'through it, name it: fg.intercept("package").'
+            f'through it, name it: fg.intercept("{package}"). {ways_out_here()}'
         )
     else:
         advice = _WRITABLE if interception.State.on else _OFF
@@ -81,12 +96,7 @@ def refused_memory(type_: Type, name: str, advice: str = "") -> MemoryAccessErro
     """The error for access to the memory of a traced value, which has none."""
     return MemoryAccessError(
         f"{name} of a traced value of type {type_} was asked for{user_line()}, but a traced value "
-        "has no memory with numbers: they would have no derivative. "
-        + (
-            advice
-            or "Compiled code that needs it is called by fg.external, with a derivative, or given "
-            "fg.stop_gradient(x)."
-        )
+        "has no memory with numbers: they would have no derivative. " + (advice or ways_out_here())
     )
 
 
@@ -131,16 +141,15 @@ def refused_number(type_: Type, asked: str) -> GradientCutError:
         )
     elif in_a_package():
         remedy = (
-            "A package converts its arguments to plain numbers: give it "
-            "fg.stop_gradient(x), wrap its function by fg.external, with a derivative, or, where "
-            "it solves an equation or minimises, use fg.custom_root."
+            "A package converts its arguments to plain numbers. Where it solves an equation or "
+            f"minimises, use fg.custom_root. {ways_out_here()}"
         )
     else:
         remedy = (
             "Leave it as it is: NumPy's functions, those of math and of fungrad.scipy take traced "
             "values. Write fg.numpy.asarray(x, dtype=float) for np.asarray(x, dtype=float), "
             "np.stack or `a = fg.numpy.at(a)[i].set(x)` for array[i] = x. To cut it on purpose: "
-            f"{on_purpose}. Compiled code is called by fg.external, with a derivative."
+            f"{on_purpose}. {ways_out_here()}"
         )
     return GradientCutError(
         f"Python asked for {asked} of a traced value of type {type_}{user_line()}, which "

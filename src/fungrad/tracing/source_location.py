@@ -28,6 +28,7 @@ from fungrad.ir.graph import Source
 from fungrad.support.lazy import loaded
 from fungrad.tracing.error_notes import NumPyWarnings, add_note, set_settings, settings, warn_at
 from fungrad.tracing.opaque_mode import Opaque
+from fungrad.tracing.ways_out import ways_out
 
 
 def no_factor(error: BaseException, line: str) -> set[str]:
@@ -141,6 +142,17 @@ def user_line() -> str:
             return f" at {source}, called at {caller}"
         frame = frame.f_back
     return f" at {source}"
+
+
+def ways_out_here() -> str:
+    """The ways out of an error at the user's innermost line, with its names: see `ways_out`."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not (is_library(file) or _is_installed(file)):
+            return ways_out(frame.f_code, frame.f_lasti, frame.f_locals)
+        frame = frame.f_back
+    return ways_out(None, 0, {})
 
 
 def in_a_package() -> bool:

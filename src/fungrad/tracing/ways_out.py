@@ -1,0 +1,65 @@
+"""The ways out where a traced value meets code that cannot be traced, with the user's own names."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import linecache
+import textwrap
+from collections.abc import Mapping
+from types import CodeType
+from typing import Any
+
+
+def call_at(code: CodeType, instruction: int) -> ast.Call | None:
+    """The call in the source of a code that an instruction belongs to; None if it is no call, or
+    the source is not known.
+    """
+    place = next(itertools.islice(code.co_positions(), instruction // 2, None), (None,) * 4)
+    line, last, begin, end = place
+    if line is None or last is None or begin is None or end is None:
+        return None
+    lines = [linecache.getline(code.co_filename, n).encode() for n in range(line, last + 1)]
+    if not all(lines):
+        return None
+    lines[-1] = lines[-1][:end]  # columns are of bytes
+    lines[0] = lines[0][begin:]
+    try:
+        found = ast.parse(textwrap.dedent(b"".join(lines).decode()).strip(), mode="eval").body
+    except (SyntaxError, UnicodeDecodeError):
+        return None
+    return found if isinstance(found, ast.Call) else None
+
+
+def _is_name(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _argument(call: ast.Call, values: Mapping[str, Any]) -> str:
+    """The name of the first argument of a call, a traced one if there is one."""
+    given = [*call.args, *[keyword.value for keyword in call.keywords]]
+    names = [node.id for node in given if isinstance(node, ast.Name)]
+    traced = [n for n in names if type(values.get(n)).__module__.startswith("fungrad.tracing.")]
+    return next(iter([*traced, *names]), "x")
+
+
+def ways_out(code: CodeType | None, instruction: int, values: Mapping[str, Any]) -> str:
+    """Text that names the ways out of an error.
+
+    Args:
+      code: the user's code that runs; None if it is not known.
+      instruction: the index of its present instruction.
+      values: its local variables.
+    """
+    call = None if code is None else call_at(code, instruction)
+    function, x = "f", "x"
+    if call is not None and _is_name(call.func):
+        function, x = ast.unparse(call.func), _argument(call, values)
+    return (
+        'Ways out: `with fg.opaque("differences"):` around the derivative computes it by '
+        f"differences; `fg.external({function}, vjp=...)` in place of {function} has a derivative "
+        f'of yours, or "differences"; `fg.stop_gradient({x})` for {x} where no derivative is '
+        "wanted."
+    )

@@ -112,6 +112,52 @@ def test_a_function_that_changes_its_arguments_is_no_boundary():
     assert model.center == np.mean(X**2)  # of this point, not of a step
 
 
+def test_a_whole_function_is_checked_where_others_call_it():
+    """Given to grad, `fit` may keep its results; as a part of another function it may not."""
+    model = Model()
+
+    def keeps(x):
+        model.fit(x)
+        return model.center**2
+
+    def job(x):
+        return keeps(x**2) + model.center
+
+    mean = np.mean(X)
+    assert np.allclose(fg.grad(keeps)(X), 2 * mean / 3)
+    mean = np.mean(X**2)
+    assert np.allclose(fg.grad(job)(X), (2 * mean + 1) * 2 * X / 3)
+
+
+def test_integers_of_each_example():
+    def counted(x):
+        return {"steps": int(array.array("d", x)[0]), "text": "t", "y": x.sum() * x[0]}
+
+    def job(x):
+        found = counted(x)
+        return found["y"] * found["steps"]
+
+    xs = np.array([[1.5, 1.0], [2.5, 1.0]])
+    assert np.allclose(fg.vmap(job)(xs), [job(x) for x in xs])
+    found = fg.vmap(fg.grad(job))(xs)
+    assert np.allclose(found, [[4.0, 1.5], [12.0, 5.0]])
+
+
+def test_a_recorded_call_with_another_text():
+    def labelled(x):
+        total = sum(array.array("d", x))
+        return {"sign": "+" if total > 0 else "-", "y": total**2}
+
+    def job(x):
+        found = labelled(x)
+        return found["y"] * (1.0 if found["sign"] == "+" else -1.0)
+
+    jitted = fg.jit(job)
+    assert np.isclose(jitted(np.ones(2)), 4.0)
+    with pytest.raises(fg.errors.StructureMismatchError):
+        jitted(-np.ones(2))
+
+
 def test_a_buffer_that_is_filled_is_no_result():
     def fill(x, out):
         out[:] = np.frombuffer(array.array("d", x))

@@ -49,6 +49,7 @@ from fungrad.transforms.arguments import (
     owned,
     parameter_names,
 )
+from fungrad.transforms.engine.reverse import linearized
 
 if TYPE_CHECKING:
     from fungrad.runtime import buffer_pool
@@ -76,6 +77,7 @@ def _forget_programs() -> None:
 backend_choice.state.listeners.append(_forget_programs)
 
 F = TypeVar("F", bound=Callable[..., Any])
+INTEGER = Type((), np.dtype(int))
 CACHE_SIZE = 256
 _NAMES = "names"
 """The first part of the key of calls with keyword or static arguments."""
@@ -84,10 +86,22 @@ _SCALARS = frozenset((float, int, bool, complex, np.float64, np.float32, np.int6
 
 
 def _runs_eagerly(call: F) -> F:
-    """Tells the modes of opaque code how to run the program of a jitted function with numbers."""
+    """Tells the modes of opaque code how to trace the program of a jitted function with numbers."""
 
     def eager(self: Jitted, args: Any, kwargs: Any, *others: Any, **options: Any) -> Any:
-        return self._f(*args, **kwargs)
+        static, dynamic = self._parted(args, kwargs)
+        leaves, treedef = flat_leaves(dynamic)
+        traced = [i for i, leaf in enumerate(leaves) if (leaf_type(leaf) or INTEGER).inexact]
+
+        def flat(*values: Any) -> list[Any]:
+            given = list(leaves)
+            for i, value in zip(traced, values, strict=True):
+                given[i] = value
+            positional, named = joined(static, *pytree.unflatten(treedef, given))
+            found = pytree.leaves(self._f(*positional, **named))
+            return [leaf for leaf in found if leaf_type(leaf) is not None]
+
+        return linearized(flat, [leaves[i] for i in traced], lambda: f"jit of {describe(self._f)}")
 
     call.eager = eager  # type: ignore[attr-defined]
     return call

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import sys
 import threading
 import types
 import weakref
@@ -28,6 +29,7 @@ import numpy as np
 
 from fungrad.errors import (
     AbstractBooleanError,
+    AbstractValueError,
     BatchAxisError,
     ClosedOverTracerError,
     FungradError,
@@ -36,6 +38,7 @@ from fungrad.errors import (
     NonDifferentiableInputError,
     NonScalarOutputError,
     OpaqueCallWarning,
+    StructureMismatchError,
     UnconnectedError,
 )
 from fungrad.host.checked_differences import digits
@@ -43,11 +46,19 @@ from fungrad.host.external import External
 from fungrad.ir.graph import Source
 from fungrad.primitives.movement.reshape_broadcast_cast import number
 from fungrad.support import pytree
+from fungrad.tracing.concrete_answers import whole
 from fungrad.tracing.created_arrays import Writable, Written, tracer_of
 from fungrad.tracing.graph_trace import GraphTrace
 from fungrad.tracing.opaque_mode import Opaque, checked, chosen, mode
 from fungrad.tracing.random_states import random_states, restore
-from fungrad.tracing.source_location import is_library, is_of_python, is_scipy, warn_user
+from fungrad.tracing.source_location import (
+    is_library,
+    is_of_python,
+    is_ours,
+    is_scipy,
+    user_line,
+    warn_user,
+)
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, typeof
 
 _OWN_MISTAKES = (
@@ -238,6 +249,16 @@ def _lives(tracer: Tracer) -> bool:
     return False
 
 
+def if_known(value: Any) -> Any:
+    """The number of an integer, traced or not; None if only its type is known."""
+    if type(value) is not Tracer:
+        return value
+    try:
+        return value.owner.concrete(value, AbstractValueError, "", whole)
+    except AbstractValueError:
+        return None
+
+
 def _plain_number(value: Any) -> Any:
     """The number under a traced value of a transform that has ended; the value if it has none."""
     found = value
@@ -251,6 +272,71 @@ def _plain_number(value: Any) -> Any:
 
 class _Unsound(Exception):
     """A boundary lets a traced value or an effect through."""
+
+
+class Result:
+    """A result of an opaque call: its numbers, and the tree that holds them. That of a pure
+    function may hold other classes of arrays, too, which become plain ones.
+
+    Raises:
+      _Unsound: if it holds anything else but texts, types and None.
+    """
+
+    def __init__(self, name: str, result: Any, pure: bool) -> None:
+        self._leaves, self._treedef = pytree.flatten(result)
+        self._places: list[int] = []
+        self.numbers: list[Any] = []
+        for i, leaf in enumerate(self._leaves):
+            if leaf is None or isinstance(leaf, (str, bytes, type, np.dtype)):
+                continue
+            kind = type(leaf)
+            own = kind in (np.ndarray, Writable) or isinstance(leaf, (*_NUMBERS, np.generic))
+            if not own and not (pure and hasattr(leaf, "__array__") and kind is not Written):
+                raise _Unsound(f"{name} returns a {kind.__name__}")
+            array = np.asarray(leaf)
+            if array.dtype.kind not in "fciub":
+                raise _Unsound(f"{name} returns an array of dtype {array.dtype}")
+            self._places.append(i)
+            self.numbers.append(array)
+        if not any(array.dtype.kind in "fc" for array in self.numbers):
+            raise _Unsound(f"{name} returns no real or complex number")
+
+    def is_like(self, other: Result) -> bool:
+        """Whether another result has numbers in the same places, and the same texts."""
+        return (
+            self._treedef == other._treedef
+            and self._places == other._places
+            and all(
+                mine == theirs
+                for i, (mine, theirs) in enumerate(zip(self._leaves, other._leaves, strict=True))
+                if i not in self._places
+            )
+        )
+
+    def blank(self) -> Result:
+        """The same without its numbers; Python's numbers keep their class."""
+        copy = object.__new__(Result)
+        copy._treedef, copy._places, copy.numbers = self._treedef, self._places, []
+        copy._leaves = list(self._leaves)
+        for i in copy._places:
+            kind = type(copy._leaves[i])
+            copy._leaves[i] = kind() if kind in _NUMBERS else np.zeros(0)
+        return copy
+
+    def filled(self, values: Sequence[Any]) -> Any:
+        """The tree with other numbers, Python's where these were Python's."""
+        leaves = list(self._leaves)
+        for i, value in zip(self._places, values, strict=True):
+            kind = type(leaves[i])
+            if kind is float and type(value) is Tracer:
+                value = number(value)
+            elif kind in (int, bool) and (plain := if_known(value)) is not None:
+                value = kind(plain)
+            leaves[i] = value
+        return pytree.unflatten(self._treedef, leaves)
+
+
+_NUMBERS = (float, int, bool, complex)
 
 
 MARK = "fungrad: the boundary"
@@ -282,6 +368,7 @@ class Boundary:
       calls: how many calls were opaque.
       proven: whether one of them returned.
       cause: the error of a call that was not sound.
+      final: whether that was a call of the function that is transformed, by the transform.
     """
 
     def __init__(self, code: CodeType, functions: Sequence[FunctionType], whole: bool) -> None:
@@ -292,6 +379,7 @@ class Boundary:
         self.calls = 0
         self.proven = False
         self.cause: Exception | None = None
+        self.final = False
         self.name = f"{functions[0].__module__}.{code.co_qualname}"
         self._warned = False
         self._types: dict[Any, Any] = {}
@@ -328,16 +416,22 @@ class Boundary:
         if not parts.inputs:
             return plain(*args, **kwargs)
         self.calls += 1
+        caller = sys._getframe(1).f_back  # of the frame that stands for the function
+        pure = self.whole and caller is not None and is_ours(caller.f_code.co_filename)
         try:
-            return self._opaque(plain, parts, args, kwargs)
+            return self._opaque(plain, parts, args, kwargs, pure)
         except _NeedsTypes:
             raise
         except Exception as error:
-            self.sound, self.cause = False, error
+            self.sound, self.cause, self.final = False, error, pure
             raise
 
-    def _opaque(self, plain: FunctionType, parts: Parts, args: Any, kwargs: Any) -> Any:
-        shapes: list[Any] = []
+    def _opaque(self, plain: FunctionType, parts: Parts, args: Any, kwargs: Any, pure: bool) -> Any:
+        key = tuple([typeof(x) for x in parts.inputs])
+        recorded = _recording()
+        if recorded and key not in self._types:
+            raise _NeedsTypes(self.name)
+        first: list[Result] = []
 
         def run(*numbers: Any) -> list[Any]:
             with parts.holding(numbers):
@@ -345,67 +439,30 @@ class Boundary:
                     *parts.rebuilt(args, numbers),
                     **{k: parts.rebuilt(v, numbers) for k, v in kwargs.items()},
                 )
-            found = self._flattened(result)
-            if not shapes:
-                shapes.append(found)
-                changed = "" if self.whole else parts.changes()
+            found = Result(self.name, result, pure)
+            if not first:
+                first.append(found)
+                changed = "" if pure else parts.changes()
                 if changed:
                     raise _Unsound(f"{self.name} changes {changed}")
-            return found[0]
+            expected = self._types[key][1] if recorded else first[0]
+            if not found.is_like(expected):
+                raise StructureMismatchError(
+                    f"{self.name} is opaque, and returned results of another structure, or other "
+                    f"texts in them, at other numbers{user_line()}."
+                )
+            return found.numbers
 
         run.__name__ = plain.__name__
         run.__module__ = plain.__module__
-        key = tuple([typeof(x) for x in parts.inputs])
-        recorded = _recording()
-        if recorded and key not in self._types:
-            raise _NeedsTypes(self.name)
         declared = list(self._types[key][0]) if recorded else None
         made = External(run, "differences", None, declared, False)
         made.report = self._report  # type: ignore[method-assign]
         found = list(made(*parts.inputs))
-        if recorded:
-            _, structure = self._types[key]
-        else:
-            structure = shapes[0][1]
-            self._types[key] = [typeof(y) for y in found], structure
+        if not recorded:
+            self._types[key] = [typeof(y) for y in found], first[0].blank()
         self.proven = True
-        return structure(found)
-
-    def _flattened(self, result: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
-        """The arrays and numbers of a result, and the function that puts others in their places."""
-        leaves, treedef = pytree.flatten(result)
-        places, arrays, weak = [], [], []
-        for i, leaf in enumerate(leaves):
-            if isinstance(leaf, (np.ndarray, np.generic, float, int, complex)):
-                if type(leaf) is Written or (
-                    isinstance(leaf, np.ndarray) and leaf.dtype.char == "O"
-                ):
-                    raise _Unsound(f"{self.name} returns an array of objects")
-                exact = type(leaf) in (np.ndarray, Writable) or not isinstance(leaf, np.ndarray)
-                if not exact and not self.whole:
-                    raise _Unsound(f"{self.name} returns a {type(leaf).__name__}")
-                if np.asarray(leaf).dtype.kind not in "fc":
-                    continue  # integers, texts: constants, as of a branch
-                places.append(i)
-                weak.append(type(leaf) in (float, complex))
-                arrays.append(np.asarray(leaf))
-            elif leaf is not None and not isinstance(leaf, (str, bytes, type, np.dtype)):
-                array = np.asarray(leaf) if hasattr(leaf, "__array__") and self.whole else None
-                if array is None or array.dtype.kind not in "fc":
-                    raise _Unsound(f"{self.name} returns a {type(leaf).__name__}")
-                places.append(i)
-                weak.append(False)
-                arrays.append(array)
-        if not places:
-            raise _Unsound(f"{self.name} returns no number")
-
-        def structure(values: list[Any]) -> Any:
-            new = list(leaves)
-            for i, value, is_weak in zip(places, values, weak, strict=True):
-                new[i] = number(value) if is_weak and type(value) is Tracer else value
-            return pytree.unflatten(treedef, new)
-
-        return arrays, structure
+        return (self._types[key][1] if recorded else first[0]).filled(found)
 
     def _report(self, error: float) -> None:
         if self._warned:
@@ -555,7 +612,7 @@ def attempt(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         for boundary in unsound:
             del _known[boundary.code]
             dropped.add(boundary.code)
-            if boundary.whole and boundary.cause is not None:
+            if boundary.final and boundary.cause is not None:
                 raise boundary.cause
         if failed is None and not unsound:
             return result
@@ -567,7 +624,7 @@ def attempt(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if eager is not None:
             if isinstance(failed, AbstractBooleanError):
                 raise failed
-            eager(*args, **kwargs)
+            attempt(eager, args, kwargs)
             eager = None
             restore(states)
             continue

@@ -17,7 +17,7 @@ import numpy as np
 from fungrad.numpy.protocol.implements import as_array
 from fungrad.tracing import interception
 from fungrad.tracing.created_arrays import holds_traced
-from fungrad.tracing.trace import EVAL, current, registry
+from fungrad.tracing.trace import EVAL, current
 
 FOURIER = "fft ifft rfft irfft hfft ihfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn".split()
 """The names of transforms that NumPy has, too."""
@@ -44,10 +44,8 @@ def _one(found: dict[str, Any], names: tuple[str, ...]) -> Any:
 def _fourier(original: Callable[..., Any], name: str) -> Callable[..., Any]:
     def ours(*args: Any, **kwargs: Any) -> Any:
         found = _arguments(original, args, kwargs)
-        own = getattr(np.fft, name)
-        function: Any = registry.functions.get(own) or registry.later(own)
-        x = as_array(found["x"])
-        return function(x, _one(found, _LENGTHS), _one(found, _AXES), found.get("norm"))
+        lengths, axes = _one(found, _LENGTHS), _one(found, _AXES)
+        return getattr(np.fft, name)(as_array(found["x"]), lengths, axes, found.get("norm"))
 
     return ours
 

@@ -134,3 +134,16 @@ def test_nans_of_the_user_are_none_of_spoiled_memory(dtype):
 
     assert np.isnan(fg.grad(f)(2.0)) and np.isnan(fg.jit(f)(2.0))
     assert np.isnan(fg.grad(f)(np.nan))
+
+
+def test_a_batch_computed_from_spoiled_memory_is_refused():
+    def f(x):
+        a = np.zeros(3)
+        a[0] = x
+        return np.sum(by_pointer(a)) * x
+
+    xs = np.array([1.0, 2.0])
+    with pytest.raises(TracingError, match="under vmap"):
+        fg.vmap(f)(xs)
+    with fg.opaque("differences"):
+        assert np.allclose(fg.vmap(f)(xs), xs**2)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import hashlib
 import sys
 import threading
 import types
@@ -106,7 +107,7 @@ class Parts:
         self.states: list[tuple[dict[str, Any], dict[str, int]]] = []
         """The attributes of instances, and the identities of their values."""
         self.arrays: list[tuple[Any, Any]] = []
-        """Plain arrays, with copies of them."""
+        """Plain arrays, with digests of their contents."""
         self._seen: set[int] = set()
         self._places: list[tuple[Any, Any, Any]] = []
         """Dicts, lists and cells with traced values: the owner, the key, the value there."""
@@ -137,7 +138,7 @@ class Parts:
                 if any(type(item) in (Tracer, Written) for item in items):
                     self._places.append((value, None, value.copy()))
                 return list(items)
-            self.arrays.append((value, np.array(value)))
+            self.arrays.append((value, _digest(value)))
             return []
         if isinstance(value, dict):
             items = list(value.items())
@@ -223,9 +224,13 @@ class Parts:
             if names or len(attributes) != len(before):
                 return f"the attribute {names[0]}" if names else "attributes"
         for array, before_ in self.arrays:
-            if array.tobytes() != before_.tobytes():
+            if _digest(array) != before_:
                 return "an array"
         return ""
+
+
+def _digest(array: np.ndarray[Any, Any]) -> bytes:
+    return hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16).digest()
 
 
 def _may_hold(value: Any) -> bool:

@@ -10,10 +10,9 @@ equal to it, has its instances and gives NumPy its dtype. Code that compares cla
 from __future__ import annotations
 
 import builtins
-import cmath
 import functools
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -143,9 +142,9 @@ OF_NUMBERS: dict[str, Callable[..., Any]] = {
 """The functions of cmath, each by NumPy's functions."""
 
 
-def _replacing(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
-    original = getattr(cmath, name)
-
+def _replacing(
+    name: str, original: Callable[..., Any], ours: Callable[..., Any]
+) -> Callable[..., Any]:
     @functools.wraps(original)
     def function(*args: Any) -> Any:
         if current() is not EVAL and any(type(arg) in (Tracer, Written) for arg in args):
@@ -155,4 +154,9 @@ def _replacing(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-interception.register(cmath, {name: _replacing(name, ours) for name, ours in OF_NUMBERS.items()})
+def _replacements(module: ModuleType) -> dict[str, Any]:
+    own = vars(module)
+    return {name: _replacing(name, own[name], ours) for name, ours in OF_NUMBERS.items()}
+
+
+interception.register_later("cmath", _replacements)

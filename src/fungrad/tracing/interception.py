@@ -348,7 +348,10 @@ def begin(holder: Any, run: Any) -> None:
                     _look_at_modules()
                 for found in _packages.values():
                     _use(found)
-                _replace()
+                for module, replacing, _ in _modules:
+                    module.__class__ = replacing
+                if _special:
+                    _replace_special()
             found = _bindings_for(holder.label, run)
             if found:
                 _use(found)
@@ -367,9 +370,7 @@ def _restore_places() -> None:
         exchange(place, key, ours, own)
 
 
-def _replace() -> None:
-    for module, replacing, _ in _modules:
-        module.__class__ = replacing
+def _replace_special() -> None:
     for type_, name, replacement, _ in _special:
         setattr(type_, name, replacement)
 

@@ -119,6 +119,23 @@ def suspected(
     return Watch(f, lambda: None, suspect=True) if current() is EVAL else None
 
 
+def refuse_suspected(f: Callable[..., Any], values: Sequence[Any], before: int) -> None:
+    """Raises an error if a batch of values of f is suspected: see `suspected`.
+
+    Raises:
+      TracingError: if it is.
+    """
+    if suspected(f, values, before) is not None:
+        error = TracingError(
+            f"Values of {describe(f)} under vmap{user_line()} were computed from the memory of an "
+            "array that holds traced values, which compiled code has read. Give that code "
+            "fg.stop_gradient(x), call it by fg.external, or by fg.pure_callback, or in "
+            '`with fg.opaque("differences"):`.'
+        )
+        error.function = f
+        raise error
+
+
 def compare_suspected(
     f: Callable[..., Any],
     run: Callable[[], tuple[Sequence[Any], Any]],

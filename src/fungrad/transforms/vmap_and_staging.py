@@ -21,7 +21,9 @@ from fungrad.tracing.aliasing import received
 from fungrad.tracing.graph_trace import evaluate as _evaluate
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
+from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, Tracer, arrived, current, shape_of
+from fungrad.tracing.tracing_check import refuse_suspected
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import (
     argument_name,
@@ -243,7 +245,10 @@ def vmap(
             shapes.append(out_def)
             return out_leaves
 
+        before = Spoiled.arrays
         outputs, flags = batched_call(flat, moved, mapped, size, lambda: f"vmap of {describe(f)}")
+        if Spoiled.arrays != before:
+            refuse_suspected(f, outputs, before)
         out = _prefix(out_axes, shapes[0], "out_axes")
         placed = [
             _place(x, flag, axis, size, f)

@@ -236,6 +236,19 @@ def test_threads_outside_of_the_block_call_the_function_itself():
     assert all(np.array_equal(value, compiled(X)) for value in seen)
 
 
+def test_an_interrupt_leaves_the_functions_as_they_were():
+    code = compiled.__code__
+    fg.grad(around(compiled))(X)
+
+    def interrupted(x):
+        compiled(x)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fg.grad(interrupted)(X)
+    assert compiled.__code__ is code
+
+
 # --- fg.external(f, vjp="differences") ------------------------------------------------------------
 
 

@@ -602,7 +602,7 @@ def attempt(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """
     if current() is not EVAL or mode() != "differences":
         return f(*args, **kwargs)
-    states, dropped = random_states(), set[CodeType]()
+    states, dropped, tried = random_states(), set[CodeType](), set[CodeType]()
     eager = getattr(f, "eager", None)
     while True:
         calls = {boundary: boundary.calls for boundary in _known.values()}
@@ -640,11 +640,14 @@ def attempt(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
                 dropped.add(boundary.code)  # its functions are made anew in each run
                 _known.pop(boundary.code, None)
         found = _next_boundary(failed, dropped)
-        while found is not None and found.calls != calls.get(found, found.calls):
+        while found is not None and (
+            found.code in tried or found.calls != calls.get(found, found.calls)
+        ):
             dropped.add(found.code)  # it was called, and the error came from inside or beside of it
             found = _next_boundary(failed, dropped)
         if found is None:
             raise failed
+        tried.add(found.code)
         _known[found.code] = found
 
 

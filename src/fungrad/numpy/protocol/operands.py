@@ -201,9 +201,14 @@ def python_number(x: Tracer, dtype: np.dtype[Any]) -> Any:
     return number(x) if dtype.kind == "f" else x
 
 
+def _is_known(x: Tracer) -> bool:
+    """Whether a value has no derivative, or has outlived its transform."""
+    return x.dtype.kind in "biu" or (x.owner.ended and current() is EVAL)
+
+
 def _item(self: Tracer, *index: Any) -> Any:
     """An element as a Python number: traced if it is a float or complex number."""
-    if self.dtype.kind in "biu" or is_scipy(sys._getframe(1).f_code.co_filename):
+    if _is_known(self) or is_scipy(sys._getframe(1).f_code.co_filename):
         return _of(self, ".item()", lambda value: value.item(*index))
     if not index:
         if self.size != 1:
@@ -216,7 +221,7 @@ def _item(self: Tracer, *index: Any) -> Any:
 
 def _tolist(self: Tracer) -> Any:
     """The value as nested lists of Python numbers: traced if they have a derivative."""
-    if self.dtype.kind in "biu" or is_scipy(sys._getframe(1).f_code.co_filename):
+    if _is_known(self) or is_scipy(sys._getframe(1).f_code.co_filename):
         return _of(self, ".tolist()", lambda value: value.tolist())
     if not self.shape:
         return python_number(self, self.dtype)

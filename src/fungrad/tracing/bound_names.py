@@ -171,7 +171,7 @@ class _Reader:
         elif kind is property:
             self._wait(shared, value.fget, value.fset)
         elif isinstance(value, ModuleType):
-            if _read_by(value.__name__):
+            if _read_by(vars(value).get("__name__", "")):
                 names = vars(value)  # a module of another class may answer for them itself
                 self._space(names, names if type(value) is ModuleType else None, True)
         elif isinstance(value, type):

@@ -59,7 +59,7 @@ def test_a_traced_array_is_an_ndarray_and_no_number(inside):
                 pass
 
     inside(check)
-    inside(check, ())
+    inside(check, (1,))
 
 
 def test_what_dispatches_on_the_class_finds_an_ndarray(inside):

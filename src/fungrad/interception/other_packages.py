@@ -1,7 +1,9 @@
-"""Adaptations to numba and to array_api_compat.
+"""Adaptations to numba, to pandas and to array_api_compat.
 
 While numba compiles, all functions are the originals, since numba identifies them by identity. A
 function that numba has compiled runs its Python source where a traced value is among its arguments.
+
+pandas makes a Python float of each number beside a column; a traced number stays.
 
 `array_namespace(x, y)` of array_api_compat, which SciPy and scikit-learn have copies of, finds
 fungrad.numpy for a traced array and NumPy for a plain one, and raises for both together. Its
@@ -55,6 +57,19 @@ def _by_source(module: ModuleType) -> Mapping[str, Any]:
 
 
 interception.register_later("numba.core.dispatcher", _by_source)
+
+
+def _kept_beside_columns(module: ModuleType) -> Mapping[str, Any]:
+    original = module.maybe_prepare_scalar_for_op
+
+    @functools.wraps(original)
+    def maybe_prepare_scalar_for_op(obj: Any, *args: Any, **kwargs: Any) -> Any:
+        return obj if type(obj) is Tracer else original(obj, *args, **kwargs)
+
+    return {"maybe_prepare_scalar_for_op": maybe_prepare_scalar_for_op}
+
+
+interception.register_later("pandas.core.ops", _kept_beside_columns)
 
 
 HOMES = ("array_api_compat", "scipy._lib.array_api_compat", "sklearn.externals.array_api_compat")

@@ -356,7 +356,7 @@ def instead_of_scipy(part: str, name: str, line: Source | None) -> UnsupportedFu
         )
         advice = f"{take}, with the same arguments: `from fungrad.scipy import {part}`."
     else:
-        lacks = f"{part}.{name}" if name and _counterpart(part, "") else part
+        lacks = f"{part}.{name}" if name else part
         advice = f"fungrad has no {lacks} of its own: wrap SciPy's by fg.external."
     return UnsupportedFunctionError(
         f"{called} was called on a traced value{where}. {advice} SciPy makes ndarrays of its "

@@ -417,8 +417,25 @@ def test_a_training_loop_and_an_export() -> None:
     )
 
 
+def test_the_last_of_several_writes_stays() -> None:
+    last = fg.engines.jax.arrays._last_at  # on the CPU another form runs
+    i, j = np.array([2, 0, 2, 0]), np.array([1, 1, 1, 0])
+    x = np.arange(12.0).reshape(3, 4)
+    for written, values in [
+        ((i,), np.arange(4.0)[:, None] + np.arange(4.0)),
+        ((i, j), np.arange(4.0)),
+        ((slice(None), j), -np.arange(12.0).reshape(3, 4)),
+        ((i, slice(1, 3)), 7.0),
+        ((i[:0],), np.zeros((0, 4))),
+    ]:
+        want = x.copy()
+        want[written] = values
+        np.testing.assert_array_equal(last(written)(jnp.asarray(x), jnp.asarray(values)), want)
+
+
 DEVICES = """
 import os
+os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
 import numpy as np, jax, fungrad as fg
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
@@ -460,6 +477,7 @@ def test_rows_on_eight_devices_need_one_sum() -> None:
 
 PROCESS = """
 import os, sys
+os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
 import numpy as np, jax, fungrad as fg
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P

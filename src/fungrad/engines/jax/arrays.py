@@ -218,13 +218,13 @@ def _mapped(function: Callable[..., Any], x: Any, y: Any, axes: int) -> Any:
 
 @rule(convolve)
 def _convolve(x: Any, y: Any, *, mode: str) -> Any:
-    return _mapped(lambda p, q: jnp.convolve(p, q, mode), x, y, 1)
+    return _mapped(lambda p, q: jnp.convolve(p, q, mode, precision="highest"), x, y, 1)
 
 
 @rule(convolve_nd)
 def _convolve_nd(x: Any, y: Any, *, axes: int, mode: str) -> Any:
     def one(p: Any, q: Any) -> Any:
-        return jsignal.convolve(p, q, mode, method="direct")
+        return jsignal.convolve(p, q, mode, method="direct", precision="highest")
 
     return _mapped(one, x, y, axes)
 
@@ -284,10 +284,37 @@ def _writer(method: str) -> Callable[..., Any]:
 
 
 for _primitive, _method in (
-    (index_set, "set"), (index_add, "add"), (index_multiply, "multiply"),
-    (index_max, "max"), (index_min, "min"),
+    (index_add, "add"), (index_multiply, "multiply"), (index_max, "max"), (index_min, "min"),
 ):  # fmt: skip
     rule(_primitive)(_writer(_method))
+
+
+@rule(index_set)
+def _index_set(x: Any, values: Any, *arrays: Any, index: Any) -> Any:
+    """Where an element is written more than once the last value stays, as in NumPy. XLA writes in
+    order on the CPU alone.
+    """
+    written = index.fill(arrays)
+    if not arrays:
+        return x.at[written].set(values)
+    return lax.platform_dependent(x, values, cpu=_writer_at(written), default=_last_at(written))
+
+
+def _writer_at(written: Any) -> Callable[..., Any]:
+    return lambda x, values: x.at[written].set(values)
+
+
+def _last_at(written: Any) -> Callable[..., Any]:
+    def write(x: Any, values: Any) -> Any:
+        shape = jax.eval_shape(lambda x: x[written], x).shape
+        order = jnp.arange(math.prod(shape)).reshape(shape)
+        last = jnp.full(x.shape, -1).at[written].max(order)
+        values = jnp.broadcast_to(values, shape).ravel()
+        if not values.size:
+            return x
+        return jnp.where(last < 0, x, values[last].astype(x.dtype))
+
+    return write
 
 
 def _window_index(counts: Any, sizes: Any, strides: Any, dilations: Any) -> tuple[Any, ...]:

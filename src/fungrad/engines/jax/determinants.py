@@ -7,6 +7,7 @@ agree; of the third derivatives by JAX's own rules (`derivatives="jax"`) it make
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from fungrad.engines.jax.elementwise import jax, jnp, rule
@@ -26,6 +27,10 @@ def _others(s: Any, but: int) -> Any:
     return product if but == 1 else jnp.where(jnp.eye(n, dtype=bool), 0, product)
 
 
+_product: Any = functools.partial(jnp.matmul, precision="highest")
+"""The matrix product. By default GPUs round the factors of a single product to TF32's 11 bits."""
+
+
 def _turned(a: Any) -> tuple[Any, Any, Any, Any]:
     u, s, vh = jnp.linalg.svd(a)
     return u, s, vh, (jnp.linalg.det(u) * jnp.linalg.det(vh))[..., None, None]
@@ -40,7 +45,7 @@ def _invertible(a: Any) -> Any:
 
 def _of_cofactors(a: Any) -> Any:
     u, s, vh, turn = _turned(a)
-    return (turn * jnp.conj((u * _others(s, 1)[..., None, :]) @ vh)).astype(a.dtype)
+    return (turn * jnp.conj(_product(u * _others(s, 1)[..., None, :], vh))).astype(a.dtype)
 
 
 def _cofactors_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
@@ -50,24 +55,24 @@ def _cofactors_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
 def _of_cofactors_along(a: Any, e: Any) -> Any:
     dtype = jnp.result_type(a, e)
     u, s, vh, turn = _turned(a)
-    e = u.conj().mT @ e @ vh.conj().mT
+    e = _product(_product(u.conj().mT, e), vh.conj().mT)
     others = _others(s, 2)
     diagonal = jnp.diagonal(e, axis1=-2, axis2=-1)[..., None]
     on = jnp.eye(s.shape[-1], dtype=bool)
-    found = jnp.where(on, others @ diagonal, -others * e.mT)
-    return (turn * (u.conj() @ found @ vh.conj())).astype(dtype)
+    found = jnp.where(on, _product(others, diagonal), -others * e.mT)
+    return (turn * _product(_product(u.conj(), found), vh.conj())).astype(dtype)
 
 
 def _cofactors_along_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
     a, e = primals
     da, de = tangents
     inverse = jnp.where(_invertible(a), jnp.linalg.inv(a), jnp.nan)
-    x, y = inverse @ e, inverse @ da
+    x, y = _product(inverse, e), _product(inverse, da)
     trace_x, trace_y = _trace(x), _trace(y)
-    xy = x @ y
+    xy = _product(x, y)
     both = (trace_x * trace_y - _trace(xy)) * jnp.eye(a.shape[-1], dtype=a.dtype)
-    both = both - trace_y * x - trace_x * y + xy + y @ x
-    third = jnp.linalg.det(a)[..., None, None] * (both @ inverse).mT
+    both = both - trace_y * x - trace_x * y + xy + _product(y, x)
+    third = jnp.linalg.det(a)[..., None, None] * _product(both, inverse).mT
     return _cofactors_along(a, e), _cofactors_along(a, de) + third
 
 

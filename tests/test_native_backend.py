@@ -61,7 +61,9 @@ def test_a_change_of_the_setting_takes_effect_at_the_next_call(thousands: None) 
 
 def test_what_is_refused_says_why_and_runs_on_numpy(thousands: None) -> None:
     g = fg.jit(lambda x: -np.sin(x))
-    assert g.lower(np.ones(2)).refused == ("sines_as_a_thousand: it is no sine",)
+    assert [(r.equation.primitive.name, r.reason) for r in g.lower(np.ones(2)).refused] == [
+        ("sin", "it is no sine"), ("neg", "it is no sine"),
+    ]  # fmt: skip
     assert g.lower(np.ones(2)).native == "" and "sin" in g.lower(np.ones(2)).source
     assert g(np.ones(2)).tolist() == (-np.sin(np.ones(2))).tolist()
 
@@ -244,7 +246,7 @@ def test_what_saves_less_than_its_build_takes_runs_on_numpy(native: None) -> Non
     fg.config.backend = "auto"
     lowered = fg.jit(waves).lower(0.5)
     assert not lowered.native
-    assert any("ms to build and save" in reason for reason in lowered.refused)
+    assert any("ms to build and save" in reason.reason for reason in lowered.refused)
     assert fg.jit(waves).lower(np.linspace(0.1, 0.9, 100_000)).native
     loop = fg.jit(lambda x: fg.lax.fori_loop(0, 1_000, lambda i, x: np.cos(x) * 1.1, x))
     assert loop.lower(0.5).native

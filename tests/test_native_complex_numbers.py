@@ -265,7 +265,7 @@ def test_functions_without_a_rule_are_refused(native: None, f: Any) -> None:
     lowered = fg.jit(f).lower(numbers(2000))
     name = getattr(f, "__name__", "").replace("<lambda>", "power")
     assert lowered.native == ""
-    assert any(f"{name} of complex numbers" in reason for reason in lowered.refused)
+    assert any(f"{name} of complex numbers" in str(reason) for reason in lowered.refused)
     same(fg.jit(f)(x := numbers(2000)), f(x))
 
 
@@ -367,7 +367,7 @@ def test_numpy_computes_what_has_no_rule_beside_native_clusters(native: None) ->
         return np.sum(abs(np.arctan(z * z - 1 / z) / (z + 2) * np.conj(z)))
 
     lowered = fg.jit(f).lower(numbers(5000))
-    assert lowered.native and any("arctan of complex" in reason for reason in lowered.refused)
+    assert lowered.native and any("arctan of complex" in str(reason) for reason in lowered.refused)
     check(f, numbers(5000), ulp=16)
 
 

@@ -39,7 +39,7 @@ def test_systems_inverses_and_determinants(n: int, dtype: Any) -> None:
 
     b = rng.normal(size=(n, 2)).astype(dtype)
     run = fg.jit(f)
-    assert not any("solve" in reason for reason in run.lower(b @ b.T, b).refused)
+    assert not any("solve" in str(reason) for reason in run.lower(b @ b.T, b).refused)
     for a in matrices(n, dtype):
         rest = 2e3 * float(np.finfo(dtype).eps) * max(1.0, float(np.linalg.cond(a)))
         for found, expected in zip(run(a, b), f(a, b), strict=True):

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from fungrad.inspect.digits.digits import digits as digits
     from fungrad.inspect.draw.draw import draw as draw
     from fungrad.inspect.profile import profile as profile
+    from fungrad.inspect.speed.explain_speed import explain_speed as explain_speed
     from fungrad.inspect.why.ablate_stops import ablate_stops as ablate_stops
     from fungrad.inspect.why.why import why as why
     from fungrad.ir.verifier import check_graph as check_graph
@@ -128,6 +129,7 @@ _LATER = {
     "elementwise_grad": "fungrad.transforms.jacobian",
     "eval_shape": "fungrad.transforms.vmap_and_staging",
     "evaluate": "fungrad.transforms.vmap_and_staging",
+    "explain_speed": "fungrad.inspect.speed.explain_speed",
     "export": "fungrad.serialisation.archive",
     "extend": "fungrad.extend",
     "external": "fungrad.host.external",
@@ -223,9 +225,19 @@ def _cost(graph: Graph) -> Any:
     return _imported("fungrad.inspect.cost").cost(graph)
 
 
+def _operations(graph: Graph) -> Any:
+    return _imported("fungrad.inspect.speed.operations").Operations(graph)
+
+
+def _explain(graph: Graph, args: Any, repetitions: int | None) -> Any:
+    return _imported("fungrad.inspect.speed.explanation").explained(graph, args, repetitions)
+
+
 _above.picture = _picture
 _above.save = _save
 _above.cost = _cost
+_above.operations = _operations
+_above.explain = _explain
 
 
 _HIDDEN = ("Any", "TYPE_CHECKING", "ModuleType")

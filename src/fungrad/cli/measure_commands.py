@@ -54,13 +54,14 @@ def profile_command(options: Namespace, output: TextIO) -> int:
     """`fungrad profile`: the time of a function, or of its gradient, by line and primitive."""
     call, function, by = to_be_traced(options)
     with progress("profiling"), quiet(call.notes), user_code(call, "was being profiled"):
-        found = fg.profile(function, repetitions=options.repetitions)(*function.values)
+        measure: Any = fg.explain_speed if options.explain else fg.profile
+        found = measure(function, repetitions=options.repetitions)(*function.values)
     if options.json:
         content = head(call, by) | {"gradient": options.grad, "profile": found.to_dict()}
         answer_json(content, call, output)
         return PASSED
     report = titled(call)
-    report.heading(f"profile of the {_of(options, by)}")
+    report.heading(f"{'speed' if options.explain else 'profile'} of the {_of(options, by)}")
     report.tables(found.tables())
     finish(report, call, output)
     return PASSED

@@ -145,9 +145,12 @@ PROFILE_EPILOG = f"""\
 examples:
   fungrad profile model.py:loss --arg w=0.5 --arg x=@data.npy
   fungrad profile model.py:loss --arg w=0.5 --arg x=@data.npy --grad --repetitions 20
+  fungrad profile model.py:loss --arg w=0.5 --arg x=@data.npy --explain
 
 Runs the compiled function equation by equation, and adds up the times by line of your code,
 primitive, scope, and forward or backward pass. Also times the compiled function as a whole.
+With --explain: where each line of the compiled function runs (native code, BLAS, NumPy, Python),
+its time there, why it is not native, and what would help.
 
 {ARGUMENTS}
 {EXITS}"""
@@ -367,6 +370,9 @@ def _profile(commands: Any) -> None:
     )
     _add_function_options(profile)
     profile.add_argument("--grad", action="store_true", help="of the gradient")
+    profile.add_argument(
+        "--explain", action="store_true", help="where each line runs, and why it is not native"
+    )
     profile.add_argument(
         "--repetitions",
         type=_positive,

@@ -303,8 +303,8 @@ class Jitted(OfFunction):
             way = way or staged.follow(leaves)
             programs = [*(node.program for node in way.nodes), way.leaf.program]
             parts = [program.graph for program in programs if program is not None]
-            return Lowered(way.leaf.whole, way.leaf.out, staged.lines(), parts)
-        return Lowered(staged.graph, staged.out)
+            return Lowered(way.leaf.whole, way.leaf.out, staged.lines(), parts, leaves)
+        return Lowered(staged.graph, staged.out, args=leaves)
 
     def cache_info(self) -> CacheInfo:
         """Hits, misses and size of the cache of Graphs."""

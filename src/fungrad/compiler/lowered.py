@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from fungrad.control_flow.call import backend as backend_of_graphs
 from fungrad.control_flow.call import built
 from fungrad.ir.graph import Graph, above
 from fungrad.support import pytree
@@ -42,9 +43,11 @@ class Lowered:
         out: pytree.TreeDef,
         paths: Sequence[str] = (),
         parts: Sequence[Graph] = (),
+        args: Sequence[Any] = (),
     ) -> None:
         self.graph = graph
         self.out = out
+        self._args = args
         self.paths = tuple(paths)
         """With `branches="guard"`: the paths taken so far, each with its questions and answers."""
         self.parts = tuple(parts) or (graph,)
@@ -98,10 +101,15 @@ class Lowered:
 
     @property
     def source(self) -> str:
-        """The Python program that runs, followed by the functions that it calls: clusters, which
-        run in tiles, loops and branches.
+        """The program that runs, followed by the functions that it calls: clusters, which run in
+        tiles, loops and branches. Native programs are listed first, with their loops; what they
+        compute is shown as Python, too, which runs for arguments that they do not accept.
         """
-        return "\n\n".join([backend.source(part) for part in self.parts])
+        heads = [
+            "\n".join([f"# kernel {n} is machine code:", *[f"#   {x}" for x in loops.split("\n")]])
+            for n, loops in enumerate([kernel.loops for kernel in self.kernels], 1)
+        ]
+        return "\n\n".join([*heads, *[backend.source(part) for part in self.parts]])
 
     @property
     def native(self) -> str:
@@ -116,14 +124,43 @@ class Lowered:
         return "\n\n".join([program.text() for program in found if hasattr(program, "text")])
 
     @property
-    def refused(self) -> tuple[str, ...]:
-        """Why code runs on NumPy although native code is chosen: a line for each generator of
-        native code that was tried.
+    def refused(self) -> tuple[Any, ...]:
+        """Why operations are not in native code although that is chosen: for each its equation, the
+        code of the reason, the reason in words, and its numbers. Empty if all of them are native.
+
+        >>> import numpy as np, fungrad as fg
+        >>> fg.jit(lambda x: np.exp(x) * x).lower(np.ones(5)).refused
+        ()
         """
-        for part in self.parts:
-            built(part)
-        found = [pipeline.optimised(part).derived.get("refused", ()) for part in self.parts]
-        return tuple([line for lines in found for line in lines])
+        if backend_of_graphs().name != "native":
+            return ()
+        found = [above.operations(part).found() for part in self.parts]
+        return tuple([one.refusal for part in found for one in part if one.refusal])
+
+    @property
+    def kernels(self) -> tuple[Any, ...]:
+        """The native programs, in the order of their numbers in `explain()`: each with its `loops`,
+        `llvm` and `assembly`.
+        """
+        found = [above.operations(part) for part in self.parts]
+        return tuple([kernel for part in found for kernel in part.placed().kernels])
+
+    def explain(self, repetitions: int | None = None) -> Any:
+        """Where each operation runs, how long it takes, and why it is not native.
+
+        Args:
+          repetitions: the number of runs to take medians of; None for as many as half a second
+            allows.
+
+        Returns:
+          An `Explanation`, as `fg.explain_speed` returns it. It prints as tables.
+
+        >>> import numpy as np, fungrad as fg
+        >>> found = fg.jit(lambda x: np.sort(x) * 2.0).lower(np.ones(9)).explain(3)
+        >>> {one.primitive: one.where for one in found.operations if one.source}
+        {'sort': 'NumPy', 'mul': 'NumPy'}
+        """
+        return above.explain(self.graph, self._args, repetitions)
 
     @property
     def checked(self) -> str:

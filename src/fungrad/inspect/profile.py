@@ -12,7 +12,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from fungrad.compiler.jit import Jitted, jit
 from fungrad.compiler.passes.pipeline import inline, optimised
 from fungrad.control_flow.call import by_steps, compiled_key, run
 from fungrad.errors import ArgumentError
+from fungrad.inspect.speed.explanation import Explanation, explained
 from fungrad.inspect.tables import Table, drawn, number, plain, seconds
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Source
 from fungrad.retracing.graph_transforms import Differentiated, drop_dead
@@ -175,12 +176,14 @@ class Profile:
       equations: the time of each, in the order of the program.
       compiled: the median time of the compiled whole, in seconds.
       repetitions: the number of runs of which medians are taken.
+      program: where each line of the compiled program runs, and its time there.
     """
 
     name: str
     equations: tuple[EquationTime, ...]
     compiled: float
     repetitions: int
+    program: Explanation = field(repr=False)
 
     @property
     def seconds(self) -> float:
@@ -227,6 +230,7 @@ class Profile:
             "seconds": self.seconds,
             "compiled_seconds": self.compiled,
             "repetitions": self.repetitions,
+            "program": self.program.to_dict(),
             "by_line": [share._asdict() for share in self.by_line],
             "by_scope": [share._asdict() for share in self.by_scope],
             "by_primitive": [share._asdict() for share in self.by_primitive],
@@ -248,6 +252,7 @@ class Profile:
         found = [
             Table(f"one call, median of {self.repetitions}", ["", "time"], whole, right),
             Table("by line", ["line", *header, "source"], _lines(self.by_line, self), right),
+            self.program.by_line()._replace(title="by line, in the compiled program"),
         ]
         tables = (("primitive", self.by_primitive), ("scope", self.by_scope))
         for name, shares in (*tables, ("pass", self.by_pass)):
@@ -365,4 +370,5 @@ def _measured(graph: Graph, watch: Watch, leaves: list[Any], repetitions: int) -
 
     rows = [timed(e, depth) for e, depth in watch.equations if id(e) in watch.counts]
     name = graph.name or "a function"
-    return Profile(name, tuple(rows), statistics.median(compiled), repetitions)
+    whole = statistics.median(compiled)
+    return Profile(name, tuple(rows), whole, repetitions, explained(graph, leaves, repetitions))

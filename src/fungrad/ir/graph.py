@@ -123,6 +123,8 @@ class Above:
     picture: Callable[[Graph], Any]
     save: Callable[[Graph, Any], None]
     cost: Callable[[Graph], Any]
+    operations: Callable[[Graph], Any]
+    explain: Callable[..., Any]
 
 
 above = Above()

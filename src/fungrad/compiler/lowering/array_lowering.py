@@ -161,10 +161,13 @@ class ArrayLowering:
 
     def step(self, step: Equation | FusionCluster) -> None:
         """Adds the nodes of a step."""
+        start = len(self.nodes)
         if isinstance(step, FusionCluster):
             self.cluster(step)
         else:
             self.equation(step)
+        for node in self.nodes[start:]:
+            node.origin = step
 
     def runner(self, program: Program) -> Runner:
         """The function of a program."""

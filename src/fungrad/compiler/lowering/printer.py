@@ -181,16 +181,20 @@ class Later:
 
 
 class Callee(Record):
-    """A callee of a program: the path of its callers, its name in the last one, the function."""
+    """A callee of a program: the path of its callers, its name in the last one, the function;
+    `native` if that is the fallback of machine code.
+    """
 
     caller: str
     name: str
     function: Any
+    native: bool = False
 
     def headed(self, text: str) -> str:
         """A text of the function under its name, after a comment that names its caller."""
         shown = re.sub(r"^def (run|region)\(", f"def {self.name}(", text, flags=re.MULTILINE)
-        return f"# {self.name} of {self.caller}\n{shown}" if self.caller else shown
+        machine = ", machine code; on NumPy, for arguments that it does not accept:" * self.native
+        return f"# {self.name} of {self.caller}{machine}\n{shown}" if self.caller else shown
 
 
 def written_out(program: Function) -> str:
@@ -201,31 +205,42 @@ def written_out(program: Function) -> str:
 def callees(program: Function) -> list[Callee]:
     """A program and its direct and indirect callees that have a text."""
     found: list[Callee] = []
-    _visit("run", program, "", found, {id(program)})
+    _visit(Callee("", "run", program), found, {id(program)})
     return found
 
 
-def _visit(name: str, program: Any, caller: str, found: list[Callee], seen: set[int]) -> None:
+def _visit(callee: Callee, found: list[Callee], seen: set[int]) -> None:
+    caller, name, program, _ = callee
     path = f"{caller}.{name}" if caller else name
     has_text = getattr(program, "text", None) is not None
     if has_text:
-        found.append(Callee(caller, name, program))
-    for inner, called in _called(program):
+        found.append(callee)
+    path = path if has_text else caller or name
+    for inner, called, native in _called(program):
         if id(called) not in seen:
             seen.add(id(called))
-            _visit(inner, called, path if has_text else caller or name, found, seen)
+            _visit(Callee(path, inner, called, native), found, seen)
 
 
-def _called(program: Any) -> Iterator[tuple[str, Any]]:
-    """The names and functions of a program's callees that may have a text or callees with one."""
+def _called(program: Any) -> Iterator[tuple[str, Any, bool]]:
+    """The names and functions of a program's callees that may have a text or callees with one, and
+    whether machine code runs instead.
+    """
     if isinstance(program, functools.partial):  # a primitive with its parameters
-        yield from _graphs(program.keywords)
+        for name, value in _graphs(program.keywords):
+            yield name, value, False
     if hasattr(program, "text"):
         for name, value in program.__globals__.items():
+            native = is_native(value)
             value = value if name == "instead" else in_python(value)
             has_text = isinstance(value, functools.partial) or hasattr(value, "text")
             if callable(value) and value is not program and has_text:
-                yield name, value
+                yield name, value, native
+
+
+def is_native(runner: Any) -> bool:
+    """Whether a program is machine code, with a fallback in Python."""
+    return getattr(getattr(runner, "__self__", None), "fallback", None) is not None
 
 
 def in_python(runner: Any) -> Any:

@@ -88,10 +88,11 @@ def placed(operands: Sequence[Operand]) -> tuple[list[str], list[Value]]:
 class Node:
     """A statement: a text with a field `{i}` for each input, and the values that it defines.
 
-    `unpack` says whether the text is a sequence of these values.
+    `unpack` says whether the text is a sequence of these values, `origin` what it computes: an
+    equation or a cluster, or None.
     """
 
-    __slots__ = ("inputs", "outputs", "text", "unpack")
+    __slots__ = ("inputs", "origin", "outputs", "text", "unpack")
 
     def __init__(
         self,
@@ -104,6 +105,7 @@ class Node:
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
         self.unpack = unpack
+        self.origin: Any = None
 
     def line(self, names: Sequence[str], outputs: Sequence[str]) -> str:
         """The line of Python, given the names of inputs and outputs."""
@@ -183,6 +185,7 @@ class Block:
     __slots__ = ("own", "parts")
 
     outputs = ()
+    origin = None
 
     def __init__(self, *parts: tuple[Expression, Sequence[Any]], own: Sequence[Value] = ()) -> None:
         self.parts = [(head, list(nodes)) for head, nodes in parts]

@@ -17,7 +17,7 @@ from fungrad.compiler.lowering.structural import structural
 from fungrad.compiler.native.clusters import cluster_graph, with_clusters
 from fungrad.compiler.native.entry import SHARED
 from fungrad.compiler.native.fused import fused_kernel
-from fungrad.compiler.native.kernel import Kernel, Refused, kernel_function
+from fungrad.compiler.native.kernel import Kernel, Refusal, Refused, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value
 from fungrad.compiler.native.products import product_kernel
 from fungrad.compiler.native.programs import LOOPS, OF_MATRICES, scalar_kernel
@@ -62,26 +62,27 @@ def loop_kernel(graph: Graph) -> Kernel:
     """
     first = graph.equations[0].primitive if len(graph.equations) == 1 else None
     if first not in (scan, None) or not any(structural(e.primitive) for e in graph.equations):
-        raise Refused("not a scan")
+        raise Refused("not a scan", "moves")
     mine = {id(v) for v in graph.equations[0].outputs}
     own = len(mine & {*map(id, graph.outputs)}) == len(graph.outputs)
     made = _scan(graph) if first is scan and own else _sequence(graph)
     if len(made.module) > LOOPS:
-        raise Refused(f"{len(made.module)} lines of IR")
+        raise Refused(f"{len(made.module)} lines of IR", "long", lines=len(made.module))
     if made.scratch > max(LARGE, made.cost_ns):  # the pool keeps values between programs
-        raise Refused(f"{made.scratch} bytes of new memory")
+        raise Refused(f"{made.scratch} bytes of new memory", "memory", bytes=made.scratch)
     return made
 
 
 def _part(graph: Graph) -> Kernel:
     """The kernel of a part."""
-    reasons = []
-    for generator in _LOOPS if structural(graph.equations[0].primitive) else _ARRAYS:
+    (first, *_), found = graph.equations, list[Refusal]()
+    for generator in _LOOPS if structural(first.primitive) else _ARRAYS:
         try:
             return generator(graph)
         except Refused as reason:
-            reasons.append(str(reason))
-    raise Refused(reasons[-1])
+            found.append(reason.refusal)
+    equation, code, why, sizes = found[-1]
+    raise Refused(why, code, equation or first, **sizes)
 
 
 def _rows(graph: Graph) -> Kernel:
@@ -127,6 +128,7 @@ class _Writer:
         self.graph, self.module = graph, Module()
         self.code = kernel_function(self.module, "i32")
         self.scratch, self.cost, self.constants = 0, 0.0, list[Any]()
+        self.loops: list[str] = []
         self.within = self.room(within)
         self.pointers = {id(v): self.array(n) for n, v in enumerate(graph.inputs)}
         self.pointers.update((id(v), self.constant(x)) for v, x in graph.constants)
@@ -200,13 +202,14 @@ class _Writer:
         return Kernel(
             self.module, self.graph.input_types, self.graph.output_types, scratch=self.scratch,
             cost_ns=self.cost, interruptible=True, constants=self.constants,
+            loops="\n".join(self.loops),
         )  # fmt: skip
 
 
 def _sequence(graph: Graph) -> Kernel:
     """The kernel of a Graph, which calls those of its parts."""
     if any(map(effectful, graph.equations)):
-        raise Refused("effects")
+        raise Refused("effects", "effects")
     found = list[_Step]()
     known, lines = dict[int, Any](), 0
     for equation in (with_clusters(graph, _cluster, 0) or graph).equations:
@@ -227,7 +230,7 @@ def _sequence(graph: Graph) -> Kernel:
             continue
         lines += len(part.module)
         if lines > LOOPS:
-            raise Refused(f"more than {LOOPS} lines of IR")
+            raise Refused(f"more than {LOOPS} lines of IR", "long", lines=lines)
     made = _Writer(graph, max([part.scratch for part, *_ in found if part], default=0))
     made.pointers.update((i, made.constant(array)) for i, array in known.items())
     own = {id(v) for kernel, _, outputs in found if kernel for v in outputs}
@@ -243,6 +246,7 @@ def _sequence(graph: Graph) -> Kernel:
         for n, atom in enumerate((*inputs, *outputs)):
             made.put(table, n, made.pointer(atom))
         made.call(kernel, table)
+        made.loops += [kernel.loops] if kernel.loops else []
     there = set[int]()
     for place, atom in enumerate(graph.outputs):
         if id(atom) in own and id(atom) not in there:
@@ -333,6 +337,7 @@ def _scan(graph: Graph) -> Kernel:
 
     code.for_range(0, length, step)
     made.cost *= length
+    made.loops = [f"for {length} steps:", *[f"  {line}" for line in kernel.loops.split("\n")]]
     for n, found in enumerate(places[:count]):
         if found is not None:
             made.copy(made.result(found), entry(first + n), carried[n].type)

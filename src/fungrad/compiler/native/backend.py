@@ -15,11 +15,11 @@ from fungrad.compiler.lowering.printer import Later
 from fungrad.compiler.lowering.structural import structural
 from fungrad.compiler.native import entry, machine_code, symbols
 from fungrad.compiler.native.array_loops import loop_kernel, small_kernel
-from fungrad.compiler.native.clusters import in_pool, with_clusters
+from fungrad.compiler.native.clusters import Reasons, in_pool, with_clusters
 from fungrad.compiler.native.complex_numbers import real_form
 from fungrad.compiler.native.element_operations import cost
 from fungrad.compiler.native.fused import fused_kernel
-from fungrad.compiler.native.kernel import Kernel, Refused
+from fungrad.compiler.native.kernel import Kernel, Refusal, Refused
 from fungrad.compiler.native.programs import long_kernel
 from fungrad.compiler.native.tiles import with_tiles
 from fungrad.compiler.passes.pipeline import optimised
@@ -90,7 +90,7 @@ class Native(CheckedBackend):
         """
         if not usable():
             return None
-        refused: list[str] = []
+        refused: list[Refusal] = []
         graph.derived["refused"] = refused
         for generator in GENERATORS if generators is None else generators:
             try:
@@ -98,11 +98,16 @@ class Native(CheckedBackend):
                 kernel = kernel._replace(inputs=graph.input_types, outputs=graph.output_types)
                 if self.only_profitable:
                     weigh(graph, kernel, times)
-                if into:
-                    return entry.callable(kernel.into(into), kernel.written(fallback))
-                return entry.callable(kernel, fallback)
+                run = (
+                    entry.callable(kernel.into(into), kernel.written(fallback))
+                    if into
+                    else entry.callable(kernel, fallback)
+                )
             except Refused as reason:
-                refused.append(f"{generator.__name__}: {reason}")
+                refused.append(reason.refusal)
+            else:
+                del graph.derived["refused"]
+                return run
         return None
 
     def _mixed(self, graph: Graph) -> Runner | None:
@@ -117,17 +122,15 @@ class Native(CheckedBackend):
             fallback = Later(functools.partial(build, cluster), cluster, _NUMPY.compile)
             reused = [] if into else in_pool(cluster, graph)
             found = self._native(cluster, fallback, generators, times, into or len(reused))
-            if found is None:
-                refused = [*graph.derived.get("refused", ()), *cluster.derived["refused"]]
-                graph.derived["refused"] = list(dict.fromkeys(refused))
-            else:
+            if found is not None:
                 programs.append(found)
                 if reused:
                     return functools.partial(_in_reused_memory, found, reused)
             return found
 
         in_tiles = with_tiles(graph, make)
-        mixed = with_clusters(in_tiles, make) or in_tiles
+        graph.derived["reasons"] = reasons = Reasons()
+        mixed = with_clusters(in_tiles, make, reasons=reasons) or in_tiles
         if mixed is graph:
             return None
         graph.derived["native clusters"] = programs
@@ -158,7 +161,8 @@ def weigh(graph: Graph, kernel: Kernel, times: float = 1.0) -> None:
     saved = CALL + numpy_ns(graph) - kernel.cost_ns
     if kernel.build_ms * 1e6 > CALLS * times * saved:
         raise Refused(f"would take {kernel.build_ms:.0f} ms to build and save "
-                      f"{saved / 1e3:.1f} us a call")  # fmt: skip
+                      f"{saved / 1e3:.1f} us a call", "time",
+                      build_ms=kernel.build_ms, saved_us=saved / 1e3)  # fmt: skip
 
 
 def numpy_ns(graph: Graph) -> float:

@@ -16,6 +16,7 @@ from fungrad.compiler.lowering.fusion.clustering import Levels
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.fused import known_equation
 from fungrad.compiler.native.index_maps import SHORT
+from fungrad.compiler.native.kernel import Refusal, Refused
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.while_loop import while_loop
@@ -36,26 +37,41 @@ Make = Callable[[Graph], Any]
 """Makes the native program of a Graph, or its Kernel; None if it is refused."""
 
 
-def with_clusters(graph: Graph, make: Make, least: int = LEAST) -> Graph | None:
+class Reasons(dict[int, Refusal]):
+    """Why equations are in no native program, by their identity."""
+
+    def note(self, members: Sequence[Equation], refusal: Refusal) -> None:
+        """Notes why equations are not native; the equation at fault has its own reason."""
+        self.update((id(e), refusal) for e in members)
+
+
+def with_clusters(
+    graph: Graph, make: Make, least: int = LEAST, reasons: Reasons | None = None
+) -> Graph | None:
     """The Graph with clusters replaced by calls of native programs; None if there are none.
 
     Args:
       graph: the Graph, after the passes.
-      make: makes native programs.
+      make: makes native programs; the Graph it is given keeps its reasons in `derived`.
       least: the fewest elements, over all equations, of a cluster.
+      reasons: receives why equations are in none.
     """
+    reasons = Reasons() if reasons is None else reasons
     if any(map(effectful, graph.equations)):
+        reasons.note(graph.equations, Refused("effects", "effects").refusal)
         return None
-    calls = _Calls(graph, make, least)
+    calls = _Calls(graph, make, least, reasons)
     for members in sorted(_clusters(graph, graph.equations, 0), key=_work, reverse=True):
         calls.take(members, 0)
     within: dict[int, Equation] = {}
     for equation in graph.equations:
         if equation.primitive in (scan, while_loop) and not calls.add([equation]):
-            body = with_clusters(optimised(equation.params["body"]), make, LEAST_OFTEN)
+            body = with_clusters(optimised(equation.params["body"]), make, LEAST_OFTEN, reasons)
             if body is not None:
                 params = {**equation.params, "body": body}
-                within[id(equation)] = copied(equation, equation.inputs, equation.outputs, params)
+                new = copied(equation, equation.inputs, equation.outputs, params)
+                within[id(equation)] = new
+                reasons.update({id(new): reasons[id(equation)]} if id(equation) in reasons else {})
     if not (calls.found or within):
         return None
     left = [within.get(id(e), e) for e in graph.equations if id(e) not in calls.gone]
@@ -65,15 +81,20 @@ def with_clusters(graph: Graph, make: Make, least: int = LEAST) -> Graph | None:
 class _Calls:
     """The calls of native programs that replace equations of a Graph."""
 
-    def __init__(self, graph: Graph, make: Make, least: int) -> None:
-        self.graph, self.make, self.least = graph, make, least
+    def __init__(self, graph: Graph, make: Make, least: int, reasons: Reasons) -> None:
+        self.graph, self.make, self.least, self.reasons = graph, make, least, reasons
         self.found: list[Equation] = []
         self.gone: set[int] = set()
 
     def take(self, members: Sequence[Equation], cut: int, new: bool = True) -> None:
         """Makes a cluster native, if it is new; else its parts, divided at more reductions."""
-        few = len(members) < FEW and _work(members) < self.least
-        if len(self.found) == MOST or few:
+        size, most = _work(members), len(self.found) == MOST
+        if most or (len(members) < FEW and size < self.least):
+            count = "1 element" if size == 1 else f"{size:,} elements"
+            small = f"{count}: below the {self.least:,} of a kernel"
+            why = Refused(f"there are {MOST} kernels", "long", kernels=MOST) if most else (
+                Refused(small, "small", elements=size, least=self.least))  # fmt: skip
+            self.reasons.note(members, why.refusal)
             return
         if not (new and self.add(members)) and cut < 2:
             for part in sorted(_clusters(self.graph, members, cut + 1), key=_work, reverse=True):
@@ -81,11 +102,16 @@ class _Calls:
 
     def add(self, members: Sequence[Equation]) -> bool:
         """Makes equations native; False if they are refused."""
-        call = _called(self.graph, members, self.make)
-        if call is not None:
-            self.found.append(call)
-            self.gone.update(map(id, members))
-        return call is not None
+        inner = cluster_graph(self.graph, members)
+        runner = self.make(inner)
+        if runner is None:
+            refused = inner.derived.get("refused", ())
+            if refused:
+                self.reasons.note(members, refused[-1])
+            return False
+        self.found.append(native_call(members[0], runner, inner.inputs, inner.outputs, members))
+        self.gone.update(map(id, members))
+        return True
 
 
 def _work(members: Sequence[Equation]) -> int:
@@ -206,20 +232,13 @@ def _connected(equations: Sequence[Equation]) -> Iterator[list[Equation]]:
     yield from groups.values()
 
 
-def _called(graph: Graph, members: Sequence[Equation], make: Make) -> Equation | None:
-    """The call of a cluster's native program; None if it is refused."""
-    inner = cluster_graph(graph, members)
-    runner = make(inner)
-    if runner is None:
-        return None
-    return native_call(members[0], runner, inner.inputs, inner.outputs)
-
-
 def native_call(
-    like: Equation, runner: Any, inputs: Sequence[Any], outputs: Sequence[Any]
-) -> Equation:
-    """The equation that calls a program in place of equations such as `like`."""
-    params = {"runner": runner, "types": tuple([v.type for v in outputs])}
+    like: Equation, runner: Any, inputs: Sequence[Any], outputs: Sequence[Any],
+    members: Sequence[Equation] = (),
+) -> Equation:  # fmt: skip
+    """The equation that calls a program in place of `members`, equations such as `like`."""
+    types = tuple([v.type for v in outputs])
+    params = {"runner": runner, "types": types, "members": tuple(members)}
     return placed(like, _native_cluster(), tuple(inputs), tuple(outputs), params)
 
 
@@ -275,8 +294,8 @@ def in_order(equations: Sequence[Equation], graph: Graph) -> list[Equation]:
 def _native_cluster() -> Primitive:
     made = Primitive(
         "native_cluster",
-        eval=lambda *args, runner, types: runner(*args),
-        type=lambda *args, runner, types: types,
+        eval=lambda *args, runner, types, members: runner(*args),
+        type=lambda *args, runner, types, members: types,
         fresh=True,
         multiple=True,
         module=__name__,

@@ -53,7 +53,7 @@ def type_of(dtype: Any) -> str:
     """
     found = TYPES.get(np.dtype(dtype))
     if found is None:
-        raise Refused(f"dtype {np.dtype(dtype)}")
+        raise Refused(f"dtype {np.dtype(dtype)}", "dtype")
     return found
 
 

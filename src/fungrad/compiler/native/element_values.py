@@ -126,7 +126,7 @@ class Source:
             if terms is not None:
                 return terms
         if not elementwise(equation):
-            raise Refused(f"{equation.primitive.name} in array loops")
+            raise Refused(f"{equation.primitive.name} in array loops", "layout", equation)
         return maps.operands(equation, place)
 
     def limits(self, maps: IndexMaps, roots: Sequence[Piece]) -> Iterator[Limit]:
@@ -376,7 +376,7 @@ class Body:
         code, type, shape = self.code, type_of(atom.type.dtype), atom.type.shape
         array = self.source.arrays.get(id(atom))
         if array is None:
-            raise Refused("an operand that is not an array of the kernel")
+            raise Refused("an operand that is not an array of the kernel", "layout")
         stride = self.stride(shape, place)
         if lanes > 1 and abs(stride) != 1:
             return self._gathered(atom, place, lanes, stride)
@@ -394,7 +394,7 @@ class Body:
         """Lanes that are not adjacent in memory, loaded one by one."""
         code, type = self.code, type_of(atom.type.dtype)
         if atom.type.size > GATHERED and abs(step) > SHORT:
-            raise Refused("a strided read of a large array")
+            raise Refused("a strided read of a large array", "layout")
         array = self.source.arrays[id(atom)]
         places = [lane * abs(step) for lane in range(lanes)][:: 1 if step > 0 else -1]
         if _paired(atom.type.shape, place, step):

@@ -92,11 +92,14 @@ class Program:
         given = [in_rows(canonical(x)) if type(x) is ndarray else x for x in args[:read]]
         return self.callable(self.fallback)(*given, *args[read:])
 
+    def assembly(self) -> str:
+        """The machine code, as assembly."""
+        module = self.kernel.module
+        return assembly(module.text(), host(module.quick))
+
     def text(self) -> str:
         """The LLVM IR and the assembly."""
-        module = self.kernel.module
-        ir = module.text()
-        return f"{ir}\n{assembly(ir, host(module.quick))}"
+        return f"{self.kernel.module.text()}\n{self.assembly()}"
 
 
 def callable(kernel: Kernel, fallback: Runner) -> Runner:

@@ -26,7 +26,7 @@ from fungrad.compiler.native.index_maps import (
     Place,
     movable,
 )
-from fungrad.compiler.native.kernel import LINES, Kernel, Refused, kernel_function
+from fungrad.compiler.native.kernel import LINES, Kernel, Refusal, Refused, kernel_function
 from fungrad.compiler.native.llvm_ir import Function, Module
 from fungrad.compiler.native.loop_nests import Nest, Root
 from fungrad.compiler.native.row_buffers import box_nest
@@ -78,6 +78,16 @@ def _has_short_axes(graph: Graph) -> bool:
     return some and longest >= LEAST and copies <= COPIES
 
 
+def refusal_of(equation: Equation) -> Refusal | None:
+    """Why loops over arrays cannot compute an equation, as data; None if they may."""
+    reason = known_equation(equation)
+    if reason is None:
+        return None
+    dtypes = [a.type.dtype for a in (*equation.inputs, *equation.outputs)]
+    other = any(dtype not in TYPES and dtype.kind != "c" for dtype in dtypes)
+    return Refused(reason, "dtype" if other else "form", equation).refusal
+
+
 def known_equation(equation: Equation) -> str | None:
     """Why loops over arrays cannot compute an equation; None if they may."""
     name = equation.primitive.name
@@ -86,8 +96,9 @@ def known_equation(equation: Equation) -> str | None:
     atoms = (*equation.inputs, *equation.outputs)
     if any(a.type.dtype.kind == "c" for a in atoms):
         return _known_complex(equation)
-    if any(a.type.dtype not in TYPES for a in atoms):
-        return f"{name} of other dtypes"
+    for atom in atoms:
+        if atom.type.dtype not in TYPES:
+            return f"{name} of {atom.type.dtype}"
     if of_python(equation):
         return f"{name} of unbounded Python integers"
     if any(a.type.size == 0 for a in atoms):
@@ -149,16 +160,16 @@ class _Program:
 
     def __init__(self, graph: Graph, cheap: bool = False, short: bool = False) -> None:
         if any(map(effectful, graph.equations)):
-            raise Refused("effects")
+            raise Refused("effects", "effects")
         self.graph, self.module = graph, Module()
         self.source = Source(graph, short)
         live = drop_dead(graph).equations
         for equation in live:
-            reason = known_equation(equation)
-            if reason is not None:
-                raise Refused(reason)
+            refused = refusal_of(equation)
+            if refused is not None:
+                raise Refused(refused.reason, refused.code, equation)
         if not cheap and sum(map(_work, live)) <= ONE_CALL:
-            raise Refused("data movement only, or a single NumPy call")
+            raise Refused("data movement only, or a single NumPy call", "moves")
         self.sums: list[Sum] = []
         for equation in live:
             found, out = reduction(equation), equation.outputs[0]
@@ -180,7 +191,7 @@ class _Program:
         first = choices[0]
         alone = len(first.reduced) == sum(n > 1 for n in first.lengths)
         if alone and (math.prod(first.lengths) > ALONE or len(choices) > 1):
-            raise Refused("a second pass over a large array")
+            raise Refused("a second pass over a large array", "layout")
         needed, depends = for_arrays(self.source), dict[int, set[tuple[int, ...]]]()
         for equation in self.graph.equations:
             axes = reduced_loops(first, equation) if id(equation.outputs[0]) in needed else ()
@@ -200,7 +211,7 @@ class _Program:
         for atoms, n, one in sorted(wanted, key=lambda w: -w[0][0].type.size):
             along = set().union(*[depends.get(id(atom), set()) for atom in atoms])
             if len(along) > 1:
-                raise Refused("reductions along different axes")
+                raise Refused("reductions along different axes", "layout")
             maps = next((m for m in choices if {m.reduced} == along), first)
             found = embedded(self.source, maps, atoms, nests[maps])
             if one is not None:
@@ -293,7 +304,7 @@ class _Program:
         if numbers:
             self._finish(numbers)
         if len(self.module) > LINES:
-            raise Refused(f"{len(self.module)} lines of IR")
+            raise Refused(f"{len(self.module)} lines of IR", "long", lines=len(self.module))
         return Kernel(
             module=self.module,
             inputs=self.graph.input_types,
@@ -303,6 +314,7 @@ class _Program:
             finish="finish" if numbers else "",
             cost_ns=sum(nest.cost_ns for nest in self.nests),
             constants=self.source.constants,
+            loops="\n".join([nest.text for nest in self.nests]),
         )
 
     def _finish(self, numbers: Sequence[int]) -> None:

@@ -267,7 +267,7 @@ def _piece(maps: IndexMaps, equation: Equation, section: Section, place: Place) 
             limits += found
     for axis in axes:
         if axis is None:
-            raise Refused("a reshape that joins or splits axes")
+            raise Refused("a reshape that joins or splits axes", "layout")
         if axis.loop >= 0:
             along = place[axis.loop]
             offset = axis.offset + axis.step * (along.offset - box[axis.loop].start)

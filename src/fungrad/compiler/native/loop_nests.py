@@ -88,6 +88,17 @@ class Nest:
         return self.elements // math.prod([self.maps.lengths[i] for i in inner]) if loops else 1
 
     @property
+    def text(self) -> str:
+        """Its loops and units, and the primitives of the values that it computes."""
+        made = self.source.made
+        names = dict.fromkeys([made[i].primitive.name for i, _ in self.demanded if i in made])
+        names.update(dict.fromkeys([r.reduction.equation.primitive.name for r in self.sums
+                                    if r.reduction]))  # fmt: skip
+        lengths = " x ".join(map(str, self.maps.lengths))
+        units = f" in {self.units} units" if self.units > 1 else ""
+        return f"for {lengths} elements{units}: {', '.join(names)}"
+
+    @property
     def sums(self) -> list[Root]:
         """One root of each reduction."""
         return list({root.number: root for root in self.roots if root.reduction}.values())

@@ -61,7 +61,7 @@ def scalar_kernel(graph: Graph, longest: int = 0) -> Kernel:
     try:
         return _written(optimised(graph), longest)
     except Unsupported as error:
-        raise Refused(str(error)) from None
+        raise Refused(str(error), equation=error.equation) from None
 
 
 def long_kernel(graph: Graph) -> Kernel:

@@ -44,7 +44,7 @@ class RowNest(Nest):
     def __init__(self, source: Source, maps: IndexMaps, roots: Sequence[Root]) -> None:
         super().__init__(source, maps, roots)
         if any(True for _ in source.limits(maps, self.pieces)):
-            raise Refused("padding in reductions along axes")
+            raise Refused("padding in reductions along axes", "layout")
         lengths, self.inner = maps.lengths, list(maps.reduced)
         self.outer = [i for i in range(len(lengths)) if i not in self.inner]
         self.along = self.inner[-1] == len(lengths) - 1
@@ -323,5 +323,5 @@ def embedded(
         if best is None or shared > best[0]:
             best = shared, pieces
     if best is None:
-        raise Refused("values that are neither rows nor slices of rows")
+        raise Refused("values that are neither rows nor slices of rows", "layout")
     return best[1]

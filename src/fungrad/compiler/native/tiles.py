@@ -33,7 +33,8 @@ def with_tiles(graph: Graph, make: Make) -> Graph:
     for region in [] if any(map(effectful, graph.equations)) else tileable(graph):
         runner = tiled(region, make)
         if runner is not None:
-            found.append(native_call(region.equations[0], runner, region.inputs, region.outputs))
+            found.append(native_call(region.equations[0], runner, region.inputs, region.outputs,
+                                     region.equations))  # fmt: skip
             gone.update(id(e.outputs[0]) for e in region.equations)
     left = [e for e in graph.equations if gone.isdisjoint(map(id, e.outputs))]
     return graph.replace(equations=tuple(in_order([*left, *found], graph))) if found else graph

@@ -21,7 +21,13 @@ Elements = Any
 
 
 class Unsupported(Exception):
-    """This Graph has no scalar program; it runs on arrays."""
+    """This Graph has no scalar program; it runs on arrays. `equation` is the one at fault, if it is
+    one.
+    """
+
+    def __init__(self, reason: str, equation: Any = None) -> None:
+        super().__init__(reason)
+        self.equation = equation
 
 
 class Value:

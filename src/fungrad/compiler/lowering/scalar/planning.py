@@ -148,7 +148,7 @@ class Planner:
                     arrays += times * (inner.arrays + step)
                 continue
             if not equation.outputs:  # an effect
-                raise Unsupported(primitive.name)
+                raise Unsupported(primitive.name, equation)
             rule, each = self._rules.get(primitive), self._elementwise.price(emitter, equation)
             size = equation.outputs[0].type.size
             arrays += costs.movement if rule is not None and rule.moves else costs.ufunc
@@ -159,7 +159,7 @@ class Planner:
                 rules.append((rule.write, rule.long))
                 cost += rule.operations(equation) * costs.operation
             else:
-                raise Unsupported(primitive.name)
+                raise Unsupported(primitive.name, equation)
             if operations > emitter.longest:
                 raise Unsupported("too many operations")
         return Plan(graph, rules, operations, cost, arrays)

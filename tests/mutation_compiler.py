@@ -62,13 +62,13 @@ class NotRun(Exception):
 
 def found(mutant: Mutant) -> int:
     """How often the source has the snippet."""
-    return (PACKAGE / mutant.file).read_text().count(mutant.old)
+    return (PACKAGE / mutant.file).read_text(encoding="utf-8").count(mutant.old)
 
 
 @functools.cache
 def functions(file: str) -> frozenset[str]:
     """The names of the tests in a file."""
-    tree = ast.parse((HERE / file).read_text())
+    tree = ast.parse((HERE / file).read_text(encoding="utf-8"))
     return frozenset(n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
 
 
@@ -91,7 +91,7 @@ def package(mutant: Mutant | None = None) -> Iterator[Path]:
         shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("*.pyc.*"))
         if mutant is not None:
             file = copy / mutant.file
-            file.write_text(file.read_text().replace(mutant.old, mutant.new))
+            file.write_text(file.read_text(encoding="utf-8").replace(mutant.old, mutant.new))
         yield Path(folder)
 
 
@@ -143,7 +143,7 @@ def noticed(mutant: Mutant) -> dict[str, int] | None:
             check=False,
         )  # fmt: skip
         found: dict[str, int] | None = (
-            ast.literal_eval(counts.read_text()) if counts.exists() else None
+            ast.literal_eval(counts.read_text(encoding="utf-8")) if counts.exists() else None
         )
         return found
 

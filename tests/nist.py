@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-DATA = json.loads((Path(__file__).parent / "data" / "nist_strd.json").read_text())
+DATA = json.loads((Path(__file__).parent / "data" / "nist_strd.json").read_text(encoding="utf-8"))
 """By the name of the data set."""
 
 

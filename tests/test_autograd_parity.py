@@ -25,7 +25,10 @@ from fungrad.testing import check_grads
 
 NAMES = [
     line
-    for line in Path(__file__).with_name("parity_names.txt").read_text().splitlines()
+    for line in Path(__file__)
+    .with_name("parity_names.txt")
+    .read_text(encoding="utf-8")
+    .splitlines()
     if not line.startswith("#")
 ]
 random = np.random.default_rng(11)

@@ -693,7 +693,7 @@ def test_full_tracebacks_on_request(functions, monkeypatch):
 
 def readme_commands():
     """The commands in the README's console blocks, each with the output shown below it."""
-    lines = (ROOT / "README.md").read_text().splitlines()
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     found = []
     for index, line in enumerate(lines):
         if line.startswith("$ fungrad "):
@@ -720,7 +720,7 @@ def test_the_readme_shows_what_the_commands_print(run, monkeypatch, command, sho
 
 
 def test_the_first_command_of_the_readme_is_one_of_those():
-    lines = (ROOT / "README.md").read_text().splitlines()
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     first = next(line for line in lines if re.match("python3 -m venv.* && .venv/bin/pip", line))
     assert "pip install -q . &&" in first
     assert first.split(".venv/bin/")[-1] in {command for command, _ in readme_commands()}

@@ -58,4 +58,6 @@ def test_the_page_names_every_command():
 def test_the_module_of_the_page_has_the_function_it_says(folder, capsys):
     (block,) = [block for block in BLOCKS if "--source slope.py" in block]
     assert main(shlex.split(block.splitlines()[0])[2:]) == 0
-    assert "def regression_gradient(line, eruptions, waiting):" in Path("slope.py").read_text()
+    assert "def regression_gradient(line, eruptions, waiting):" in Path("slope.py").read_text(
+        encoding="utf-8"
+    )

@@ -268,9 +268,9 @@ def test_the_program_is_written_as_a_module_of_its_own(run, tmp_path, option, na
     target = tmp_path / "compiled.py"
     code, out, err = run("ir", "FUNC:loss", *ARGS, *option, "--source", target)
     assert (code, err) == (0, "") and "lines of plain NumPy" in out
-    assert "import fungrad" not in target.read_text()
+    assert "import fungrad" not in target.read_text(encoding="utf-8")
     module = {}
-    exec(target.read_text(), module)
+    exec(target.read_text(encoding="utf-8"), module)
     w, x = np.array([0.1, 0.2, 0.3]), np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     h = np.tanh(x @ w)
     found = module[name](w, x, 1.0)

@@ -335,7 +335,8 @@ def test_dagre_comes_with_its_licence():
     text = Picture(nasty_graph()).to_html()
     assert "Chris Pettitt" in text
     folder = Path(__file__).parents[1] / "src/fungrad/inspect/draw/page"  # in a wheel: dist-info
-    assert "Permission is hereby granted" in (folder / "dagre.LICENSE.txt").read_text()
+    licence = (folder / "dagre.LICENSE.txt").read_text(encoding="utf-8")
+    assert "Permission is hereby granted" in licence
 
 
 def test_a_notebook_gets_the_page_in_a_frame_of_its_own():

@@ -84,7 +84,7 @@ def _letter(how: str) -> str:
 
 @pytest.mark.parametrize("name", OURS)
 def test_samples_of_primitives(name: str) -> None:
-    letters = json.loads(KNOWN.read_text()).get(name, "").ljust(9999, ".")
+    letters = json.loads(KNOWN.read_text(encoding="utf-8")).get(name, "").ljust(9999, ".")
     bad = []
     with np.errstate(all="ignore"):
         for sample, letter in zip(samples_of(OURS[name]), letters, strict=False):

@@ -22,7 +22,8 @@ from fungrad.primitives.random.bits import normal_of_bits, normal_quantile
 from fungrad.random import gamma_family
 from fungrad.testing import check_grads
 
-VALUES = json.loads((Path(__file__).parent / "data" / "random_values.json").read_text())
+DATA = Path(__file__).parent / "data"
+VALUES = json.loads((DATA / "random_values.json").read_text(encoding="utf-8"))
 LINEAR_ALGEBRA = {"multivariate_normal"}
 """A product of matrices may be rounded in another order in a batch."""
 

@@ -388,7 +388,7 @@ def test_large_arrays_lie_beside(tmp_path):
     with pytest.raises(ArgumentError, match=r"holds an array of 300 elements .* path="):
         fg.to_source(lambda x: large @ x, np.zeros(10))
     text = fg.to_source(lambda x: large @ x, np.zeros(10), name="f", path=tmp_path / "made.py")
-    assert (tmp_path / "made.py").read_text() == text
+    assert (tmp_path / "made.py").read_text(encoding="utf-8") == text
     with np.load(tmp_path / "made.npz") as stored:
         assert list(stored) == ["constant"]
     space = {"__file__": str(tmp_path / "made.py")}

@@ -252,4 +252,4 @@ def __dir__() -> list[str]:
     return sorted(names)
 
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -19,7 +19,7 @@ import stat
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -46,6 +46,7 @@ class Target:
       processor: its name in LLVM; by default this machine's.
       features: its features.
       quick: whether to compile in a third of the time, to slower code.
+      triple: the system, as LLVM names it; by default this one. Code for others does not run here.
 
     Attributes:
       machine: llvmlite's TargetMachine.
@@ -54,15 +55,23 @@ class Target:
       vector_bytes: the width of its widest registers.
     """
 
-    def __init__(self, processor: str = "", features: str = "", quick: bool = False) -> None:
+    def __init__(
+        self, processor: str = "", features: str = "", quick: bool = False, triple: str = ""
+    ) -> None:
         llvm = _llvm()
-        processor = processor or llvm.get_host_cpu_name()
-        features = features or llvm.get_host_cpu_features().flatten()
+        if triple:
+            llvm.initialize_all_targets()
+            llvm.initialize_all_asmprinters()
+        else:
+            processor = processor or llvm.get_host_cpu_name()
+            features = features or llvm.get_host_cpu_features().flatten()
         self.passes = PASSES[:1] if quick else PASSES
         self.vector_bytes = 64 if "+avx512f" in features else 32 if "+avx2" in features else 16
         if self.vector_bytes == 64:
             features += ",-prefer-256-bit"
-        self.machine = llvm.Target.from_default_triple().create_target_machine(
+        target = llvm.Target
+        system = target.from_triple(triple) if triple else target.from_default_triple()
+        self.machine = system.create_target_machine(
             processor,
             features,
             opt=0 if quick else 1,
@@ -313,7 +322,7 @@ def opened() -> Store | None:
     if os.environ.get("FUNGRAD_CACHE") == "0":
         return None
     try:
-        return Store(_folder() / "native")
+        return Store(cache_folder(sys.platform, os.environ) / "native")
     except (OSError, RuntimeError) as error:  # no home, or a full or read-only disk
         warn_once(
             f"fungrad stores no machine code: {error}. Set FUNGRAD_CACHE_DIR to another folder, "
@@ -337,17 +346,24 @@ def warn_once(message: str) -> None:
             print(f"RuntimeWarning: {message}", file=sys.stderr)
 
 
-def _folder() -> Path:
-    """The user's folder for caches."""
-    chosen = os.environ.get("FUNGRAD_CACHE_DIR")
+_CACHES = {"win32": "AppData/Local", "darwin": "Library/Caches"}
+"""The folder for caches in a user's home, by `sys.platform`; elsewhere it is `.cache`."""
+
+
+def cache_folder(system: str, environment: Mapping[str, str]) -> Path:
+    """The user's folder for files that fungrad can make again.
+
+    Args:
+      system: `sys.platform`.
+      environment: `os.environ`.
+    """
+    chosen = environment.get("FUNGRAD_CACHE_DIR")
     if chosen:
         return Path(chosen)
-    if os.environ.get("XDG_CACHE_HOME"):
-        return Path(os.environ["XDG_CACHE_HOME"]) / "fungrad"
-    if os.name == "nt":
-        return Path(os.environ["LOCALAPPDATA"]) / "fungrad"
-    within = "Library/Caches" if sys.platform == "darwin" else ".cache"
-    return Path.home() / within / "fungrad"
+    parent = environment.get("XDG_CACHE_HOME") or (
+        environment.get("LOCALAPPDATA") if system == "win32" else None
+    )
+    return Path(parent or Path.home() / _CACHES.get(system, ".cache")) / "fungrad"
 
 
 def _own(found: os.stat_result, others: int) -> bool:
@@ -427,7 +443,7 @@ class Store:
         for changed, length, path in sorted(files, reverse=True):
             size += length
             if size > LARGEST or time.time() - changed > OLDEST:
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(OSError):  # gone, or on Windows open in another process
                     os.unlink(path)
 
 

@@ -45,6 +45,9 @@ _PYTHON = (
     "PyFloat_FromDouble", "PyLong_FromLongLong", "PyLong_AsLongLong", "PyBool_FromLong",
     "PyComplex_FromDoubles",
 )  # fmt: skip
+MICROSOFT = ("_fltused", "__chkstk")
+"""What LLVM's code for Windows refers to: a mark of code that uses floats, and the function that
+touches the pages of a large stack frame in order."""
 
 
 def _table() -> Any:
@@ -69,6 +72,10 @@ def registered() -> None:
     table = _table()
     for name, place in _NUMPY.items():
         symbol(name, table[place])
+    if sys.platform == "win32":
+        mark, check = MICROSOFT
+        symbol(mark, ctypes.addressof(_MARK))
+        symbol(check, _address(getattr(ctypes.WinDLL("ntdll"), check)))
     objects = {"ndarray": np.ndarray, "true": True, "false": False}
     objects |= {"errors": _umath._extobj_contextvar, "no_errors": error_state.USUAL}
     objects |= {kind.__name__: kind for kind in (float, int, complex)}
@@ -81,6 +88,7 @@ def registered() -> None:
 
 
 _KEPT: list[Any] = []
+_MARK = ctypes.c_int(1)
 
 
 @once

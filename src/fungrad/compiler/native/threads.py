@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import os
+import sys
 import threading
 
 from fungrad.compiler.native.llvm_ir import Module
@@ -69,7 +69,7 @@ declare i32 @PyThread_acquire_lock(ptr, i32)
 declare i32 @PyThread_acquire_lock_timed(ptr, i64, i32)
 declare void @PyThread_release_lock(ptr)
 declare ptr @PyThread_allocate_lock()
-declare i64 @PyThread_start_new_thread(ptr, ptr)
+declare LONG @PyThread_start_new_thread(ptr, ptr)
 
 define internal void @claim() {
 entry:
@@ -160,8 +160,8 @@ begin:
   %pp = getelementptr i32, ptr @posted, i64 %i
   store i32 0, ptr %pp
   %place = inttoptr i64 %i to ptr
-  %t = call i64 @PyThread_start_new_thread(ptr @worker, ptr %place)
-  %failed = icmp eq i64 %t, -1
+  %t = call LONG @PyThread_start_new_thread(ptr @worker, ptr %place)
+  %failed = icmp eq LONG %t, -1
   br i1 %failed, label %fail, label %started
 started:
   %m = add i32 %n, 1
@@ -282,14 +282,24 @@ entry:
 """
 
 
+def of_system(text: str, system: str) -> str:
+    """IR with the type of C's `unsigned long`, and 20 ms in units of C's `clock`.
+
+    Args:
+      text: IR that names them LONG and CLOCKS.
+      system: `sys.platform`.
+    """
+    long, clocks = ("i32", "20") if system == "win32" else ("i64", "20000")
+    return text.replace("LONG", long).replace("CLOCKS", clocks)
+
+
 @once
 def signals() -> None:
     """Defines `i32 @fg_signalled()` for kernels: not 0 if a signal handler raised an error.
 
     Only the main thread checks, and takes the interpreter's lock for it every 20 ms of work.
     """
-    long, clocks = ("i32", "20") if os.name == "nt" else ("i64", "20000")
-    built = _built(_SIGNALS.replace("LONG", long).replace("CLOCKS", clocks))
+    built = _built(of_system(_SIGNALS, sys.platform))
     symbol("fg_signalled", built.address("fg_signalled"))
     main = ctypes.c_ulong.from_address(built.address("fg_main"))
 
@@ -305,7 +315,7 @@ def pool() -> None:
     """Defines `fg_share` for entries, which runs the units of a kernel in
     `fungrad.config.num_threads` threads. The first job starts them.
     """
-    built = _built(_POOL)
+    built = _built(of_system(_POOL, sys.platform))
     symbol("fg_share", built.address("fg_share"))
     wanted = ctypes.c_int32.from_address(built.address("fg_wanted"))
 

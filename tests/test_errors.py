@@ -286,7 +286,6 @@ def test_the_line_of_pythons_own_library_is_followed_by_the_users():
     [
         lambda x: np.isnan(np.array([x, 1.0], dtype=object)),
         lambda x: np.exp(np.array([x, 1.0], dtype=object)),
-        lambda x: np.exp([x, 1.0]),
     ],
 )
 def test_numpys_words_about_objects_have_a_note(f, transform):

@@ -21,6 +21,7 @@ from fungrad.primitives.primitive import zeros
 from fungrad.retracing.graph_transforms import drop_dead, strong_type
 from fungrad.support import pytree
 from fungrad.tracing.graph_trace import GraphTrace, evaluate, stage
+from fungrad.tracing.listed_operands import with_lists
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, typeof
 from fungrad.transforms.arguments import (
@@ -108,8 +109,7 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tu
         full = list(leaves)
         for i, value in zip(active, values, strict=True):
             full[i] = value
-        found, *rest = results_and_aux(f, f(*pytree.unflatten(treedef, full)), has_aux)
-        shapes.extend(rest)
+        found, *shapes[:] = results_and_aux(f, f(*pytree.unflatten(treedef, full)), has_aux)
         return found
 
     values, graph, moving = _linear_program(
@@ -198,6 +198,15 @@ def _linear_program(
     """Runs a flat function; returns its outputs, the Graph of its tangents, and for each output
     whether it has one.
     """
+    return with_lists(lambda: _traced_program(f, primals, names, label), label, f)
+
+
+def _traced_program(
+    f: Callable[..., Sequence[Any]],
+    primals: Sequence[Any],
+    names: Sequence[str],
+    label: Callable[[], str],
+) -> tuple[list[Any], Graph, list[bool]]:
     trace = TangentTrace(current(), label)
     tangents = [
         trace.input(strong_type(typeof(p)), name) for p, name in zip(primals, names, strict=True)

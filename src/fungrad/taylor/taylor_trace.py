@@ -22,6 +22,7 @@ from fungrad.primitives.primitive import or_zero
 from fungrad.retracing.graph_transforms import strong_type
 from fungrad.tracing.aliasing import received
 from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.listed_operands import with_lists
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, typeof
 from fungrad.transforms.engine.forward import pulled_back_twice
 
@@ -361,6 +362,16 @@ def along(
     """Runs a flat function along a curve; `terms` are derivatives of order 1, 2, ... (None is
     zero).
     """
+    return with_lists(lambda: _along(f, leaves, terms, order, label), label, f)
+
+
+def _along(
+    f: Callable[..., Sequence[Any]],
+    leaves: Sequence[Any],
+    terms: Sequence[list[Any]],
+    order: int,
+    label: Callable[[], str],
+) -> tuple[list[Any], list[list[Any]]]:
     trace = JetTrace(current(), label, order)
     args = []
     for leaf, derivatives in zip(leaves, terms, strict=True):

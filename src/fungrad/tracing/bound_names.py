@@ -102,7 +102,9 @@ def exchange(place: Any, key: Any, old: Any, new: Any) -> None:
     bound.
     """
     if held_at(place, key) is old:
-        if new is None:
+        if new is None and isinstance(place, type):
+            type.__delattr__(place, key)
+        elif new is None:
             del place[key]
         elif type(place) in (dict, list):
             place[key] = new
@@ -119,7 +121,7 @@ class _Reader:
         self._replaced = replaced
         self._known = known
         self._also = also
-        self._names: set[str] = set()
+        self.names: set[str] = set()
         """All names in the code read so far."""
         self._spaces: list[tuple[Any, Any, bool]] = []
         """Namespaces of modules, instances and classes, the object that a replacement is written
@@ -212,7 +214,7 @@ class _Reader:
 
     def _space(self, space: Any, place: Any, shared: bool) -> None:
         self._spaces.append((space, place, shared))
-        for name in self._names & space.keys():
+        for name in self.names & space.keys():
             self._named(space, place, name, shared)
 
     def _named(self, space: Any, place: Any, name: str, shared: bool) -> None:
@@ -222,8 +224,8 @@ class _Reader:
             self._place(place, name, shared)
 
     def _code(self, code: CodeType, names: dict[str, Any]) -> None:
-        new = set(code.co_names) - self._names
-        self._names |= new
+        new = set(code.co_names) - self.names
+        self.names |= new
         for space, place, shared in self._spaces if new else ():
             for name in new & space.keys():
                 self._named(space, place, name, shared)
@@ -319,14 +321,22 @@ def _may_call(value: Any) -> bool:
 
 
 def bindings_of(
-    f: Any, made: Any, replaced: Replaced, known: Known, also: Collection[type] = ()
+    f: Any,
+    made: Any,
+    replaced: Replaced,
+    known: Known,
+    also: Collection[type] = (),
+    names: set[str] | None = None,
 ) -> tuple[list[Binding], bool]:
     """The places through which a function can call replaced functions, and whether all functions of
     its code have the same. `made` is the function that fungrad derived from it, and calls. `also`
-    are the classes of further values that are read in dicts and lists.
+    are the classes of further values that are read in dicts and lists. All names in the code that
+    was read are added to `names`.
     """
     reader = _Reader(replaced, known, also)
     reader.read(f, made)
+    if names is not None:
+        names |= reader.names
     return list(reader.bindings.values()), reader.shared
 
 

@@ -175,6 +175,80 @@ class _Replaced:
         self.names[self.name] = original(value)
 
 
+class _ReplacedUfunc(_Replaced):
+    """A ufunc of a module that stands behind a replacement while some functions are traced, for
+    other packages' code and the user's alone.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, module: ModuleType, name: str, replacement: Any) -> None:
+        self.names = vars(module)
+        self.name = name
+        self.own = self.names[name]
+        self.replacement = replacement
+        self.compiled = None
+
+    def __get__(self, module: Any, owner: Any) -> Any:
+        if module is None:
+            return self
+        found = self.names[self.name]
+        if found is not self.own or Present.current() is Present.lowest:
+            return found
+        frame = sys._getframe(1)
+        home = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if home in _WITH_UFUNCS or frame.f_code.co_name == "<module>":
+            return found
+        return self.replacement
+
+
+_WITH_UFUNCS = frozenset(["fungrad", "numpy", *COMPILERS])
+"""Packages whose code gets the ufuncs themselves."""
+_listed: dict[Any, Callable[[Any], tuple[Any, Any] | None]] = {}
+"""By the key of a function that passes lists with traced items to ufuncs: the function that
+returns the pair of a ufunc and its replacement.
+"""
+
+
+def take_lists(
+    label: Callable[[], str], made: Any, pair_of: Callable[[Any], tuple[Any, Any] | None]
+) -> bool:
+    """Lets a function's traces replace the ufuncs that it can reach, from the next one on. Returns
+    False if they did so before, or cannot.
+
+    Args:
+      label: describes the function. made: the function that fungrad derived from it, and calls.
+      pair_of: returns the pair of a ufunc and its replacement for either of them, else None.
+    """
+    f = traced_function(label) or traced_function(made)
+    if f is None or not State.on:
+        return False
+    key = key_of(f)
+    with _lock:
+        if key in _listed:
+            return False
+        if len(_listed) >= KEPT:
+            _listed.clear()
+        _listed[key] = pair_of
+        _found.pop(key, None)
+        _simple.clear()
+    return True
+
+
+def _ufuncs_reached(
+    f: Any, made: Any, pair_of: Callable[[Any], tuple[Any, Any] | None]
+) -> list[Binding]:
+    """The places through which a function can call ufuncs: attributes of modules among them."""
+    names: set[str] = set()
+    found = bindings_of(f, made, pair_of, _known, names=names)[0]
+    for module, replacing, _ in _modules:
+        for name in names & vars(module).keys():
+            pair = pair_of(vars(module)[name])
+            if pair is not None:
+                found.append((replacing, name, None, _ReplacedUfunc(module, name, pair[1])))
+    return found
+
+
 def register(
     module: ModuleType,
     replacements: Mapping[str, Callable[..., Any]],
@@ -324,6 +398,8 @@ def _bindings_for(label: Callable[[], str], made: Any) -> list[Binding]:
             _simple.clear()
         names = named_by(f)
         found, shared = bindings_of(f, made, replaced, _known)
+        if key in _listed:
+            found += _ufuncs_reached(f, made, _listed[key])
         if not shared:
             return found
         _found[key] = found, names

@@ -28,6 +28,7 @@ from fungrad.inspect.why.recording_trace import WhyTrace, walked_back
 from fungrad.ir.graph import Source
 from fungrad.support import pytree
 from fungrad.tracing.graph_trace import stage
+from fungrad.tracing.listed_operands import meets_lists
 from fungrad.tracing.source_location import describe, is_library
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
 from fungrad.tracing.transformed_function import TransformedFunction
@@ -199,12 +200,17 @@ def why(
 def _explained(
     f: Any, flat: Any, leaves: list[Any], names: list[str], active: list[bool], chosen: list[Any]
 ) -> Why:
-    trace = WhyTrace(EVAL, lambda: f"why of {describe(f)}")
+    def label() -> str:
+        return f"why of {describe(f)}"
+
+    trace = WhyTrace(EVAL, label)
     tracers = [trace.tracer(value) for value in chosen]
     name = getattr(f, "__name__", type(f).__name__)
     try:
         outputs = trace.run(flat, *tracers)
     except Exception as error:
+        if meets_lists(label, flat):
+            return _explained(f, flat, leaves, names, active, chosen)
         return _raised(name, names, error)
     mine = [o for o in outputs if type(o) is Tracer and o.owner is trace]
     seeds = [(o.extra, _one(o.value)) for o in mine]

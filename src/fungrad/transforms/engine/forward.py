@@ -13,6 +13,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.primitive import zeros
 from fungrad.tracing.aliasing import private, received
 from fungrad.tracing.captured_arrays import Residuals
+from fungrad.tracing.listed_operands import Met, meets_lists
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, typeof
 from fungrad.transforms.engine.reverse import linearized
@@ -132,10 +133,16 @@ def pushed_forward(
     ]
     outputs = []
     out_tangents = []
+    results = None
     try:
         results = trace.run(f, *args)
+    except Exception:
+        if not meets_lists(label, f):
+            raise
     finally:
         trace.ended = True
+    if results is None or (Met.threads and meets_lists(label, f)):
+        return pushed_forward(f, primals, tangents, label, kind)
     for result in results:
         mine = type(result) is Tracer and result.owner is trace
         outputs.append(private(result.value if mine else result))

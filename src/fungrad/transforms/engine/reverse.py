@@ -15,6 +15,7 @@ from numpy import ndarray
 from fungrad.primitives.elementwise.family import add_cotangents, plain
 from fungrad.tracing.aliasing import private, received
 from fungrad.tracing.captured_arrays import Residuals
+from fungrad.tracing.listed_operands import Met, meets_lists
 from fungrad.tracing.provenance import place_behind, replayed
 from fungrad.tracing.trace import (
     EVAL,
@@ -273,13 +274,16 @@ def linearized(
         trace.tracer(v) if type(v) is float else received(trace.tracer(_held(v, keep)), v)
         for v in inputs
     ]
+    results = None
     try:
         results = list(trace.run(f, *tracers))
-    except ValueError as error:
-        refused = None if trace.records else trace.keeper.refused(error)
-        if refused is None:
-            raise
-        raise refused.with_traceback(error.__traceback__) from None
+    except Exception as error:
+        if not meets_lists(label, f):
+            of_values = isinstance(error, ValueError) and not trace.records
+            refused = trace.keeper.refused(error) if of_values else None
+            if refused is None:
+                raise
+            raise refused.with_traceback(error.__traceback__) from None
     finally:
         trace.ended = True
         if keeper is None and trace.parent.keeper is None:  # type: ignore[union-attr]
@@ -288,6 +292,8 @@ def linearized(
             except BaseException:  # an interrupt has cut it short
                 trace.keeper.release()
                 raise
+    if results is None or (Met.threads and meets_lists(label, f)):
+        return linearized(f, inputs, label, keeper, handed)
     values = []
     slots = []
     for result in results:

@@ -733,3 +733,34 @@ def test_an_error_in_a_loop_in_loops_is_the_users():
 
     with pytest.raises(ZeroDivisionError, match="the user's"):
         nest(10)
+
+
+C0 = np.array(-1.5)
+
+
+def constant_rows(x):
+    """A scan, some outputs of which depend on no argument, with steps that are run again."""
+    carry, rows = lax.scan(lambda c, v: (v, C0), C0, x, checkpoint="binomial")
+    return np.sum(np.logaddexp(rows, x)) + carry
+
+
+def constant_carry(x):
+    """As `constant_rows`, of the carry."""
+    (t, y), _ = lax.scan(
+        lambda c, v: ((c[0] + 1.0, c[1] * v), None), (0.0, 1.0), x, checkpoint="binomial"
+    )
+    return t * y
+
+
+def constant_time(x):
+    """A while loop, one carried value of which depends on no argument."""
+    t, y = lax.while_loop(lambda c: c[0] < 3.0, lambda c: (c[0] + 1.0, c[1] * x[0]), (0.0, 1.0))
+    return t * y * x[1]
+
+
+@pytest.mark.parametrize("f", [constant_rows, constant_carry, constant_time])
+def test_batches_of_gradients_by_outputs_that_depend_on_nothing(f):
+    xs = np.array([[0.5, 1.0, 2.0], [1.5, -1.0, 0.25]])
+    expected = [fg.grad(f)(x) for x in xs]
+    close(fg.vmap(fg.grad(f))(xs), expected)
+    close(fg.jit(fg.vmap(fg.grad(f)))(xs), expected)

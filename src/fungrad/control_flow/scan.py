@@ -17,7 +17,7 @@ import numpy as np
 from fungrad.control_flow.call import in_one, run
 from fungrad.control_flow.reverse_with_tape import Reverse, Rules
 from fungrad.control_flow.scan_reverse import Counts, Plan, order_of, parts, plan, replay
-from fungrad.control_flow.while_loop import spread_wanted
+from fungrad.control_flow.while_loop import for_output, spread_wanted
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.movement.reshape_broadcast_cast import moveaxis
@@ -314,8 +314,7 @@ def _batch_replay(
     positions = [i for i, t in enumerate(body.output_types) if t.inexact]
     cts = []
     for i, c, have in zip(positions, cotangents, ct_batched, strict=True):
-        if flags[i]:
-            c = broadcast_batch(c, have, size)
+        c = for_output(c, have, flags[i], size)
         cts.append(moveaxis(c, 0, 1) if flags[i] and i >= counts[1] else c)
     held = () if tape is None else (tape,)
     found = scan_pullback(

@@ -36,7 +36,7 @@ from fungrad.retracing.graph_transforms import (
 from fungrad.support.lazy import Record
 from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.trace import shape_of, typeof
-from fungrad.transforms.engine.batching import Unbatched
+from fungrad.transforms.engine.batching import Unbatched, take_first
 
 Counts = tuple[int, int]
 
@@ -356,6 +356,17 @@ def spread_wanted(
     return new, [b or w for b, w in zip(batched, wanted, strict=True)]
 
 
+def for_output(cotangent: Any, have: bool, want: bool, size: int) -> Any:
+    """The cotangent of an output in the form of the output, which has a batch axis if `want`.
+
+    An output without one depends on no wanted argument, since these were spread: it has none to
+    give, and one example of a batch of cotangents (`have`) will do.
+    """
+    if want:
+        return broadcast_batch(cotangent, have, size)
+    return take_first(cotangent, 0) if have else cotangent
+
+
 def _batch_replay(
     args: Any, tape: Any, cotangents: Any, batched: Any, ct_batched: Any, size: int, wanted: Any,
     **params: Any,
@@ -364,7 +375,7 @@ def _batch_replay(
     new, new_params, carry, positions = _batched_arguments(args, batched, size, **params)
     inexact = [b for b, t in zip(carry, params["body"].output_types, strict=True) if t.inexact]
     cts = [
-        broadcast_batch(c, have, size) if want else c
+        for_output(c, have, want, size)
         for c, have, want in zip(cotangents, ct_batched, inexact, strict=True)
     ]
     held = () if tape is None else (tape,)

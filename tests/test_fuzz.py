@@ -16,6 +16,7 @@ import pytest
 from fuzz import noise
 from fuzz.campaign import Disagreement, campaign, seeds, verdict
 from fuzz.case import Case
+from fuzz.compare import same
 from fuzz.generate import FAMILIES, Builder, generate
 from fuzz.inputs import LAYOUTS, arrivals
 from fuzz.minimise import minimise
@@ -203,3 +204,11 @@ def test_noisy_runs_that_take_too_long_are_left(monkeypatch):
     assert len(spread.results(1)) == 1
     with pytest.raises(noise.Outcome, match="too long"):
         spread.results(2)
+
+
+def test_an_infinity_of_unknown_direction_agrees_with_any():
+    unknown, known, other = complex(np.nan, np.inf), complex(-np.inf, np.inf), complex(1.0, np.inf)
+    neither = complex(np.nan, 1.0)
+    assert same([unknown], [known]) and same([other], [unknown]) and same([neither], [neither])
+    assert not same([known], [other]) and not same([neither], [unknown])
+    assert not same([neither], [known])

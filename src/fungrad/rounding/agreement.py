@@ -93,9 +93,12 @@ def equal(a: Any, b: Any) -> Any:
     """Where two arrays have equal numbers: the same bits, or NaN."""
     if a.dtype.kind not in "fc":
         return np.asarray(a == b)
-    if a.dtype.kind == "c":  # one part NaN is NaN; whether there is an infinity beside it counts
-        both = np.isnan(a) & np.isnan(b) & (np.isinf(a) == np.isinf(b))
-        return np.asarray(np.all(_equal(_parts(a), _parts(b)), axis=0) | both)
+    if a.dtype.kind == "c":
+        # One part NaN is NaN; beside an infinity it is an infinity whose direction is unknown: of a
+        # product that overflows NumPy's loops with multiply-adds know it, and others do not.
+        unknown = (np.isnan(a) | np.isnan(b)) & np.isinf(a) & np.isinf(b)
+        neither = np.isnan(a) & np.isnan(b) & ~np.isinf(a) & ~np.isinf(b)
+        return np.asarray(np.all(_equal(_parts(a), _parts(b)), axis=0) | unknown | neither)
     return np.asarray(_equal(a, b))
 
 

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import fungrad as fg
 from fungrad.errors import ItemAssignmentError
-from fungrad.tracing.captured_arrays import SMALL, Residuals, own, same_bits
+from fungrad.tracing.captured_arrays import SMALL, CopyingGuards, WriteGuards, own, same_bits
 
 LARGE = SMALL // 8 + 1
 """The fewest doubles of an array that is not copied."""
@@ -225,7 +225,7 @@ def test_files_mapped_to_memory_and_buffers(mapped, tmp_path):
 def test_a_large_repeated_array_is_copied_as_one_element():
     once = np.array([3.0])
     repeated = np.broadcast_to(once, (1000 * LARGE,))
-    kept = Residuals(copies=True)
+    kept = CopyingGuards()
     copy = kept.keep(repeated)
     kept.release()
     assert copy.strides == (0,) and copy[0] == 3.0 and not np.shares_memory(copy, once)
@@ -233,7 +233,7 @@ def test_a_large_repeated_array_is_copied_as_one_element():
 
 def test_no_copy_is_made_of_a_large_array():
     c = np.ones((LARGE, 2), order="F")
-    kept = Residuals(copies=False)
+    kept = WriteGuards()
     assert kept.keep(c) is c and kept.keep(c) is c
     kept.release()
     small = kept.keep(c[:3].T)

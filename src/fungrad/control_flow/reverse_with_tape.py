@@ -21,7 +21,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, or_zero
 from fungrad.retracing.graph_transforms import strong_type
 from fungrad.support.lazy import Record
-from fungrad.tracing.captured_arrays import TRUSTED
+from fungrad.tracing.captured_arrays import NO_GUARDS
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.engine.forward import pushed_forward
 from fungrad.transforms.engine.reverse import linearized
@@ -149,7 +149,7 @@ class Reverse:
             pushed,
             [args[i] for i in positions],
             lambda: f"grad of {self.name}_pullback",
-            TRUSTED,
+            NO_GUARDS,
         )
 
     def pullback_jvp(

@@ -31,7 +31,7 @@ from fungrad.retracing.graph_transforms import (
     stage_variant,
     strong_type,
 )
-from fungrad.tracing.captured_arrays import TRUSTED
+from fungrad.tracing.captured_arrays import NO_GUARDS
 from fungrad.tracing.graph_trace import evaluate
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.engine.batching import Unbatched
@@ -171,7 +171,7 @@ def _batch_replay(
         return list(_batch(merged, batched, size, branches=branches))
 
     outputs, pullback = linearized(
-        f, [args[i] for i in positions], lambda: "grad of switch", TRUSTED
+        f, [args[i] for i in positions], lambda: "grad of switch", NO_GUARDS
     )
     given = iter(cts)
     found = pullback([next(given) if typeof(o).inexact else None for o in outputs])

@@ -167,7 +167,7 @@ def of_value(value: Any) -> Type:
     """
     if type(value) is np.ndarray:
         dtype = value.dtype
-        return _of_doubles(value.shape)[0] if dtype is DOUBLE else Type(value.shape, dtype)
+        return of_doubles(value.shape)[0] if dtype is DOUBLE else Type(value.shape, dtype)
     found = _OF_SCALARS.get(type(value))
     if found is not None:
         return found
@@ -186,15 +186,8 @@ _OF_SCALARS: dict[type, Type] = {
 
 
 @functools.lru_cache(maxsize=4096)
-def _of_doubles(shape: tuple[int, ...]) -> tuple[Type]:
-    """One Type for all float64 arrays of a shape: reverse mode needs it for each that it drops."""
-    return (Type(shape, DOUBLE),)
-
-
-def alone(value: Any) -> tuple[Type]:
-    """The Type of a concrete value, in a tuple. All float64 arrays of a shape share one tuple, so
-    that a long tape adds no objects for the garbage collector.
+def of_doubles(shape: tuple[int, ...]) -> tuple[Type]:
+    """The Type of float64 arrays of a shape, in a tuple that all of them share: reverse mode needs
+    it for each array that it drops, and a long tape adds no objects for the garbage collector.
     """
-    if type(value) is np.ndarray and value.dtype is DOUBLE:
-        return _of_doubles(value.shape)
-    return (of_value(value),)
+    return (Type(shape, DOUBLE),)

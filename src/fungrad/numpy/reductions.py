@@ -37,7 +37,7 @@ from fungrad.tracing.trace import Tracer, registry, shape_of, typeof
 def reduced(primitive: Callable[..., Any], a: Any, axis: Any, keepdims: Any) -> Any:
     """`primitive` over the axes that NumPy's arguments name."""
     shape = shape_of(a)
-    axes = reduced_axes(axis, len(shape))
+    axes = tuple(range(len(shape))) if axis is None else reduced_axes(axis, len(shape))
     y = primitive(a, axes=axes)
     return y if keepdims is NO_VALUE or not keepdims else with_axes_kept(y, shape, axes)
 

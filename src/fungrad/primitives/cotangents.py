@@ -77,10 +77,6 @@ class Collected:
         """Adds a cotangent of the whole array."""
         return self.add(cotangent, _everywhere)
 
-    def read(self, primitive: Any, cotangent: Any, args: Any, params: dict[str, Any]) -> None:
-        """Adds the cotangent of a read by a primitive with a rule `collect`."""
-        primitive.collect(self, cotangent, args, **params)
-
     def total(self) -> Any:
         """The final sum."""
         self._make_mask()

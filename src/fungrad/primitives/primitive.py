@@ -16,7 +16,8 @@ from typing import Any, Unpack
 import numpy as np
 
 from fungrad.errors import ArgumentError
-from fungrad.ir.types import Type, alone
+from fungrad.ir.canonical import DOUBLE
+from fungrad.ir.types import Type, of_doubles
 from fungrad.primitives.facts import DEFAULTS, Cost, Facts, Rounding, ScalarForm, Sections
 from fungrad.support.lazy import imported
 from fungrad.tracing.effects import logged
@@ -360,8 +361,11 @@ def linear(
 
 def types_of(args: Sequence[Any]) -> Sequence[Type]:
     """The Types of values, traced or not."""
-    if len(args) == 1 and type(args[0]) is not Tracer:
-        return alone(args[0])
+    if len(args) == 1:
+        arg = args[0]
+        if type(arg) is np.ndarray and arg.dtype is DOUBLE:  # the usual case
+            return of_doubles(arg.shape)
+        return (typeof(arg),)
     return [typeof(a) for a in args]
 
 

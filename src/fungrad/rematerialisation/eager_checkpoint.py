@@ -25,7 +25,7 @@ from fungrad.primitives.movement.gather import Index
 from fungrad.primitives.primitive import Primitive
 from fungrad.rematerialisation.policies import Budget, Policy, save_nothing, work
 from fungrad.retracing.graph_transforms import memoised
-from fungrad.tracing.captured_arrays import Residuals
+from fungrad.tracing.captured_arrays import WriteGuards
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer, content, current, typeof
 from fungrad.transforms.engine.reverse import VjpTrace, linearized
@@ -307,7 +307,7 @@ def _first(
     saving = Saving(current(), policy)
 
     def below(*xs: Any) -> Sequence[Any]:
-        keeper = Residuals(copies=False)
+        keeper = WriteGuards()
         forgetful = VjpTrace(current(), trace.label, keeper)
         forgetful.tape = _Nowhere()
         forgetful.keeper = keeper  # the outer one would keep values that are recomputed
@@ -337,7 +337,7 @@ def _first(
 def _vjp(cotangents: Any, saved: Any, args: Any, wanted: Any) -> list[Any]:
     below, primals, found = saved
     above = Replayed(current(), found) if found else current()
-    keeper = Residuals(copies=False)
+    keeper = WriteGuards()
     try:
         _, pullback = again(above.run)(
             linearized, below, primals, lambda: "a checkpointed function", keeper

@@ -31,29 +31,21 @@ from fungrad.tracing.source_location import is_library
 from fungrad.tracing.trace import Tracer, current
 
 _guard = forks.lock()
-_owners: dict[int, _Locked] = {}
+locked_memory: dict[int, _Locked] = {}
 """By the identity of the array that owns it, the memory that keepers of all threads need."""
 SMALL = 8_192
 """The most bytes of an array that is copied (in less than 1 us) rather than made read-only."""
 
 
-class Residuals:
-    """The arrays that the outermost reverse mode of a thread, and all inside of it, keep.
+class WriteGuards:
+    """The arrays that the outermost reverse mode of a thread, and all inside of it, keep."""
 
-    Args:
-      copies: whether large arrays are copied, too, because the pullback is called after `release`.
-    """
-
-    __slots__ = ("__weakref__", "copied", "copies", "locked")
-
-    def __init__(self, copies: bool) -> None:
-        if _owners:
-            _forget_ended()
-        self.copies = copies
-        self.locked: dict[int, tuple[Any, Any]] = {}
-        """By identity, the large arrays that are read-only now, each with the array kept for it."""
-        self.copied: dict[int, tuple[Writable, ndarray]] = {}
-        """By identity, the large arrays made while tracing, each with its last copy."""
+    copies = False
+    """Whether large arrays are copied, too, because the pullback is called after `release`."""
+    locked: dict[int, tuple[Any, Any]] = {}  # noqa: RUF012 - none yet: `keep` makes its own
+    """By identity, the large arrays that are read-only now, each with the array kept for it."""
+    copied: dict[int, tuple[Writable, ndarray]] = {}  # noqa: RUF012 - as `locked`
+    """By identity, the large arrays made while tracing, each with its last copy."""
 
     def keep(self, value: ndarray) -> ndarray:
         """An array with the present contents of `value`, which stay until `release`."""
@@ -66,6 +58,8 @@ class Residuals:
             if not _can_lock(value):
                 return compact_copy(value)
             found = (value, compact_copy(value) if self.copies else value)
+            if not self.locked:
+                self.locked = {}
             self.locked[id(value)] = found
             _lock(value, self)
         kept: ndarray = found[1]
@@ -75,6 +69,8 @@ class Residuals:
         """A copy of a `Writable` array: a new one only if its contents have changed."""
         found = self.copied.get(id(made))
         if found is None or not same_bits(value, found[1]):
+            if not self.copied:
+                self.copied = {}
             found = self.copied[id(made)] = (made, compact_copy(value))
         return found[1]
 
@@ -112,17 +108,21 @@ def _line_of(traceback: types.TracebackType | None) -> str:
     return found
 
 
-class Trusted(Residuals):
-    """Keeps arrays without a copy, for a pullback that runs before any code of the user's."""
+class CopyingGuards(WriteGuards):
+    """Copies large arrays, too."""
 
-    __slots__ = ()
+    copies = True
+
+
+class NoGuards(WriteGuards):
+    """Keeps arrays without a copy, for a pullback that runs before any code of the user's."""
 
     def keep(self, value: ndarray) -> ndarray:
         """The array itself."""
         return value
 
 
-TRUSTED = Trusted(copies=False)
+NO_GUARDS = NoGuards()
 
 
 def compact_copy(value: ndarray) -> ndarray:
@@ -170,7 +170,7 @@ class _Locked:
 
     def __init__(self, owner: ndarray) -> None:
         self.owner = owner
-        self.keepers: weakref.WeakKeyDictionary[Residuals, int] = weakref.WeakKeyDictionary()
+        self.keepers: weakref.WeakKeyDictionary[WriteGuards, int] = weakref.WeakKeyDictionary()
         self.arrays: dict[int, tuple[ndarray, bool]] = {id(owner): (owner, owner.flags.writeable)}
 
 
@@ -192,11 +192,11 @@ def _can_lock(value: ndarray) -> bool:
     return owner.flags.owndata or isinstance(owner.base, _BUFFERS)
 
 
-def _lock(value: ndarray, keeper: Residuals) -> None:
+def _lock(value: ndarray, keeper: WriteGuards) -> None:
     """Makes an array and its bases read-only, as long as a keeper needs it."""
     owner = _owner(value)
     with _guard:
-        group = _owners.setdefault(id(owner), _Locked(owner))
+        group = locked_memory.setdefault(id(owner), _Locked(owner))
         group.keepers[keeper] = threading.get_ident()
         array: Any = value
         while isinstance(array, ndarray):
@@ -206,10 +206,10 @@ def _lock(value: ndarray, keeper: Residuals) -> None:
             array = array.base
 
 
-def _unlock(value: ndarray, keeper: Residuals) -> None:
+def _unlock(value: ndarray, keeper: WriteGuards) -> None:
     """Ends the need of a keeper for an array. May be called again."""
     with _guard:
-        group = _owners.get(id(_owner(value)))
+        group = locked_memory.get(id(_owner(value)))
         if group is not None:
             group.keepers.pop(keeper, None)
             if not group.keepers:
@@ -225,23 +225,23 @@ def _restore(group: _Locked) -> None:
             if array is not owner:
                 array.flags.writeable = before
         owner.flags.writeable = group.arrays[id(owner)][1]
-    del _owners[id(owner)]
+    del locked_memory[id(owner)]
 
 
-def _forget_ended() -> None:
+def forget_ended() -> None:
     """Restores what dead keepers needed: two interrupts have cut their release short."""
     with _guard:
-        for group in [group for group in _owners.values() if not group.keepers]:
+        for group in [group for group in locked_memory.values() if not group.keepers]:
             _restore(group)
 
 
 def _forget_threads() -> None:
     """In a forked child: ends the needs of other threads, which are not there."""
     me = threading.get_ident()
-    for group in _owners.values():
+    for group in locked_memory.values():
         for keeper in [keeper for keeper, thread in group.keepers.items() if thread != me]:
             del group.keepers[keeper]
-    _forget_ended()
+    forget_ended()
 
 
 forks.in_child(_forget_threads)

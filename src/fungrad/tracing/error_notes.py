@@ -143,7 +143,7 @@ class NumPyWarnings:
         """Called first by a public function if `current()` is not `lowest`; returns whether the
         context was copied from a transform that has ended.
         """
-        self._reporting: dict[Any, Any] = {None: None}
+        self.reporting: dict[Any, Any] = {None: None}
         """For each of NumPy's settings met, the settings that report in place of a warning."""
         self._replaced: dict[Any, Any] = {}
         """The former, by the latter."""
@@ -159,10 +159,10 @@ class NumPyWarnings:
         warned: Any = {kind: "log" for kind, how in np.geterr().items() if how == "warn"}
         with np.errstate(call=self, **warned):
             found = _settings.get()
-        if len(self._reporting) > KEPT:
-            self._reporting.clear()
+        if len(self.reporting) > KEPT:
+            self.reporting.clear()
             self._replaced.clear()
-        self._reporting[settings] = self._reporting[found] = found
+        self.reporting[settings] = self.reporting[found] = found
         self._replaced[found] = settings
         return found
 
@@ -173,7 +173,7 @@ class NumPyWarnings:
         if self.current() is not self.lowest and self.leave():
             _settings.set(self._replaced.get(_settings.get(), _settings.get()))
         present = _settings.get()
-        return present, self._reporting.get(present) or self._settings_for(present)
+        return present, self.reporting.get(present) or self._settings_for(present)
 
     def end(self, begun: tuple[Any, Any]) -> None:
         """Restores NumPy's error settings. May be called again where an interrupt cut it short.

@@ -382,8 +382,10 @@ def _bindings_for(label: Callable[[], str], made: Any) -> list[Binding]:
         if type(f) is FunctionType and f.__closure__ is None:
             simple = _simple.get(id(f.__code__))
             if simple is not None and simple[1] == len(f.__globals__):
-                names = simple[3]
-                if not names or still(names):
+                for space, name, value in simple[3]:
+                    if space.get(name) is not value:
+                        break
+                else:
                     return simple[2]
     f = traced_function(label) or traced_function(made)  # a label may hold text alone
     if f is None:

@@ -410,6 +410,7 @@ def warn_user(text: str, category: type[Warning]) -> None:
 
 _warnings = NumPyWarnings(_user_frame)
 begin_reporting = _warnings.begin
+reporting = _warnings.reporting
 end_reporting = _warnings.end
 
 

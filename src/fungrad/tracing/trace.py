@@ -42,7 +42,7 @@ class Trace:
     """Whether operations here are recorded in a Graph, which needs their source lines."""
     keeper: Any
     """The object whose `keep(array)` is called before an array of the program is kept: the trace
-    that records a Graph, or the `Residuals` of the outermost reverse mode; else None.
+    that records a Graph, or the `WriteGuards` of the outermost reverse mode; else None.
     """
     ended: bool
     """Whether the transform has ended and left each of its tracers a value (`outlived`)."""

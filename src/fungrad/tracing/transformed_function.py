@@ -10,7 +10,8 @@ from typing import Any, cast
 from fungrad.support.lazy import modules
 from fungrad.tracing.error_notes import set_settings, settings
 from fungrad.tracing.opaque_mode import Opaque
-from fungrad.tracing.source_location import begin_reporting, end_reporting, shortened
+from fungrad.tracing.source_location import begin_reporting, end_reporting, reporting, shortened
+from fungrad.tracing.trace import EVAL, current
 
 
 class OfFunction:
@@ -108,9 +109,11 @@ class TransformedFunction(OfFunction):
         self._options = args, kwargs
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        begun = begin_reporting()
+        begun = before, found = settings(), reporting.get(settings())
+        if found is None or current() is not EVAL:
+            begun = before, found = begin_reporting()
         try:
-            set_settings(begun[1])
+            set_settings(found)
             if Opaque.attempt is not None:
                 return Opaque.attempt(self._run, args, kwargs)
             return self._run(*args, **kwargs)
@@ -118,13 +121,13 @@ class TransformedFunction(OfFunction):
             raise shortened(error)  # noqa: B904 - the same error, without our frames
         finally:
             try:
-                if settings() is begun[1]:
-                    set_settings(begun[0])
+                if settings() is found:
+                    set_settings(before)
                 else:  # the function has changed them
                     end_reporting(begun)
             except BaseException:  # an interrupt has cut it short
-                if settings() is begun[1]:
-                    set_settings(begun[0])
+                if settings() is found:
+                    set_settings(before)
                 raise
 
     def __repr__(self) -> str:

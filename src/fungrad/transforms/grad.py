@@ -13,7 +13,7 @@ from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import or_zero, zeros
 from fungrad.support import pytree
-from fungrad.tracing.captured_arrays import Residuals
+from fungrad.tracing.captured_arrays import WriteGuards
 from fungrad.tracing.graph_trace import evaluate, stage
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled
@@ -48,7 +48,7 @@ def _pullback_of(
     inputs: Inputs,
     has_aux: bool,
     verb: str,
-    keeper: Residuals | None = None,
+    keeper: WriteGuards | None = None,
 ) -> tuple[list[Any], pytree.TreeDef, Any, Any]:
     """Runs f; returns the output leaves, their structure, the aux tree and the flat pullback, which
     takes a cotangent for each of the leaves.
@@ -165,14 +165,15 @@ def _differentiated(
         inputs = Inputs(parts, lambda: leaf_names(f, keys, parts), "grad", nondiff)
         if holomorphic:
             require_complex(inputs, "input")
-        keeper = Residuals(copies=False)
+        keeper = WriteGuards()
         try:
             values, treedef, aux, pullback = _pullback_of(f, call, inputs, has_aux, "grad", keeper)
             seed = seed_of(f, values, treedef, holomorphic)
             gradients = inputs.cotangents(pullback([seed]), unconnected)
         finally:
             try:
-                keeper.release()
+                if keeper.locked or keeper.copied:
+                    keeper.release()
             except BaseException:  # an interrupt has cut it short
                 keeper.release()
                 raise

@@ -23,7 +23,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
 from fungrad.primitives.movement.stack_iota import basis
 from fungrad.primitives.primitive import zeros
 from fungrad.support import pytree
-from fungrad.tracing.captured_arrays import Residuals
+from fungrad.tracing.captured_arrays import WriteGuards
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
@@ -101,7 +101,7 @@ class Call:
                 )
         return leaves
 
-    def linearized(self, keeper: Residuals) -> Any:
+    def linearized(self, keeper: WriteGuards) -> Any:
         """The outputs, and the pullback."""
 
         def run() -> Any:
@@ -217,7 +217,7 @@ def _forward(call: Call, holomorphic: bool) -> Any:
 
 
 def _reverse(call: Call, holomorphic: bool) -> Any:
-    keeper = Residuals(copies=False)
+    keeper = WriteGuards()
     try:
         values, pullback = call.linearized(keeper)
         return _pulled(call, holomorphic, values, pullback)
@@ -341,7 +341,7 @@ def jacobian(
 
     def run(*args: Any, **kwargs: Any) -> Any:
         call = Call(f, argnums, args, kwargs, has_aux, "jacobian")
-        keeper = Residuals(copies=False)
+        keeper = WriteGuards()
         try:
             values, pullback = call.linearized(keeper)
             inputs = [typeof(leaf) for leaf in call.leaves]
@@ -462,7 +462,7 @@ def elementwise_grad(
 
     def run(*args: Any, **kwargs: Any) -> Any:
         call = Call(f, argnums, args, kwargs, False, "elementwise_grad")
-        keeper = Residuals(copies=False)
+        keeper = WriteGuards()
         try:
             values, pullback = call.linearized(keeper)
             if call.outputs is not pytree.LEAF:

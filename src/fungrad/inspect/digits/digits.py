@@ -27,7 +27,7 @@ from fungrad.inspect.digits.single_precision import Single, rounded_run, single_
 from fungrad.inspect.digits.source_lines import place_of
 from fungrad.ir.graph import Source
 from fungrad.support import pytree
-from fungrad.tracing.captured_arrays import Residuals
+from fungrad.tracing.captured_arrays import CopyingGuards
 from fungrad.tracing.source_location import describe
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
 from fungrad.tracing.transformed_function import TransformedFunction
@@ -125,7 +125,7 @@ def _report(
     constants: bool,
 ) -> Digits:  # fmt: skip
     below = current()
-    reverse = VjpTrace(below, lambda: f"digits of {describe(f)}", Residuals(copies=True))
+    reverse = VjpTrace(below, lambda: f"digits of {describe(f)}", CopyingGuards())
     accumulators: dict[Site, Tracer] = {}
 
     def accumulator(site: Site) -> Tracer:

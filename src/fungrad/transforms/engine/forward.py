@@ -12,12 +12,12 @@ from fungrad.errors import MissingRuleError
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import zeros
 from fungrad.tracing.aliasing import private, received
-from fungrad.tracing.captured_arrays import Residuals
+from fungrad.tracing.captured_arrays import WriteGuards
 from fungrad.tracing.listed_operands import Met, meets_lists
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, typeof
+from fungrad.transforms.engine.accumulation import match
 from fungrad.transforms.engine.reverse import linearized
-from fungrad.transforms.engine.tape import match
 
 
 class JvpTrace(Trace):
@@ -96,7 +96,7 @@ def pulled_back_twice(primitive: Any) -> Callable[..., Any]:
 
         outputs = output if primitive.multiple else (output,)
         at_zero = [zeros(_strong(o)) for o in outputs]
-        keeper = Residuals(copies=False)
+        keeper = WriteGuards()
         try:
             _, push = linearized(pull, at_zero, lambda: f"the jvp of `{primitive.name}`", keeper)
             pushed = push([tangents[i] for i in moved])

@@ -13,8 +13,14 @@ from typing import Any
 from numpy import ndarray
 
 from fungrad.primitives.elementwise.family import add_cotangents, plain
-from fungrad.tracing.aliasing import private, received
-from fungrad.tracing.captured_arrays import Residuals
+from fungrad.tracing.aliasing import private, received, with_memory
+from fungrad.tracing.captured_arrays import (
+    SMALL,
+    CopyingGuards,
+    WriteGuards,
+    forget_ended,
+    locked_memory,
+)
 from fungrad.tracing.listed_operands import Met, meets_lists
 from fungrad.tracing.provenance import place_behind, replayed
 from fungrad.tracing.trace import (
@@ -46,9 +52,11 @@ class VjpTrace(Trace):
     __slots__ = ("slots", "tape")
 
     def __init__(
-        self, parent: Trace, label: Callable[[], str], keeper: Residuals | None = None
+        self, parent: Trace, label: Callable[[], str], keeper: WriteGuards | None = None
     ) -> None:
         Trace.__init__(self, parent, label)
+        if locked_memory:
+            forget_ended()
         self.tape = Tape()
         self.slots = 0
         if self.keeper is None:
@@ -60,86 +68,97 @@ class VjpTrace(Trace):
         return Tracer(self, value, self.slots)
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
-        parent = self.parent
-        if parent is EVAL and primitive.simple:
-            # The hottest path of all: arrays, and a primitive without cuts.
-            traced: Any = None
-            kept: Any
-            if len(args) == 1:
-                arg = args[0]
-                if type(arg) is Tracer and arg.owner is self:
-                    traced = blank(Tracer)
-                    value = arg.value
-                    kept = (value,)
-                    if primitive.plain:
-                        output = saved = primitive.eval(value)
-                        pair = arg.extra
-                    else:
-                        output = saved = primitive.eval(value, **params)
-                        pair = (arg.extra,)
-                        if primitive.keep is not None:
-                            kept = primitive.keep(kept)
-                            saved = None
-            elif len(args) == 2 and (primitive.plain or primitive.keep is not None):
-                x, y = args
-                slot_x = slot_y = 0
-                if type(x) is Tracer and x.owner is self:
-                    slot_x = x.extra
-                    x = x.value
-                if type(y) is Tracer and y.owner is self:
-                    slot_y = y.extra
-                    y = y.value
-                if (slot_x or slot_y) and type(x) is not Tracer and type(y) is not Tracer:
-                    traced = blank(Tracer)
-                    pair = (slot_x, slot_y)
-                    if primitive.plain:
-                        output = saved = primitive.eval(x, y)
-                        if slot_x == 0:
-                            if type(x) is ndarray and 0 in primitive.reads:
-                                x = self.keeper.keep(x)
-                        elif slot_y == 0 and type(y) is ndarray and 1 in primitive.reads:
-                            y = self.keeper.keep(y)
-                        kept = (x, y)
-                    else:
-                        output = primitive.eval(x, y, **params)
-                        saved = None
-                        kept = primitive.keep((x, y))
-                        if not (slot_x and slot_y):
-                            kept = self._kept(primitive, kept, pair)
-            if traced is not None:
-                self.slots = slot = self.slots + 1
-                self.tape.extend((primitive, params, pair, kept, saved, slot, None))
-                traced.owner = self
-                traced.value = output
-                traced.extra = slot
-                return traced
+        if self.parent is not EVAL or not primitive.simple:
+            return self._any(primitive, args, params)
+        if len(args) == 2 and (primitive.plain or primitive.keep is not None):
+            return self._of_two(primitive, args, params)
+        if len(args) != 1:
+            return self._any(primitive, args, params)
+        (arg,) = args
+        if type(arg) is not Tracer or arg.owner is not self:
+            return self._any(primitive, args, params)
+        # The hottest path of all: one array, and a primitive without cuts.
+        value = arg.value
+        slots = arg.extra
+        kept: Any = (value,)
+        if primitive.plain:
+            output = saved = primitive.eval(value)
+        else:
+            output = saved = primitive.eval(value, **params)
+            slots = (slots,)
+            if primitive.keep is not None:
+                kept = primitive.keep(kept)
+                saved = None
+        self.slots = slot = self.slots + 1
+        self.tape.extend((primitive, params, slots, kept, saved, slot, None))
+        traced = blank(Tracer)
+        traced.owner = self
+        traced.value = output
+        traced.extra = slot
+        return traced
+
+    def _of_two(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        """As `process`, of a primitive without cuts on two values."""
+        x, y = args
+        slot_x = slot_y = 0
+        if type(x) is Tracer and x.owner is self:
+            slot_x = x.extra
+            x = x.value
+        if type(y) is Tracer and y.owner is self:
+            slot_y = y.extra
+            y = y.value
+        if not (slot_x or slot_y) or type(x) is Tracer or type(y) is Tracer:
+            return self._any(primitive, args, params)
+        slots = (slot_x, slot_y)
+        kept: Any
+        if primitive.plain:
+            output = saved = primitive.eval(x, y)
+            if slot_x == 0:
+                if type(x) is ndarray and 0 in primitive.reads:
+                    x = self.keeper.keep(x)
+            elif slot_y == 0 and type(y) is ndarray and 1 in primitive.reads:
+                y = self.keeper.keep(y)
+            kept = (x, y)
+        else:
+            output = primitive.eval(x, y, **params)
+            saved = None
+            kept = primitive.keep((x, y))
+            if not (slot_x and slot_y):
+                kept = self._kept(primitive, kept, slots)
+        self.slots = slot = self.slots + 1
+        self.tape.extend((primitive, params, slots, kept, saved, slot, None))
+        traced = blank(Tracer)
+        traced.owner = self
+        traced.value = output
+        traced.extra = slot
+        return traced
+
+    def _any(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        """As `process`, of any primitive, under any trace."""
         values = []
         slots = []
-        active = foreign = False
+        foreign = False
         for arg in args:
             if type(arg) is Tracer:
                 if arg.owner is self:
                     values.append(arg.value)
                     slots.append(arg.extra)
-                    active = True
                     continue
                 foreign = True
             values.append(arg)
             slots.append(0)
-        if active and not primitive.plain:
-            cuts = primitive.cuts
-            if cuts:
-                if cuts is not True:
-                    slots = [0 if i in cuts else slot for i, slot in enumerate(slots)]
-                active = cuts is not True and any(slots)
-            if active and primitive.forward is not None:
-                return self._forward(primitive, values, slots, params)
+        cuts = primitive.cuts
+        if cuts:
+            slots = [0 if cuts is True or i in cuts else slot for i, slot in enumerate(slots)]
+        active = any(slots)
+        if active and primitive.forward is not None:
+            return self._forward(primitive, values, slots, params)
         if self.records and active:  # the Graph then has the residual as the same constant
             values = self._kept(primitive, values, slots)
-        if parent is EVAL and not foreign:
+        if self.parent is EVAL and not foreign:
             output = primitive.eval(*values, **params)
         else:
-            output = parent.process(primitive, values, params)  # type: ignore[union-attr]
+            output = self.parent.process(primitive, values, params)  # type: ignore[union-attr]
         if not active:
             return output
         saved = output
@@ -152,9 +171,9 @@ class VjpTrace(Trace):
 
     def _kept(self, primitive: Any, values: Any, slots: Any) -> list[Any]:
         """The arguments, with arrays that the program may write into kept as they are now."""
-        if 0 not in slots:
-            return values  # type: ignore[no-any-return]
         reads = primitive.reads
+        if 0 not in slots or (reads is not None and not reads):
+            return values  # type: ignore[no-any-return]
         return [
             (self.keeper.keep(value) if type(value) is ndarray else private(value))
             if not slots[i] and (reads is None or i in reads)
@@ -179,8 +198,8 @@ class VjpTrace(Trace):
             traced: Any = tuple([self.tracer(o) if typeof(o).inexact else o for o in output])
             out = [t.extra if t is not o else 0 for t, o in zip(traced, output, strict=True)]
         else:
-            traced = self.tracer(output)
-            out = traced.extra
+            self.slots = out = self.slots + 1
+            traced = Tracer(self, output, out)
         origin = place_behind() if self.records else None
         record = (primitive, params, tuple(slots), tuple(args), saved, out, origin)
         self.tape.extend(record)
@@ -242,16 +261,22 @@ def backward(trace: VjpTrace, seeds: Sequence[tuple[int, Any]], wanted: int) -> 
 transforming.add(backward.__code__)
 
 
-def _held(value: Any, keep: Callable[[Any], Any]) -> Any:
-    """An input that the trace can keep."""
-    return keep(value) if type(value) is ndarray else private(value)
+def _input(trace: VjpTrace, value: Any) -> Tracer:
+    """The tracer of an input, which the trace keeps as it is now."""
+    if type(value) is not ndarray:
+        return received(trace.tracer(private(value)), value)
+    if value.nbytes <= SMALL and type(trace.keeper) is WriteGuards:  # the usual case
+        kept = value.copy("K")
+    else:
+        kept = trace.keeper.keep(value)
+    return trace.tracer(kept) if value.ndim else with_memory(trace.tracer(kept))
 
 
 def linearized(
     f: Callable[..., Sequence[Any]],
     inputs: Sequence[Any],
     label: Callable[[], str],
-    keeper: Residuals | None = None,
+    keeper: WriteGuards | None = None,
     handed: bool = False,
 ) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
     """Runs a function of flat inexact arguments; returns its flat outputs and its flat pullback.
@@ -268,12 +293,8 @@ def linearized(
       handed: whether outputs and pullback go to the user: then outputs share no array with the
         pullback, which keeps only the records that it needs.
     """
-    trace = VjpTrace(current(), label, keeper or Residuals(copies=True))
-    keep = trace.keeper.keep
-    tracers = [
-        trace.tracer(v) if type(v) is float else received(trace.tracer(_held(v, keep)), v)
-        for v in inputs
-    ]
+    trace = VjpTrace(current(), label, keeper or CopyingGuards())
+    tracers = [trace.tracer(v) if type(v) is float else _input(trace, v) for v in inputs]
     results = None
     try:
         results = list(trace.run(f, *tracers))
@@ -298,7 +319,8 @@ def linearized(
     slots = []
     for result in results:
         mine = type(result) is Tracer and result.owner is trace
-        values.append(private(result.value if mine else result))
+        value = result.value if mine else result
+        values.append(private(value) if type(value) is Tracer else value)
         slots.append(result.extra if mine else 0)
     if handed:
         trace.prune([slot for slot in slots if slot])

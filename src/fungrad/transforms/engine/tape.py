@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 from numpy import float64, ndarray
 
 from fungrad.errors import MissingRuleError
-from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type
+from fungrad.ir.types import Type
+from fungrad.primitives.cotangents import Collected, Masked
 from fungrad.primitives.elementwise.family import (
     AfterSum,
-    Collected,
-    Masked,
     add_cotangents,
     passed,
     plain,
     scale_masked,
     whole,
 )
-from fungrad.primitives.movement.gather import Gathered
-from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, convert, sum_to
+from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to
 from fungrad.tracing.provenance import replayed
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import EVAL, Tracer, current, shape_of, typeof
+from fungrad.tracing.trace import EVAL, Tracer, current, shape_of
+from fungrad.transforms.engine import collected
+from fungrad.transforms.engine.accumulation import add_to, match
 
 
 class Tape(list[Any]):
@@ -60,120 +59,143 @@ def _missing(primitive: Any, slots: Sequence[int]) -> MissingRuleError:
 def walk(tape: Tape, cotangents: list[Any]) -> None:
     """Walks back along a tape, from the cotangents of the outputs to those of the inputs."""
     trace = current()
-    eager = trace is EVAL
-    collecting = not trace.records
     for origin, out, output, args, slots, params, primitive in tape.backwards():
         if origin is not None:
             replayed.set(origin)
         if type(out) is int:
             cotangent = cotangents[out]
-            if cotangent is None:
-                continue
             cotangents[out] = None
-            masked = False
-            if type(cotangent) is not ndarray and type(cotangent) is not float64:
-                if isinstance(cotangent, Collected) and not (eager and primitive.undo is not None):
-                    cotangent = cotangent.total()
-                masked = type(cotangent) is Masked
-            partials = primitive.partials
-            if partials is not None:
-                new: Any
-                if unary := type(slots) is int:
-                    partials = ((slots, partials[0], args[0]),)
-                else:
-                    partials = zip(slots, partials, args)  # noqa: B905 - the hot loop
-                for slot, scale, arg in partials:
-                    if not slot:
-                        continue
-                    finish = None
-                    if masked:
-                        new = scale_masked(cotangent, scale, output, args)
-                    elif scale is passed:
-                        new = cotangent
-                    else:
-                        if type(scale) is AfterSum:
-                            finish, scale = scale.finish, scale.scale
-                        new = scale(cotangent, output, args)
-                    kind = type(new)
-                    if kind is ndarray:
-                        if (
-                            type(arg) is not ndarray
-                            or new.dtype is not arg.dtype
-                            or not (unary or new.shape == arg.shape)
-                        ):
-                            new = match(new, arg)
-                    elif kind is not float64 or not (type(arg) is float64 or type(arg) is float):
-                        new = match(new, arg)
-                    if finish is not None:
-                        new = finish(new, args)
-                    held = cotangents[slot]
-                    if held is None:
-                        cotangents[slot] = new
-                    elif kind is not Masked and (type(held) is ndarray or type(held) is float64):
-                        cotangents[slot] = held + new
-                    else:
-                        cotangents[slot] = add_cotangents(held, new)
-                continue
-            if masked and not primitive.moves:
-                first = primitive.undo is not None and not slots[0]
-                cotangent = _left(cotangent, args, params) if first else cotangent.value
-                masked = type(cotangent) is Masked
         else:
-            masked = False
-            cotangent = tuple([plain(cotangents[slot]) if slot else None for slot in out])
-            if all(c is None for c in cotangent):
-                continue
-            for slot in out:
-                cotangents[slot] = None
-        if collecting and primitive.collect is not None and slots[0]:
-            held = cotangents[slots[0]]
-            if (
-                held is not None
-                and args[0].shape
-                and (cotangent.value if masked else cotangent).dtype == args[0].dtype
-                and (eager or not any(type(a) is Tracer for a in args[1:]))
-            ):
-                if not isinstance(held, Collected):
-                    held = Collected(held) if eager else Gathered(held, args[0].shape)
-                    cotangents[slots[0]] = held
-                held.read(primitive, cotangent, args, params)
-                continue
-        if eager and primitive.undo is not None:
-            if slots[0]:
-                if not isinstance(cotangent, Collected):
-                    cotangent = Collected(cotangent)
-                new = primitive.undo(cotangent, args, slots, **params)
-                held = cotangents[slots[0]]
-                if held is None:
-                    cotangents[slots[0]] = cotangent
-                else:
-                    cotangents[slots[0]] = add_cotangents(held, cotangent.total())
-                if new is not None:
-                    new = match(new, args[1])
-                    held = cotangents[slots[1]]
-                    cotangents[slots[1]] = new if held is None else add_cotangents(held, new)
-                continue
-            cotangent = whole(cotangent)
-        if primitive.vjp is None:
-            raise _missing(primitive, slots)
-        if type(cotangent) is Masked:
-            found = _moved(primitive, params, cotangent, args, slots)
-        else:
-            found = primitive.vjp(cotangent, output, args, slots, **params)
-        if eager and primitive.collect is not None and slots[0] and cotangents[slots[0]] is None:
-            cotangents[slots[0]] = Collected(match(found[0], args[0]), own=True)
+            cotangent = _of_outputs(cotangents, out)
+        if cotangent is None:
             continue
-        for slot, new, arg in zip(slots, found, args, strict=True):
-            if slot and new is not None:
-                if (
-                    type(new) is not ndarray
-                    or type(arg) is not Type
-                    or new.shape != arg.shape
-                    or new.dtype is not arg.dtype
-                ):
-                    new = match(new, arg)
-                held = cotangents[slot]
-                cotangents[slot] = new if held is None else add_cotangents(held, new)
+        partials = primitive.partials
+        if partials is None:
+            _pull_back(cotangents, cotangent, output, args, slots, params, primitive, trace)
+            continue
+        kind = type(cotangent)
+        if kind is not ndarray and kind is not float64 and kind is not Tracer:
+            cotangent = whole(cotangent)
+        if type(cotangent) is Masked:
+            _scale_masked(cotangents, cotangent, output, args, slots, partials)
+        elif type(slots) is not int:
+            _scale(cotangents, cotangent, output, args, slots, partials)
+        else:
+            new = partials[0](cotangent, output, args)
+            (arg,) = args
+            if type(new) is not ndarray or type(arg) is not ndarray or new.dtype is not arg.dtype:
+                new = match(new, arg)
+            held = cotangents[slots]
+            if held is None:
+                cotangents[slots] = new
+            elif type(held) is ndarray and type(new) is ndarray:
+                cotangents[slots] = held + new
+            else:
+                cotangents[slots] = add_cotangents(held, new)
+
+
+def _of_outputs(cotangents: list[Any], slots: Sequence[int]) -> tuple[Any, ...] | None:
+    """The cotangents of several outputs, without masks; None if there are none."""
+    found = tuple([plain(cotangents[slot]) if slot else None for slot in slots])
+    for slot in slots:
+        cotangents[slot] = None
+    return found if any(c is not None for c in found) else None
+
+
+def _scale(
+    cotangents: list[Any], cotangent: Any, output: Any, args: Any, slots: Any, partials: Any
+) -> None:
+    """The plain path: an elementwise primitive multiplies the cotangent by its partials."""
+    for slot, scale, arg in zip(slots, partials, args):  # noqa: B905 - the hot loop
+        if not slot:
+            continue
+        if scale is passed:
+            new = cotangent
+        elif type(scale) is AfterSum:
+            new = scale.finish(match(scale.scale(cotangent, output, args), arg), args)
+        else:
+            new = scale(cotangent, output, args)
+        kind = type(new)
+        if kind is ndarray:
+            if type(arg) is not ndarray or new.dtype is not arg.dtype or new.shape != arg.shape:
+                new = match(new, arg)
+        elif kind is not float64 or (type(arg) is not float64 and type(arg) is not float):
+            new = match(new, arg)
+        held = cotangents[slot]
+        if held is None:
+            cotangents[slot] = new
+        elif kind is not Masked and (type(held) is ndarray or type(held) is float64):
+            cotangents[slot] = held + new
+        else:
+            cotangents[slot] = add_cotangents(held, new)
+
+
+def _scale_masked(
+    cotangents: list[Any], cotangent: Masked, output: Any, args: Any, slots: Any, partials: Any
+) -> None:
+    """The masked path: the products are exactly zero where the cotangent is."""
+    for slot, scale, arg in zip(
+        (slots,) if type(slots) is int else slots, partials, args, strict=True
+    ):
+        if slot:
+            new = scale_masked(cotangent, scale, output, args)
+            add_to(cotangents, slot, match(new, arg))
+
+
+def _pull_back(
+    cotangents: list[Any], cotangent: Any, output: Any, args: Any, slots: Any, params: Any,
+    primitive: Any, trace: Any,
+) -> None:  # fmt: skip
+    """The path of all other primitives, by their pullbacks; reads and writes of elements take the
+    collected path where they can (`collected`).
+    """
+    kind = type(cotangent)
+    if primitive.undo is not None and slots[0] and trace is EVAL:
+        collected.undo(cotangents, cotangent, args, slots, params, primitive)
+        return
+    if kind is not ndarray and kind is not float64 and kind is not Tracer:
+        cotangent = _as_rules_take_it(cotangent, primitive, args, slots, params)
+    reads = primitive.collect is not None and slots[0]
+    if reads and cotangents[slots[0]] is not None:
+        if collected.read(cotangents, cotangent, args, slots[0], params, primitive, trace):
+            return
+    if primitive.vjp is None:
+        raise _missing(primitive, slots)
+    if type(cotangent) is Masked:
+        found = _moved(primitive, params, cotangent, args, slots)
+    else:
+        found = primitive.vjp(cotangent, output, args, slots, **params)
+    if reads and trace is EVAL and cotangents[slots[0]] is None:
+        cotangents[slots[0]] = Collected(match(found[0], args[0]), own=True)
+        return
+    _add_each(cotangents, found, args, slots)
+
+
+def _add_each(cotangents: list[Any], found: Any, args: Any, slots: Any) -> None:
+    """Adds the results of a pullback, each matched to its argument."""
+    for slot, new, arg in zip(slots, found, args, strict=True):
+        if slot and new is not None:
+            if (
+                type(new) is not ndarray
+                or type(arg) is not Type
+                or new.shape != arg.shape
+                or new.dtype is not arg.dtype
+            ):
+                new = match(new, arg)
+            held = cotangents[slot]
+            cotangents[slot] = new if held is None else add_cotangents(held, new)
+
+
+def _as_rules_take_it(
+    cotangent: Any, primitive: Any, args: Sequence[Any], slots: Any, params: Any
+) -> Any:
+    """The cotangent as an array, or masked for a primitive that only moves elements."""
+    cotangent = whole(cotangent)
+    if type(cotangent) is not Masked or primitive.moves:
+        return cotangent
+    if primitive.undo is not None and not slots[0]:
+        return collected.of_first_write(cotangent, args, params)
+    return cotangent.value
 
 
 def _moved(
@@ -189,34 +211,3 @@ def _moved(
         None if v is None else Masked(plain(v), plain(m))
         for v, m in zip(values, masks, strict=True)
     ]
-
-
-def _left(cotangent: Masked, args: Sequence[Any], params: Any) -> Any:
-    """The cotangent of the first write into an array; masked if a later write replaced elements, or
-    may have, where one of them is by arrays of indices.
-    """
-    if cotangent.cleared is None or len(args) > 2:
-        return cotangent
-    mask = np.ones(cotangent.value.shape, np.bool_)
-    mask[cotangent.cleared] = False
-    return cotangent.value if np.all(mask[params["index"].entries]) else cotangent
-
-
-def match(cotangent: Any, arg: Any) -> Any:
-    """The cotangent summed and cast to the shape and dtype of the argument (a value or a Type)."""
-    if type(arg) is Type and type(cotangent) is not Masked:  # the usual case
-        if cotangent.shape == arg.shape and cotangent.dtype is arg.dtype:
-            return cotangent
-    if type(cotangent) is Masked:
-        value = match(cotangent.value, arg)
-        same = typeof(value).shape == typeof(cotangent.value).shape
-        return Masked(value, cotangent.mask, cotangent.cleared) if same else value
-    if type(arg) in PYTHON_SCALARS:
-        shape, dtype = (), PYTHON_DTYPES[type(arg)]
-    else:
-        shape, dtype = arg.shape, arg.dtype
-    if cotangent.shape != shape:
-        cotangent = sum_to(cotangent, shape)
-    if cotangent.dtype != dtype:
-        cotangent = convert(cotangent, dtype=dtype)
-    return cotangent

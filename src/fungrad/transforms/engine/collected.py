@@ -1,0 +1,72 @@
+"""The collected path of the backward walk: cotangents of reads and writes of elements, summed in
+place.
+
+A read of few elements of a large array costs the elements, not the array: the array's cotangent is
+one sum (`Collected`), to which each read adds its part. A write in an eager gradient changes that
+sum in place (the primitive's rule `undo`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.primitives.cotangents import Collected, Masked
+from fungrad.primitives.elementwise.family import add_cotangents
+from fungrad.primitives.movement.gather import Gathered
+from fungrad.tracing.trace import EVAL, Trace, Tracer
+from fungrad.transforms.engine.accumulation import add_to, match
+
+
+def read(
+    cotangents: list[Any], cotangent: Any, args: Any, slot: int, params: Any, primitive: Any,
+    trace: Trace,
+) -> bool:  # fmt: skip
+    """Adds the cotangent of a read to that of the array, which has one; returns whether it could.
+
+    A trace that records a Graph has its own equations for that.
+    """
+    array = args[0]
+    dtype = (cotangent.value if type(cotangent) is Masked else cotangent).dtype
+    if trace.records or not array.shape or dtype != array.dtype:
+        return False
+    held = cotangents[slot]
+    if trace is EVAL:
+        if type(held) is not Collected:
+            held = cotangents[slot] = Collected(held)
+        primitive.collect(held, cotangent, args, **params)
+        return True
+    if any(type(a) is Tracer for a in args[1:]):
+        return False
+    if type(held) is not Gathered:
+        held = cotangents[slot] = Gathered(held, array.shape)
+    held.read(primitive, cotangent, args, params)
+    return True
+
+
+def undo(
+    cotangents: list[Any], cotangent: Any, args: Any, slots: Any, params: Any, primitive: Any
+) -> None:
+    """The pullback of a write into an array, in place: the cotangent of the array after the write
+    becomes that of the array before it.
+    """
+    if not isinstance(cotangent, Collected):
+        cotangent = Collected(cotangent.value if type(cotangent) is Masked else cotangent)
+    of_values = primitive.undo(cotangent, args, slots, **params)
+    held = cotangents[slots[0]]
+    cotangents[slots[0]] = cotangent if held is None else add_cotangents(held, cotangent.total())
+    if of_values is not None:
+        add_to(cotangents, slots[1], match(of_values, args[1]))
+
+
+def of_first_write(cotangent: Masked, args: Sequence[Any], params: Any) -> Any:
+    """The cotangent of the first write into an array; masked if a later write replaced elements, or
+    may have, where one of them is by arrays of indices.
+    """
+    if cotangent.cleared is None or len(args) > 2:
+        return cotangent
+    mask = np.ones(cotangent.value.shape, np.bool_)
+    mask[cotangent.cleared] = False
+    return cotangent.value if np.all(mask[params["index"].entries]) else cotangent

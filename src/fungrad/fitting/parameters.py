@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,29 +39,22 @@ class Parameters:
     """
 
     def __init__(self, f: Any, p0: Any, bounds: Any, fixed: Any = None, tied: Any = None) -> None:
-        by_name = bounds if isinstance(bounds, Mapping) else {}
         ends = _ends((-np.inf, np.inf) if isinstance(bounds, Mapping) else bounds)
         start, self.names, self.call = _start(f, p0, ends)
         vector, self.tree = ravel_pytree(start)
         vector = np.array(vector, np.float64)
         size = vector.size
         low, high = (np.broadcast_to(end, size).copy() for end in ends)
-        for name, pair in by_name.items():
-            for i in self._positions(name, "bounds"):
-                low[i], high[i] = (
-                    default if end is None else end
-                    for end, default in zip(pair, (-np.inf, np.inf), strict=True)
-                )
-        self._tied = {
-            i: function
-            for name, function in (tied or {}).items()
-            for i in self._positions(name, "tied")
-        }
+        by_name = bounds if isinstance(bounds, Mapping) else {}
+        for i, (lowest, highest) in self._by_position(by_name, "bounds"):
+            low[i] = -np.inf if lowest is None else lowest
+            high[i] = np.inf if highest is None else highest
+        self._tied = dict(self._by_position(tied or {}, "tied"))
         held = fixed if isinstance(fixed, Mapping) else dict.fromkeys(fixed or ())
-        self._fixed: dict[int, float] = {}
-        for name, value in held.items():
-            for i in self._positions(name, "fixed"):
-                self._fixed[i] = float(vector[i] if value is None else value)
+        self._fixed = {
+            i: float(vector[i] if value is None else value)
+            for i, value in self._by_position(held, "fixed")
+        }
         self.free = np.array(
             [i for i in range(size) if i not in self._fixed and i not in self._tied]
         )
@@ -70,6 +63,12 @@ class Parameters:
         self.start, self.low, self.high = vector[self.free], low[self.free], high[self.free]
         self.fixed = frozenset(self.names[i] for i in self._fixed)
         self.tied = frozenset(self.names[i] for i in self._tied)
+
+    def _by_position(self, given: Mapping[str, Any], argument: str) -> Iterator[tuple[int, Any]]:
+        """What is given for the parameters of some names, by their positions."""
+        for name, value in given.items():
+            for i in self._positions(name, argument):
+                yield i, value
 
     def _positions(self, name: str, argument: str) -> list[int]:
         """Those of a parameter, or of the numbers in an array."""

@@ -327,15 +327,23 @@ def reduce(
         return list(pytree.match(treedef, found, "result of the computation of lax.reduce"))
 
     results = [s.broadcast_to(init, shape=kept) for init in inits]
+    return pytree.unflatten(treedef, _by_halves(xs, results, combine))
+
+
+def _by_halves(
+    xs: list[Any], results: list[Any], combine: Callable[[list[Any], list[Any]], list[Any]]
+) -> list[Any]:
+    """The items along the first axis combined in pairs until one is left, and with `results`."""
+    count, *kept = shape_of(xs[0])
     while count:
         halves = [_halves(x) for x in xs]
         if count % 2:
-            last = [s.reshape(odd, shape=kept) for _, _, odd in halves]
+            last = [s.reshape(odd, shape=tuple(kept)) for _, _, odd in halves]
             results = combine(last, results)
         count //= 2
         if count:
             xs = combine([a for a, _, _ in halves], [b for _, b, _ in halves])
-    return pytree.unflatten(treedef, results)
+    return results
 
 
 def _place(name: str, what: str, function: Callable[..., Any]) -> Callable[..., Any]:

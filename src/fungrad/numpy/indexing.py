@@ -173,7 +173,7 @@ def parsed(x: Any, index: Any) -> tuple[Any, Index, list[Any]]:
     items = [_entry(item) for item in (index if type(index) is tuple else (index,))]
     if sum(1 for item in items if item is Ellipsis) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
-    masks = [item for item in items if type(item) is np.ndarray and item.dtype == _BOOL]
+    masks = [item for item in items if _is_mask(item)]
     if not masks:
         return _split(x, items, False)
     if any(not mask.ndim for mask in masks):
@@ -186,14 +186,8 @@ def parsed(x: Any, index: Any) -> tuple[Any, Index, list[Any]]:
     for item in items:
         if item is Ellipsis:
             axis += len(shape) - given
-        elif type(item) is np.ndarray and item.dtype == _BOOL:
-            for offset, length in enumerate(item.shape):
-                if axis + offset < len(shape) and length != shape[axis + offset]:
-                    raise IndexError(
-                        f"boolean index did not match indexed array along axis {axis + offset}; "
-                        f"size of axis is {shape[axis + offset]} but size of corresponding boolean "
-                        f"axis is {length}"
-                    )
+        elif _is_mask(item):
+            _check_mask(item, shape, axis)
             result.extend(item.nonzero())
             axis += item.ndim
             continue
@@ -201,6 +195,20 @@ def parsed(x: Any, index: Any) -> tuple[Any, Index, list[Any]]:
             axis += _taken(item)
         result.append(item)
     return _split(x, result, len(arrays) == 1)
+
+
+def _is_mask(item: Any) -> bool:
+    return type(item) is np.ndarray and item.dtype == _BOOL
+
+
+def _check_mask(mask: Any, shape: tuple[int, ...], axis: int) -> None:
+    """Raises NumPy's error if a mask does not have the shape of the axes from `axis` on."""
+    for i, (length, size) in enumerate(zip(mask.shape, shape[axis:])):  # noqa: B905 - NumPy counts axes
+        if length != size:
+            raise IndexError(
+                f"boolean index did not match indexed array along axis {axis + i}; size of axis is "
+                f"{size} but size of corresponding boolean axis is {length}"
+            )
 
 
 def _is_array(item: Any) -> bool:
@@ -211,7 +219,7 @@ def _taken(item: Any) -> int:
     """The number of axes that an item of an index reads."""
     if item is None or item is Ellipsis:
         return 0
-    return item.ndim if type(item) is np.ndarray and item.dtype == _BOOL else 1
+    return item.ndim if _is_mask(item) else 1
 
 
 def _split(x: Any, items: list[Any], unique: bool) -> tuple[Any, Index, list[Any]]:
@@ -224,7 +232,7 @@ def _with_new_axes(x: Any, items: list[Any]) -> tuple[Any, list[Any]]:
     before: list[Any] = []
     after: list[Any] = []
     for item in items:
-        if type(item) is np.ndarray and item.dtype == _BOOL and not item.ndim:
+        if _is_mask(item) and not item.ndim:
             before.append(None)
             after.append(np.zeros(int(item), np.intp))
         else:

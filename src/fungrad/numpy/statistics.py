@@ -54,6 +54,24 @@ def _weights(name: str, given: Any, count: int) -> Any:
     return weights
 
 
+def _combined_weights(fweights: Any, aweights: Any, count: int) -> tuple[Any, Any]:
+    """The product of the two kinds of weights of observations, and the analytic ones; or None."""
+    repeats = None if fweights is None else _weights("fweights", fweights, count)
+    analytic = None if aweights is None else _weights("aweights", aweights, count)
+    if repeats is None or analytic is None:
+        return (repeats if analytic is None else analytic), analytic
+    return repeats * analytic, analytic
+
+
+def _degrees_of_freedom(total: Any, ddof: Any, weights: Any, analytic: Any) -> Any:
+    """The divisor of a covariance of weighted observations."""
+    if not ddof:
+        return total
+    if analytic is None:
+        return total - ddof
+    return total - ddof * np.sum(weights * analytic) / total
+
+
 @implements(np.cov)
 @of_arrays
 def cov(
@@ -65,8 +83,9 @@ def cov(
         raise ValueError("ddof must be integer")
     m = array_of(m)
     y = None if y is None else array_of(y)
-    if len(m.shape) > 2 or (y is not None and len(y.shape) > 2):
-        raise ValueError(f"{'m' if len(m.shape) > 2 else 'y'} has more than 2 dimensions")
+    for name, given in (("m", m), ("y", y)):
+        if given is not None and len(given.shape) > 2:
+            raise ValueError(f"{name} has more than 2 dimensions")
     if dtype is None:
         dtype = np.result_type(m.dtype, np.float64, *([] if y is None else [y.dtype]))
     x = _variables(m, np.dtype(dtype), rowvar)
@@ -77,20 +96,11 @@ def cov(
     if ddof is None:
         ddof = 0 if bias else 1
     count = x.shape[1]
-    weights: Any = None
-    if fweights is not None:
-        weights = _weights("fweights", fweights, count)
-    if aweights is not None:
-        analytic = _weights("aweights", aweights, count)
-        weights = analytic if weights is None else weights * analytic
+    weights, analytic = _combined_weights(fweights, aweights, count)
     center, total = average(x, axis=1, weights=weights, returned=True)
     factor: Any = count - ddof
     if weights is not None:
-        factor = total[0]
-        if ddof and aweights is None:
-            factor = factor - ddof
-        elif ddof:
-            factor = factor - ddof * np.sum(weights * analytic) / factor
+        factor = _degrees_of_freedom(total[0], ddof, weights, analytic)
     if type(factor) is not Tracer and factor <= 0:
         warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=3)
         factor = 0.0

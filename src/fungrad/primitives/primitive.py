@@ -165,12 +165,10 @@ class Primitive:
         for fact, default in DEFAULTS.items():
             write(self, fact, facts.get(fact, default))
         if facts.get("order") is None:
-            like = partials is not None or facts.get("reduces") is not None
-            write(self, "order", "view" if facts.get("view") else "example" if like else None)
+            write(self, "order", _order_of(facts, partials is not None))
         scalar = facts.get("scalar")
         if scalar is not None and not isinstance(scalar, ScalarForm):
-            scalar = ScalarForm(scalar)
-        write(self, "scalar", scalar)
+            write(self, "scalar", ScalarForm(scalar))
         write(self, "name", name)
         write(self, "eval", logged(eval) if effect else eval)
         write(self, "type", type)
@@ -272,6 +270,13 @@ class Primitive:
 
 primitives: dict[tuple[str, str], Primitive] = {}
 """Every declared primitive, by its module and name."""
+
+
+def _order_of(facts: Facts, has_partials: bool) -> str | None:
+    """The fact `order`, from the others."""
+    if facts.get("view"):
+        return "view"
+    return "example" if has_partials or facts.get("reduces") is not None else None
 
 
 def _declaring_module() -> str:

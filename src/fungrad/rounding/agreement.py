@@ -63,15 +63,15 @@ def disagreement(
         if e.dtype.kind == "O" and runs is not None:
             continue
         if e.dtype != f.dtype or e.shape != f.shape:
-            wanted, got = (f"{x.dtype}[{', '.join(map(str, x.shape))}]" for x in (e, f))
-            return Disagreement(number, (), wanted, got, 1)
+            return Disagreement(number, (), _type_text(e), _type_text(f), 1)
         if not signs and e.dtype.kind in "fc":
             e, f = e + e.dtype.type(0), f + f.dtype.type(0)
         apart = ~equal(e, f)
-        if sparse and e.dtype.kind in "fc":
-            apart &= ~(np.isnan(e) & (f == 0))
-        if (ulp or regrouped) and e.dtype.kind in "fc" and apart.any():
-            apart &= ~(_alike(e, f) if regrouped else _near(e, f, ulp))
+        if e.dtype.kind in "fc":
+            if sparse:
+                apart &= ~(np.isnan(e) & (f == 0))
+            if apart.any():
+                apart &= ~_tolerated(e, f, ulp, regrouped)
         for count in RUNS:
             if runs is None or not apart.any():
                 break
@@ -81,6 +81,17 @@ def disagreement(
             index = tuple(map(int, np.argwhere(apart)[0]))
             return Disagreement(number, index, e[index], f[index], int(apart.sum()))
     return None
+
+
+def _type_text(x: Any) -> str:
+    return f"{x.dtype}[{', '.join(map(str, x.shape))}]"
+
+
+def _tolerated(e: Any, f: Any, ulp: float, regrouped: bool) -> Any:
+    """Where two arrays are as near as any two programs may be."""
+    if regrouped:
+        return _alike(e, f)
+    return _near(e, f, ulp) if ulp else np.zeros(e.shape, np.bool_)
 
 
 def _native(x: Any) -> Any:

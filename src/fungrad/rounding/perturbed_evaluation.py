@@ -92,14 +92,7 @@ class PerturbedTrace(TimedTrace):
         elif self.regrouped and (primitive is add or primitive is sub):
             args = [self.moved(arg, FUNCTION) for arg in args]
         if rounding == EXACT or (primitive.multiple and rounding == OPERANDS and _runs(params)):
-            result = _raising(primitive, args, params)
-            if primitive.multiple:
-                return result
-            if not np.iscomplexobj(result) and any(map(np.iscomplexobj, args)):
-                return self.moved(result, FUNCTION)  # the absolute value of complex numbers
-            if primitive.kink is not None or primitive is index_max or primitive is index_min:
-                return self.with_zeros_of(result, args)
-            return result
+            return self._exact(primitive, args, params)
         if isinstance(rounding, str):
             return self._collective(rounding, primitive, args, params)
         result = _raising(primitive, args, params)
@@ -108,6 +101,17 @@ class PerturbedTrace(TimedTrace):
         if rounding > ARITHMETIC or self.regrouped:
             result = self.moved(result, max(rounding, FUNCTION), signs=True)
         return self.rooted(result, *args) if primitive is power else result
+
+    def _exact(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        """A result that is not rounded: it selects or moves numbers, or runs a Graph."""
+        result = _raising(primitive, args, params)
+        if primitive.multiple:
+            return result
+        if not np.iscomplexobj(result) and any(map(np.iscomplexobj, args)):
+            return self.moved(result, FUNCTION)  # the absolute value of complex numbers
+        if primitive.kink is not None or primitive is index_max or primitive is index_min:
+            return self.with_zeros_of(result, args)
+        return result
 
     def _collective(self, rounding: str, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         """A sum, a product, or an algorithm of linear algebra."""

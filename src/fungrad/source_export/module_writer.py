@@ -179,21 +179,29 @@ class Module:
             if any(v is atom and isinstance(x, np.ndarray) for v, x in graph.constants):
                 results[i] += ".copy()"
         made = returned(results) if returned else f"({''.join(f'{text}, ' for text in results)})"
-        if body and body[-1].startswith(f"{made} = "):
-            body[-1] = f"return {body[-1].partition(' = ')[2]}"
-        else:
-            body.append(f"return {made}")
+        _return(body, made)
         tree = ast.parse("\n".join([f"def {name}({', '.join(given)}):", *indented(body)]))
         if doc:
-            said = "\n".join(["", *indented(doc[1:]), "    "]) if doc[1:] else ""
-            said = re.sub(" +\n", "\n", doc[0] + said)
-            tree.body[0].body.insert(0, ast.Expr(ast.Constant(said)))  # type: ignore[attr-defined]
+            tree.body[0].body.insert(0, _docstring(doc))  # type: ignore[attr-defined]
         self.functions.append(ast.unparse(tree))
         return name
 
     def part(self, graph: Graph) -> str:
         """Writes a function for a Graph that is nested too deeply; returns its name."""
         return self.function(graph, self.values.fresh("part"))
+
+
+def _docstring(lines: Sequence[str]) -> ast.Expr:
+    said = "\n".join(["", *indented(lines[1:]), "    "]) if lines[1:] else ""
+    return ast.Expr(ast.Constant(re.sub(" +\n", "\n", lines[0] + said)))
+
+
+def _return(body: list[str], made: str) -> None:
+    """Adds the return statement; where the last statement makes the result, in its place."""
+    if body and body[-1].startswith(f"{made} = "):
+        body[-1] = f"return {body[-1].partition(' = ')[2]}"
+    else:
+        body.append(f"return {made}")
 
 
 def _folded(line: str) -> str:

@@ -26,7 +26,8 @@ from fungrad.errors import (
 )
 from fungrad.ir.graph import Source
 from fungrad.support.lazy import loaded
-from fungrad.tracing.error_notes import NumPyWarnings, add_note, set_settings, settings, warn_at
+from fungrad.tracing.error_notes import add_note
+from fungrad.tracing.numpy_warnings import NumPyWarnings, set_settings, settings, warn_at
 from fungrad.tracing.opaque_mode import Opaque
 from fungrad.tracing.ways_out import ways_out
 

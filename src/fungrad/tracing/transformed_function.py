@@ -8,7 +8,7 @@ from types import FunctionType, MethodType
 from typing import Any, cast
 
 from fungrad.support.lazy import modules
-from fungrad.tracing.error_notes import set_settings, settings
+from fungrad.tracing.numpy_warnings import set_settings, settings
 from fungrad.tracing.opaque_mode import Opaque
 from fungrad.tracing.source_location import begin_reporting, end_reporting, reporting, shortened
 from fungrad.tracing.trace import EVAL, current

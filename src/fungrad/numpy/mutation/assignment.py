@@ -81,17 +81,21 @@ def write(target: Any, index: Any, value: Any) -> None:
     type_, found = typeof(array), typeof(values)
     if found.dtype is not type_.dtype or found.weak:
         values = fitting(values, type_.dtype, "a[index] = value", True)
-    if static is not None:
-        named = _named(static, type_.shape)
-        if found.shape != named:
-            values = spread(values, named, static)
-        new = changed(index_set, static.params or {"index": static}, array, values)
-        adopt(target, new, None if alone else Indexed(static))
+    if static is None:
+        _write_at(target, array, index, values)
         return
-    if is_mask(index):
-        if len(shape_of(values)) <= target.ndim - index.ndim:
-            _adopt_all(target, chosen(array, index, lambda x, v: v, values))
-            return
+    named = _named(static, type_.shape)
+    if found.shape != named:
+        values = spread(values, named, static)
+    new = changed(index_set, static.params or {"index": static}, array, values)
+    adopt(target, new, None if alone else Indexed(static))
+
+
+def _write_at(target: Any, array: Any, index: Any, values: Any) -> None:
+    """`target[index] = values` by masks and arrays of integers."""
+    if is_mask(index) and len(shape_of(values)) <= target.ndim - index.ndim:
+        _adopt_all(target, chosen(array, index, lambda x, v: v, values))
+        return
     x, static, arrays = parsed(array, index)
     wanted = layout(static, shape_of(x), [shape_of(a) for a in arrays]).shape
     new = changed(index_set, {"index": static}, x, spread(values, wanted, static), *arrays)

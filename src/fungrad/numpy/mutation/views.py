@@ -291,7 +291,7 @@ def reshaped_view(base: Any, found: Any, order: str, compact: bool) -> Any:
     shape, new, by_columns = base.shape, found.shape, order == "F"
     if not shape and is_number(base):
         return array_over(view)
-    if not compact and [n for n in shape if n != 1] == [n for n in new if n != 1]:
+    if not compact and _long_axes(shape) == _long_axes(new):
         return link(view, base, Reshaped(new))
     if strides is None:
         return link(view, base, Apart(None))
@@ -304,6 +304,11 @@ def reshaped_view(base: Any, found: Any, order: str, compact: bool) -> Any:
     if by_columns:
         step = between(base.shape, lambda a: a.reshape(found.shape, order="F"))
     return link(view, base, step, rows=rows)
+
+
+def _long_axes(shape: tuple[int, ...]) -> list[int]:
+    """The lengths that are not 1: arrays that differ in the others share their memory layout."""
+    return [n for n in shape if n != 1]
 
 
 def _is_view(x: Tracer) -> bool:

@@ -15,6 +15,23 @@ __getattr__, __dir__ = _names_of(globals(), "fungrad.scipy.signal")
 _Axes = Sequence[Sequence[int]]
 
 
+def _roles(
+    ranks: tuple[int, int], dot_axes: _Axes, axes: _Axes | None
+) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
+    """For both arrays the axes that remain, those of the sum of products and those of the
+    convolution.
+    """
+    dots = [[i % n for i in given] for given, n in zip(dot_axes, ranks, strict=True)]
+    free = [[i for i in range(n) if i not in d] for n, d in zip(ranks, dots, strict=True)]
+    along = free
+    if axes is not None:
+        along = [[i % n for i in given] for given, n in zip(axes, ranks, strict=True)]
+    if len(along[0]) != len(along[1]) or len(dots[0]) != len(dots[1]):
+        raise ArgumentError(f"Both arrays need the same number of axes={along}, dot_axes={dots}.")
+    rest = [[i for i in f if i not in a] for f, a in zip(free, along, strict=True)]
+    return rest, dots, along
+
+
 def convolve(
     A: Any, B: Any, axes: _Axes | None = None, dot_axes: _Axes = ((), ()), mode: str = "full"
 ) -> Any:
@@ -36,18 +53,7 @@ def convolve(
     """
     if mode not in ("full", "valid", "same"):
         raise ArgumentError(f"mode={mode!r} is not 'full', 'valid' or 'same'.")
-    ranks = (np.ndim(A), np.ndim(B))
-    dots = [[i % n for i in given] for given, n in zip(dot_axes, ranks, strict=True)]
-    if axes is None:
-        along = [[i for i in range(n) if i not in d] for n, d in zip(ranks, dots, strict=True)]
-    else:
-        along = [[i % n for i in given] for given, n in zip(axes, ranks, strict=True)]
-    if len(along[0]) != len(along[1]) or len(dots[0]) != len(dots[1]):
-        raise ArgumentError(f"Both arrays need the same number of axes={along}, dot_axes={dots}.")
-    rest = [
-        [i for i in range(n) if i not in a and i not in d]
-        for n, a, d in zip(ranks, along, dots, strict=True)
-    ]
+    rest, dots, along = _roles((np.ndim(A), np.ndim(B)), dot_axes, axes)
     a = np.transpose(A, (*rest[0], *dots[0], *along[0]))
     b = np.transpose(B, (*rest[1], *dots[1], *along[1]))
     count, inner = len(along[0]), len(dots[0])

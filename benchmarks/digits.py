@@ -20,7 +20,7 @@ import numpy as np
 
 import fungrad as fg
 from fungrad import nn, optimizers
-from fungrad.data import minibatches
+from fungrad.data.minibatches import minibatches
 
 SIZES, BATCH, EPOCHS, RATE = (64, 64, 10), 64, 20, 1e-3
 Params = list[dict[str, Any]]

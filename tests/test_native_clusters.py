@@ -19,7 +19,7 @@ from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.ir.graph import Graph
 from fungrad.runtime import buffer_pool
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 
 rng = np.random.default_rng(11)
 

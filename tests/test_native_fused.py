@@ -19,7 +19,7 @@ from fungrad.compiler.native.row_buffers import BufferedNest
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.extend import Along, Section, linear
 from fungrad.ir.graph import Graph
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tree_util import tree_leaves
 
 rng = np.random.default_rng(7)

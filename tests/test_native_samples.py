@@ -30,7 +30,7 @@ import fungrad as fg
 from fungrad.compiler.native import backend
 from fungrad.control_flow.call import run
 from fungrad.primitives.facts import ARITHMETIC, EXACT, rounding_of
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import typeof
 
 ULP = {"gammaln": 16}

@@ -17,7 +17,7 @@ from fungrad.compiler.passes.pipeline import optimised
 from fungrad.ir.graph import Graph
 from fungrad.runtime import blas_threads
 from fungrad.runtime.thread_pool import num_threads, share
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 
 rng = np.random.default_rng(5)
 

@@ -17,7 +17,7 @@ from fungrad.errors import (
     LeakedTracerError,
 )
 from fungrad.primitives.movement import scatter
-from fungrad.tracing import captured_arrays
+from fungrad.tracing import in_place as counted
 
 X = np.array([0.5, 1.5, 2.0])
 
@@ -288,7 +288,7 @@ def in_place(monkeypatch):
     found = []
 
     def spy(x):
-        given = captured_arrays.to_change(x)
+        given = counted.to_change(x)
         found.append(given is not None)
         return given
 
@@ -390,7 +390,7 @@ def _of_what_a_block_stopped(x):
 )
 def test_what_somebody_else_holds_is_copied_first(f):
     with pytest.MonkeyPatch.context() as without:
-        without.setattr(captured_arrays, "COUNTED", False)
+        without.setattr(counted, "COUNTED", False)
         value, gradient = fg.value_and_grad(f)(Y)
         forward = fg.jvp(f, (Y,), (Y,))
     found = fg.value_and_grad(f)(Y)
@@ -473,7 +473,7 @@ def test_cotangents_of_what_was_overwritten_are_cleared_in_place():
 
 
 def test_without_counts_of_references_every_write_copies(monkeypatch, in_place):
-    monkeypatch.setattr(captured_arrays, "COUNTED", False)
+    monkeypatch.setattr(counted, "COUNTED", False)
     np.testing.assert_allclose(fg.vjp(_filled, Y)[0], np.sin(Y) * Y[-1])
     assert in_place and not any(in_place)
 

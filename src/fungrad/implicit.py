@@ -21,7 +21,7 @@ from fungrad.primitives.elementwise.family import add, neg, sub
 from fungrad.primitives.primitive import Primitive
 from fungrad.retracing.graph_transforms import batch, broadcast_batch
 from fungrad.support import pytree
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
 from fungrad.transforms.arguments import flat_leaves

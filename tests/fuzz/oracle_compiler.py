@@ -14,7 +14,7 @@ import numpy as np
 
 import fungrad as fg
 from fungrad.control_flow.call import run
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 
 from .case import Case, Outcome
 from .compare import difference

@@ -20,7 +20,8 @@ from fungrad.retracing.graph_transforms import drop_dead
 from fungrad.retracing.staging import Staged
 from fungrad.support import forks, pytree
 from fungrad.tracing.concrete_answers import key, words
-from fungrad.tracing.graph_trace import GraphTrace, evaluate, put
+from fungrad.tracing.graph_trace import GraphTrace, put
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, Trace, current
 from fungrad.transforms.arguments import owned

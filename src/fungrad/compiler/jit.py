@@ -32,7 +32,8 @@ from fungrad.retracing.staging import Staged, check_rows, stage_tree
 from fungrad.support import forks, pytree
 from fungrad.support.lazy import Module
 from fungrad.tracing.aliasing import is_scalar_array, received
-from fungrad.tracing.graph_trace import GraphTrace, evaluate
+from fungrad.tracing.graph_trace import GraphTrace
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, current

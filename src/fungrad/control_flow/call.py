@@ -20,7 +20,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, or_zero
 from fungrad.retracing.graph_transforms import batch, differentiate, jvp_graph, memoised
 from fungrad.retracing.inlining import Expansion, TooMany
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.engine.batching import Unbatched
 

@@ -34,7 +34,7 @@ from fungrad.retracing.graph_transforms import (
     strong_type,
 )
 from fungrad.support.lazy import Record
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.engine.batching import Unbatched
 

@@ -32,7 +32,7 @@ from fungrad.retracing.graph_transforms import (
     strong_type,
 )
 from fungrad.tracing.captured_arrays import NO_GUARDS
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.engine.batching import Unbatched
 from fungrad.transforms.engine.reverse import linearized

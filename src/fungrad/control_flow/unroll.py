@@ -19,7 +19,7 @@ from fungrad.control_flow.switch import switch, switch_record
 from fungrad.control_flow.while_loop import parts as loop_parts
 from fungrad.control_flow.while_loop import while_loop, while_loop_record
 from fungrad.primitives.movement.reshape_broadcast_cast import stack_first
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import Tracer
 from fungrad.transforms.engine.batching import take_first
 

@@ -8,7 +8,7 @@ from typing import Any
 from fungrad.custom_rules.closures_and_arguments import captured
 from fungrad.errors import StructureMismatchError
 from fungrad.support import pytree
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.trace import arrived
 from fungrad.transforms.arguments import flat_leaves

@@ -23,7 +23,7 @@ from fungrad.lax.carry_types import carry_body, check_same, check_tree, strong_l
 from fungrad.retracing.graph_transforms import stage_variant
 from fungrad.retracing.staging import Staged, names_of, stage_tree, types_of
 from fungrad.support import pytree
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, describe, user_line
 from fungrad.tracing.trace import is_integer, typeof
 from fungrad.transforms.vmap_and_staging import vmap

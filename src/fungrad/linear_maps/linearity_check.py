@@ -23,7 +23,8 @@ from fungrad.retracing.graph_transforms import (
     reaches,
     strong_type,
 )
-from fungrad.tracing.graph_trace import evaluate, stage
+from fungrad.tracing.graph_trace import stage
+from fungrad.tracing.interpreter import evaluate
 from fungrad.transforms.engine.reverse import linearized
 
 State = bool | Equation

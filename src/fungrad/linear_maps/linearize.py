@@ -20,7 +20,8 @@ from fungrad.linear_maps.linearity_check import looked_at, pulled_back, reads, w
 from fungrad.primitives.primitive import zeros
 from fungrad.retracing.graph_transforms import drop_dead, strong_type
 from fungrad.support import pytree
-from fungrad.tracing.graph_trace import GraphTrace, evaluate, stage
+from fungrad.tracing.graph_trace import GraphTrace, stage
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.listed_operands import with_lists
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, typeof

@@ -15,7 +15,7 @@ from fungrad.errors import ShapeError
 from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.numpy.protocol.operands import array_of, axis_index
 from fungrad.primitives.movement.reshape_broadcast_cast import cast, slice_axis
-from fungrad.primitives.movement.sliding_window import normal_cdf
+from fungrad.primitives.special.normal_distribution import normal_cdf
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of
 

@@ -19,8 +19,8 @@ from fungrad.numpy.protocol.operands import array_of
 from fungrad.numpy.protocol.result_order import as_by, laid
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import mul
+from fungrad.primitives.movement.diagonal_roll import diagonal
 from fungrad.primitives.movement.reshape_broadcast_cast import cast, reduce_sum, reshape, transpose
-from fungrad.primitives.movement.sliding_window import diagonal
 from fungrad.support.lazy import Record
 
 Shape = tuple[int, ...]

@@ -14,8 +14,8 @@ import numpy as np
 from fungrad.numpy.protocol.implements import implements
 from fungrad.numpy.protocol.operands import array_of, axis_index
 from fungrad.primitives import fft as p
+from fungrad.primitives.movement.diagonal_roll import roll
 from fungrad.primitives.movement.reshape_broadcast_cast import cast, conj, pad, slice_axis
-from fungrad.primitives.movement.sliding_window import roll
 
 
 def _frequencies(function: Any) -> Any:

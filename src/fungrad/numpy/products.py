@@ -17,6 +17,7 @@ from fungrad.numpy.protocol.operands import array_of, axis_index, axis_indices
 from fungrad.numpy.protocol.result_order import results_in_order
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import mul, neg, select, sub
+from fungrad.primitives.movement.diagonal_roll import diagonal
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
     cast,
@@ -26,7 +27,6 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
     reshape,
     transpose,
 )
-from fungrad.primitives.movement.sliding_window import diagonal
 from fungrad.primitives.movement.stack_iota import stack, unstack
 from fungrad.tracing.trace import PLAIN, Tracer, registry
 

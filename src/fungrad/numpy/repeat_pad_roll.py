@@ -18,8 +18,8 @@ from fungrad.numpy.protocol.operands import array_of, axis_index, axis_indices, 
 from fungrad.numpy.protocol.result_order import results_in_order
 from fungrad.numpy.shaping import ravel
 from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.movement import diagonal_roll
 from fungrad.primitives.movement import reshape_broadcast_cast as s
-from fungrad.primitives.movement import sliding_window
 from fungrad.primitives.movement.gather import ARRAY, Index, getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.tracing.trace import registry
@@ -91,7 +91,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     values = if_known(shift)
     if values is not None:
         shifts = tuple(np.broadcast_to(values, shape).ravel().tolist())
-        return sliding_window.roll(a, shifts=shifts, axes=tuple(axes))
+        return diagonal_roll.roll(a, shifts=shifts, axes=tuple(axes))
     amounts = s.broadcast_to(shift, shape=(len(axes),))
     for number, i in enumerate(axes):
         places = np.arange(a.shape[i]) - amounts[number]
@@ -152,7 +152,7 @@ def resize(a: Any, new_shape: Any) -> Any:
 def diagonal(a: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The diagonals of two axes, along a new last axis, as np.diagonal."""
     a = last_two(array_of(a), axis1, axis2)
-    return sliding_window.diagonal(a, offset=_offset(offset, "np.diagonal"))
+    return diagonal_roll.diagonal(a, offset=_offset(offset, "np.diagonal"))
 
 
 def _offset(k: Any, function: str) -> int:
@@ -171,7 +171,7 @@ def diag(v: Any, k: Any = 0) -> Any:
     k = _offset(k, "np.diag")
     if len(v.shape) == 1:
         length = v.shape[0] + abs(k)
-        return sliding_window.from_diagonal(v, offset=k, shape=(length, length))
+        return diagonal_roll.from_diagonal(v, offset=k, shape=(length, length))
     if len(v.shape) == 2:
         return diagonal(v, k)
     raise ValueError("Input must be 1- or 2-d.")

@@ -13,8 +13,8 @@ import numpy as np
 
 from fungrad.numpy.protocol.operands import sizes
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
-from fungrad.primitives.movement.sliding_window import normal_cdf
 from fungrad.primitives.random.bits import normal_quantile
+from fungrad.primitives.special.normal_distribution import normal_cdf
 from fungrad.random.keys import (
     fitting,
     floating,

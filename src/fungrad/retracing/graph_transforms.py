@@ -14,7 +14,8 @@ from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
 from fungrad.ir.types import Type
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to
 from fungrad.support.lazy import Record
-from fungrad.tracing.graph_trace import evaluate, stage
+from fungrad.tracing.graph_trace import stage
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import Tracer, shape_of
 from fungrad.transforms.engine.batching import batched_call
 from fungrad.transforms.engine.forward import pushed_forward

@@ -28,7 +28,7 @@ from fungrad.primitives.facts import ARITHMETIC, EXACT, FUNCTION, OPERANDS, TERM
 from fungrad.primitives.movement.scatter import index_max, index_min
 from fungrad.retracing.graph_transforms import memoised
 from fungrad.rounding.evaluation_time import trips
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import EVAL, EvalTrace, enter, leave
 
 SUM_ULP = 8.0

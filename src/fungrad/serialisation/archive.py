@@ -30,7 +30,7 @@ from fungrad.ir.verifier import check_graph
 from fungrad.retracing.staging import stage_tree
 from fungrad.serialisation.graph_codec import Reader, Unsavable, Writer
 from fungrad.support import pytree
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
 from fungrad.tracing.transformed_function import TransformedFunction

@@ -25,7 +25,8 @@ from fungrad.ir.types import Type
 from fungrad.retracing.graph_transforms import split, strong_type
 from fungrad.sparse.patterns import Pattern, scipy_sparse
 from fungrad.support import pytree
-from fungrad.tracing.graph_trace import evaluate, stage
+from fungrad.tracing.graph_trace import stage
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import describe
 from fungrad.tracing.trace import shape_of, typeof
 from fungrad.transforms.arguments import flat_leaves, leaf_type

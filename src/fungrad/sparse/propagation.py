@@ -40,7 +40,7 @@ from fungrad.sparse.patterns import (
     union,
 )
 from fungrad.sparse.rules import Given, moves_all, spread
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 
 STEPS = 256
 """The most steps of a scan that are followed one by one."""

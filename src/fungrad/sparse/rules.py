@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.host.external import STEP
 from fungrad.host.external import opaque as external
+from fungrad.host.numeric_derivatives import STEP
 from fungrad.ir.graph import Equation
 from fungrad.primitives.contraction.convolution import convolve, convolve_nd
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import mul, select
 from fungrad.primitives.fft import fft, irfft, rfft
 from fungrad.primitives.linalg.solve import solve
+from fungrad.primitives.movement.diagonal_roll import from_diagonal
 from fungrad.primitives.movement.gather import getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
@@ -30,11 +31,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
     reduce_sum,
 )
 from fungrad.primitives.movement.scatter import index_add, index_multiply, index_set
-from fungrad.primitives.movement.sliding_window import (
-    from_diagonal,
-    overlap_add,
-    windows,
-)
+from fungrad.primitives.movement.sliding_window import overlap_add, windows
 from fungrad.primitives.movement.stack_iota import unstack
 from fungrad.primitives.reduction.cumulative import cumsum, linear_recurrence
 from fungrad.primitives.reduction.reduce import exact_sum

@@ -21,7 +21,7 @@ from fungrad.primitives.elementwise.ufuncs import tanh
 from fungrad.primitives.primitive import or_zero
 from fungrad.retracing.graph_transforms import strong_type
 from fungrad.tracing.aliasing import received
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.listed_operands import with_lists
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, typeof
 from fungrad.transforms.engine.forward import pulled_back_twice

@@ -1,10 +1,6 @@
 """GraphTrace, which records every primitive as an equation; `stage` turns a function into a Graph.
 
 Values of other traces become constants.
-
-`evaluate` is the reference evaluator. It calls each equation's primitive under the current trace:
-on plain arrays it computes, under a transform it retraces the Graph. A value is dropped after its
-last use. Equations recorded meanwhile keep the user's line and scope of the replayed equation.
 """
 
 from __future__ import annotations
@@ -14,52 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.errors import StructureMismatchError, instead_of
+from fungrad.errors import instead_of
 from fungrad.ir.canonical import canonical
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
+from fungrad.ir.type_inference import Inference
 from fungrad.ir.types import PYTHON_SCALARS, Type
-from fungrad.ir.verifier import Inference
 from fungrad.tracing.captured_arrays import same_bits
 from fungrad.tracing.concrete_answers import T
 from fungrad.tracing.created_arrays import Writable, unwrapped
 from fungrad.tracing.indexable_arrays import traced_twice
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.memory_order import MemoryLayout, dense, follow, memory_layout, one_order
-from fungrad.tracing.provenance import Place, place, replayed
+from fungrad.tracing.provenance import place
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leaked, leave, typeof
-
-
-def evaluate(graph: Graph, args: Sequence[Any]) -> list[Any]:
-    """The values of the outputs of a Graph for the given values of its inputs."""
-    if len(args) != len(graph.inputs):
-        raise StructureMismatchError(
-            f"The Graph takes {len(graph.inputs)} values, {len(args)} were given."
-        )
-    values: dict[int, Any] = {id(variable): value for variable, value in graph.constants}
-    values.update((id(variable), arg) for variable, arg in zip(graph.inputs, args, strict=True))
-
-    def read(atom: Atom) -> Any:
-        return atom.value if isinstance(atom, Literal) else values[id(atom)]
-
-    recording = current().records
-    for equation, dead in zip(graph.equations, graph.last_uses, strict=True):
-        place = Place(equation.source, equation.scope, equation.backward) if recording else None
-        token = replayed.set(place) if recording else None
-        try:
-            result = equation.primitive(*map(read, equation.inputs), **equation.params)
-        finally:
-            if token is not None:
-                replayed.reset(token)
-        if equation.primitive.multiple:
-            for variable, value in zip(equation.outputs, result, strict=True):
-                values[id(variable)] = value
-        else:
-            values[id(equation.outputs[0])] = result
-        del result
-        for variable in dead:
-            del values[id(variable)]
-    return [read(atom) for atom in graph.outputs]
-
 
 LARGE = 8_192
 """The fewest elements of an array that is examined for holding one number alone."""

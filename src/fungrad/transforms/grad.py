@@ -14,7 +14,8 @@ from fungrad.ir.types import Type
 from fungrad.primitives.primitive import or_zero, zeros
 from fungrad.support import pytree
 from fungrad.tracing.captured_arrays import WriteGuards
-from fungrad.tracing.graph_trace import evaluate, stage
+from fungrad.tracing.graph_trace import stage
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, current, typeof

@@ -18,8 +18,8 @@ from fungrad.ir.graph import Graph
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, moveaxis
 from fungrad.support import pytree
 from fungrad.tracing.aliasing import received
-from fungrad.tracing.graph_trace import evaluate as _evaluate
 from fungrad.tracing.graph_trace import stage
+from fungrad.tracing.interpreter import evaluate as _evaluate
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, Tracer, arrived, current, shape_of

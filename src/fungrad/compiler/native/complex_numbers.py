@@ -23,6 +23,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise import family, ufuncs
 from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.movement.diagonal_roll import diagonal, roll
 from fungrad.primitives.movement.gather import getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
@@ -40,16 +41,10 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
     transpose,
 )
 from fungrad.primitives.movement.scatter import index_add, index_set
-from fungrad.primitives.movement.sliding_window import diagonal, roll
 from fungrad.primitives.movement.stack_iota import stack, unstack
 from fungrad.primitives.primitive import Primitive
 from fungrad.rematerialisation.checkpoint import checkpointed
-from fungrad.retracing.graph_transforms import (
-    Differentiated,
-    differentiate,
-    drop_dead,
-    memoised,
-)
+from fungrad.retracing.graph_transforms import Differentiated, differentiate, drop_dead, memoised
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.provenance import Place, replayed
 from fungrad.tracing.trace import Tracer, shape_of

@@ -19,9 +19,9 @@ from fungrad.compiler.native import (
 )
 from fungrad.compiler.native.native_forms import FUNCTIONS, Rule, form_of
 from fungrad.primitives.elementwise import ufuncs
-from fungrad.primitives.movement.sliding_window import normal_cdf
 from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.reduction.reduce import exp2_difference, exp_difference
+from fungrad.primitives.special.normal_distribution import normal_cdf
 
 __all__ = ["FUNCTIONS"]
 _exp2_difference = functools.partial(special_functions.exp_difference, power=exponentials.exp2)

@@ -27,8 +27,8 @@ from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.primitives.elementwise.ufuncs import log, power
 from fungrad.primitives.linalg.determinant import slogdet
 from fungrad.primitives.linalg.solve import inv, solve
+from fungrad.primitives.movement.diagonal_roll import diagonal, from_diagonal
 from fungrad.primitives.movement.gather import getitem
-from fungrad.primitives.movement.sliding_window import diagonal, from_diagonal
 from fungrad.rematerialisation.checkpoint import checkpointed
 
 MOST = 6

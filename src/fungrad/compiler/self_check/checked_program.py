@@ -20,7 +20,7 @@ from fungrad.errors import MiscompiledError
 from fungrad.ir.graph import Graph
 from fungrad.support.lazy import Module
 from fungrad.tracing.effects import EffectLog
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 
 comparison: Any = Module("fungrad.compiler.self_check.comparison")
 evaluation_time: Any = Module("fungrad.rounding.evaluation_time")

@@ -16,6 +16,7 @@ from fungrad.primitives import fft as fourier
 from fungrad.primitives.contraction.convolution import convolve, convolve_nd
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.ufuncs import bitcast
+from fungrad.primitives.movement.diagonal_roll import diagonal, from_diagonal, roll
 from fungrad.primitives.movement.gather import getitem, indexed, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
@@ -39,14 +40,7 @@ from fungrad.primitives.movement.scatter import (
     index_set,
     stable_order,
 )
-from fungrad.primitives.movement.sliding_window import (
-    diagonal,
-    from_diagonal,
-    overlap_add,
-    roll,
-    window_counts,
-    windows,
-)
+from fungrad.primitives.movement.sliding_window import overlap_add, window_counts, windows
 from fungrad.primitives.movement.stack_iota import basis, iota, stack, unstack
 from fungrad.primitives.primitive import full
 from fungrad.primitives.reduction.cumulative import (

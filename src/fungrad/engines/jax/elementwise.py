@@ -26,7 +26,6 @@ from fungrad.extend import jax_rules as RULES
 from fungrad.primitives.elementwise import ufuncs
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.linalg import cholesky_qr, determinant, solve, spectra
-from fungrad.primitives.movement.sliding_window import normal_cdf
 from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.random import bits as random_bits
 from fungrad.primitives.random import philox
@@ -40,6 +39,7 @@ from fungrad.primitives.reduction.cumulative import attains
 from fungrad.primitives.reduction.reduce import exp2_difference, exp_difference
 from fungrad.primitives.reduction.reduce import root as norm_root
 from fungrad.primitives.special import bessel, polygamma
+from fungrad.primitives.special.normal_distribution import normal_cdf
 
 Rule = Callable[..., Any]
 

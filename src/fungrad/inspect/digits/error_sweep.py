@@ -41,7 +41,8 @@ from fungrad.rounding.expected_rounding import (
     machine_epsilon,
     operand_error,
 )
-from fungrad.tracing.graph_trace import evaluate, stage
+from fungrad.tracing.graph_trace import stage
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.provenance import Place, place
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, shape_of, typeof
 from fungrad.transforms.engine.batching import Unbatched

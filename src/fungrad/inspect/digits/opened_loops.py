@@ -19,7 +19,7 @@ from fungrad.control_flow.while_loop import parts, while_loop, while_loop_pullba
 from fungrad.custom_rules.custom_vjp_jvp import custom
 from fungrad.primitives.primitive import or_zero
 from fungrad.tracing.captured_arrays import NO_GUARDS
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.engine.reverse import linearized
 

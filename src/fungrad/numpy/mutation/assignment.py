@@ -24,8 +24,8 @@ from fungrad.primitives.movement.gather import Index, layout
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, cast, reshape
 from fungrad.primitives.movement.scatter import index_set
 from fungrad.tracing.aliasing import adopt, check_writeable
-from fungrad.tracing.captured_arrays import changed
 from fungrad.tracing.created_arrays import Writable, Written, tracer_of, unwrapped
+from fungrad.tracing.in_place import changed
 from fungrad.tracing.memory_order import axes_of, by_rows, memory_layout, one_order
 from fungrad.tracing.refusals import refused_store
 from fungrad.tracing.source_location import user_line

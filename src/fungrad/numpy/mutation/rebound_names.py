@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from fungrad.tracing.captured_arrays import COUNTED
+from fungrad.tracing.in_place import COUNTED
 from fungrad.tracing.source_location import is_ours
 
 _BINARY_OP = opcode.opmap.get("BINARY_OP", -1)

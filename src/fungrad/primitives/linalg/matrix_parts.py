@@ -16,6 +16,7 @@ from fungrad.errors import ShapeError
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.elementwise.ufuncs import real
+from fungrad.primitives.movement.diagonal_roll import diagonal, from_diagonal
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     conj,
     prepend_axes,
@@ -23,7 +24,6 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
     reshape,
     transpose,
 )
-from fungrad.primitives.movement.sliding_window import diagonal, from_diagonal
 from fungrad.tracing.trace import shape_of
 
 

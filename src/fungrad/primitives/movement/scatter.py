@@ -36,7 +36,7 @@ from fungrad.primitives.movement.stack_iota import iota
 from fungrad.primitives.movement.static_index import sections_written
 from fungrad.primitives.primitive import Primitive, full, general, or_zero
 from fungrad.primitives.reduction.cumulative import attains, linear_recurrence, shifted
-from fungrad.tracing.captured_arrays import to_change
+from fungrad.tracing.in_place import to_change
 from fungrad.tracing.trace import shape_of, typeof
 
 Rule = Callable[..., Any]

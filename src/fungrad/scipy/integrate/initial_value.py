@@ -33,7 +33,7 @@ from fungrad.scipy.integrate.runge_kutta import (
     solve_at,
 )
 from fungrad.scipy.optional import scipy_module
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, describe, user_line
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
 from fungrad.tree_util import register_dataclass

@@ -28,7 +28,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.scipy.integrate.ode_adjoint import Joined, filled
 from fungrad.scipy.optional import scipy_module
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, user_line
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
 from fungrad.transforms.grad import jvp, vjp

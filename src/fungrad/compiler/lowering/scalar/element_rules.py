@@ -9,26 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.scalar.emitter import (
-    BOOL,
-    Elements,
-    Unsupported,
-    boxed,
-)
+from fungrad.compiler.lowering.scalar.emitter import BOOL, Elements, Unsupported, boxed
 from fungrad.compiler.lowering.scalar.planning import Rule, Write
 from fungrad.compiler.lowering.scalar.scalarise import Scalariser, elementwise
 from fungrad.ir.graph import Equation, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add, logical_and, logical_or, mul
-from fungrad.primitives.elementwise.ufuncs import (
-    maximum,
-    minimum,
-    power,
-    reciprocal,
-    sqrt,
-    square,
-)
+from fungrad.primitives.elementwise.ufuncs import maximum, minimum, power, reciprocal, sqrt, square
 from fungrad.primitives.facts import ScalarForm, sections_of
+from fungrad.primitives.movement.diagonal_roll import diagonal, roll
 from fungrad.primitives.movement.gather import ARRAY, getitem, indexed, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
@@ -39,7 +28,6 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
     transpose,
 )
 from fungrad.primitives.movement.scatter import index_add, index_set
-from fungrad.primitives.movement.sliding_window import diagonal, roll
 from fungrad.primitives.movement.stack_iota import iota, stack, unstack
 from fungrad.primitives.primitive import full
 from fungrad.primitives.reduction.cumulative import cumprod, cumsum

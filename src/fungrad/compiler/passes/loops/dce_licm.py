@@ -22,7 +22,7 @@ from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
 from fungrad.primitives.facts import is_view
 from fungrad.retracing.graph_transforms import drop_dead, live_values, memoised
 from fungrad.retracing.inlining import Renaming, copied, placed, renamed, renewed
-from fungrad.tracing.graph_trace import evaluate
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import EVAL
 
 Clean = Callable[[Graph], Graph]

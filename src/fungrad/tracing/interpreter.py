@@ -1,0 +1,48 @@
+"""`evaluate`, the reference evaluator of Graphs.
+
+It calls each equation's primitive under the current trace: on plain arrays it computes, under a
+transform it retraces the Graph. A value is dropped after its last use. Equations recorded meanwhile
+keep the user's line and scope of the replayed equation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fungrad.errors import StructureMismatchError
+from fungrad.ir.graph import Atom, Graph, Literal
+from fungrad.tracing.provenance import Place, replayed
+from fungrad.tracing.trace import current
+
+
+def evaluate(graph: Graph, args: Sequence[Any]) -> list[Any]:
+    """The values of the outputs of a Graph for the given values of its inputs."""
+    if len(args) != len(graph.inputs):
+        raise StructureMismatchError(
+            f"The Graph takes {len(graph.inputs)} values, {len(args)} were given."
+        )
+    values: dict[int, Any] = {id(variable): value for variable, value in graph.constants}
+    values.update((id(variable), arg) for variable, arg in zip(graph.inputs, args, strict=True))
+
+    def read(atom: Atom) -> Any:
+        return atom.value if isinstance(atom, Literal) else values[id(atom)]
+
+    recording = current().records
+    for equation, dead in zip(graph.equations, graph.last_uses, strict=True):
+        place = Place(equation.source, equation.scope, equation.backward) if recording else None
+        token = replayed.set(place) if recording else None
+        try:
+            result = equation.primitive(*map(read, equation.inputs), **equation.params)
+        finally:
+            if token is not None:
+                replayed.reset(token)
+        if equation.primitive.multiple:
+            for variable, value in zip(equation.outputs, result, strict=True):
+                values[id(variable)] = value
+        else:
+            values[id(equation.outputs[0])] = result
+        del result
+        for variable in dead:
+            del values[id(variable)]
+    return [read(atom) for atom in graph.outputs]

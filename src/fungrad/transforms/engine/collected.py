@@ -34,13 +34,13 @@ def read(
         return False
     held = cotangents[slot]
     if trace is EVAL:
-        if type(held) is not Collected:
+        if not isinstance(held, Collected):
             held = cotangents[slot] = Collected(held)
         primitive.collect(held, cotangent, args, **params)
         return True
     if any(type(a) is Tracer for a in args[1:]):
         return False
-    if type(held) is not Gathered:
+    if not isinstance(held, Gathered):
         held = cotangents[slot] = Gathered(held, array.shape)
     held.read(primitive, cotangent, args, params)
     return True

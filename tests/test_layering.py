@@ -59,6 +59,7 @@ FOLDERS = (
     "inspect",
     "serialisation",
     "sparse",
+    "slowness",
     "dask",
     "engines",
     "interop",

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from fungrad.inspect.digits.digits import digits as digits
     from fungrad.inspect.draw.draw import draw as draw
     from fungrad.inspect.profile import profile as profile
-    from fungrad.inspect.speed.explain_speed import explain_speed as explain_speed
     from fungrad.inspect.why.ablate_stops import ablate_stops as ablate_stops
     from fungrad.inspect.why.why import why as why
     from fungrad.ir.verifier import check_graph as check_graph
@@ -75,6 +74,7 @@ if TYPE_CHECKING:
     from fungrad.serialisation.archive import load_tree as load_tree
     from fungrad.serialisation.archive import save as save
     from fungrad.serialisation.archive import save_tree as save_tree
+    from fungrad.slowness.explain_speed import explain_speed as explain_speed
     from fungrad.source_export import to_source as to_source
     from fungrad.taylor.jet import jet as jet
     from fungrad.taylor.jet import nth_derivative as nth_derivative
@@ -129,7 +129,7 @@ _LATER = {
     "elementwise_grad": "fungrad.transforms.jacobian",
     "eval_shape": "fungrad.transforms.vmap_and_staging",
     "evaluate": "fungrad.transforms.vmap_and_staging",
-    "explain_speed": "fungrad.inspect.speed.explain_speed",
+    "explain_speed": "fungrad.slowness.explain_speed",
     "export": "fungrad.serialisation.archive",
     "extend": "fungrad.extend",
     "external": "fungrad.host.external",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import warnings
 import weakref
 from collections import OrderedDict
@@ -466,6 +467,15 @@ class Jitted(OfFunction):
                 stacklevel=6,
             )
         self._last_key = key
+
+    def changes(self) -> list[tuple[str, str]]:
+        """What changed between the arguments of one trace and the next, among those in the cache:
+        a name, and its type before and after.
+        """
+        with _lock:
+            keys = list(self._cache)
+        found = [self._difference(old, new) for old, new in itertools.pairwise(keys)]
+        return [(text.partition(" (")[0], text[text.find("(") :]) for text in found if "(" in text]
 
     def _difference(self, old: Any, new: Any) -> str:
         if old[0] != new[0]:

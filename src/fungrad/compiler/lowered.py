@@ -47,7 +47,8 @@ class Lowered:
     ) -> None:
         self.graph = graph
         self.out = out
-        self._args = args
+        self.args = args
+        """The leaves of the arguments."""
         self.paths = tuple(paths)
         """With `branches="guard"`: the paths taken so far, each with its questions and answers."""
         self.parts = tuple(parts) or (graph,)
@@ -160,7 +161,7 @@ class Lowered:
         >>> {one.primitive: one.where for one in found.operations if one.source}
         {'sort': 'NumPy', 'mul': 'NumPy'}
         """
-        return above.explain(self.graph, self._args, repetitions)
+        return above.explain(self.graph, self.args, repetitions)
 
     @property
     def checked(self) -> str:

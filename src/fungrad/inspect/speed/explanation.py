@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 from fungrad.inspect.digits.source_lines import place_of, text_of
@@ -143,7 +144,7 @@ class Explanation:
             columns = ["line", "operation", "reason", "what would help"]
             found.append(Table("not in native code", columns, reasons))
         if self.causes:
-            told = [[cause.title, cause.message] for cause in self.causes]
+            told = [[cause.title, "\n".join(wrap(cause.message, 90))] for cause in self.causes]
             found.append(Table("why it is slow", ["cause", ""], told))
         return found
 

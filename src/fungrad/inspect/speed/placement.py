@@ -66,12 +66,12 @@ def refusal(equation: Equation, reasons: Mapping[int, Refusal]) -> Refusal:
       equation: the equation.
       reasons: what native code has said, by the identity of equations.
     """
+    if of_host(equation):
+        return Refused("a call of a Python function", "host", equation).refusal
     if backend().name != "native":
         missing = not backend_choice.installed()
         found = "llvmlite is not installed" if missing else f"fg.config.backend is {_setting()!r}"
         return Refused(found, "backend", equation).refusal
-    if of_host(equation):
-        return Refused("a call of a Python function", "host", equation).refusal
     own = None if inner_graphs_of(equation) else refusal_of(equation)
     if own is not None:
         return own

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from fungrad.compiler.jit import Jitted, jit
+from fungrad.control_flow.call import run
 from fungrad.errors import ArgumentError
 from fungrad.inspect.speed.explanation import Explanation
+from fungrad.slowness.causes import CAUSES, Case
 from fungrad.tracing.trace import EVAL, current
 from fungrad.tracing.transformed_function import TransformedFunction
 
@@ -24,7 +28,10 @@ def explain_speed(
     Returns:
       A function with f's arguments that returns an `Explanation` of the compiled function: for each
       of your lines the operations, where they run (a native kernel, a BLAS, LAPACK, NumPy, Python),
-      the measured time, why they are not native, and what would help.
+      the measured time, why they are not native, and what would help. Its `causes` say why it is
+      slow as a whole, where that is known: it is not compiled, or traced again and again; a Python
+      loop was written out; a guard flips; a loop calls Python; a Jacobian is sparse. Each states
+      the factor that an alternative gained, measured with these arguments.
 
     Raises:
       ArgumentError: inside another transform, and where f cannot be jitted: name arguments that
@@ -45,7 +52,14 @@ def explain_speed(
                 "fg.explain_speed needs arrays, and inside of another transform there are only "
                 "tracers: call it outside, as fg.explain_speed(fg.vmap(f))(xs)."
             )
-        found: Explanation = jitted.lower(*args, **kwargs).explain(repetitions)
-        return found
+        known, start = jitted.cache_info().misses, time.perf_counter()
+        lowered = jitted.lower(*args, **kwargs)
+        run(lowered.graph, lowered.args)
+        new = jitted.cache_info().misses > known
+        first = time.perf_counter() - start if new else 0.0
+        found: Explanation = lowered.explain(repetitions)
+        case = Case(f, jitted, args, kwargs, lowered.graph, found, first)
+        causes = [one for check in CAUSES for one in check(case)]
+        return replace(found, causes=tuple(sorted(causes, key=lambda one: -one.factor)))
 
     return TransformedFunction(run_explained, explain_speed, f, repetitions=repetitions)

@@ -1,0 +1,1 @@
+"""Why functions are slow: fg.explain_speed and its causes."""

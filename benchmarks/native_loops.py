@@ -195,7 +195,7 @@ def candidates(f: Program, args: tuple[Any, ...]) -> dict[str, Callable[[], Any]
 
 def chosen(name: str) -> None:
     """Sets the backend of a candidate."""
-    fg.config.backend = name if name == "native" else "numpy"
+    fg.config.backend = name if name in ("auto", "native") else "numpy"
 
 
 def least(calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:

@@ -99,3 +99,92 @@ def test_filters_run_as_native_loops() -> None:
         fg.config.backend = "native"
         for x, y in zip(found, expected, strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-9)
+
+
+# --- stacks of matrices, which vector loops compute -----------------------------------------------
+
+COUNT = 70
+STACKED = {
+    "det": np.linalg.det,
+    "slogdet": lambda a: np.linalg.slogdet(a),
+    "inv": lambda a: np.tanh(np.linalg.inv(a)),
+    "solve": lambda a: np.linalg.solve(a, a[..., :1] * 2.0 + 1.0),
+    "cholesky": lambda a: np.linalg.cholesky(a @ a.mT + np.eye(3, dtype=a.dtype)),
+    "product": lambda a: np.sin(a @ a.mT),
+    "forms": lambda a: np.einsum("nij,ni,nj->n", a, a[..., 0], a[:, 0]),
+    "prod": lambda a: np.prod(a, axis=-1),
+    "cumulative": lambda a: np.cumprod(a, axis=1) * np.cumsum(a, axis=2),
+    "triangular": lambda a: fg.scipy.linalg.solve_triangular(
+        a, a[..., :2] * 1.5, lower=True, check_finite=False
+    ),
+}  # fmt: skip
+
+
+def compared(f: Any, a: Any) -> tuple[list[Any], list[Any]]:
+    """Numbers by native code, which does all but constants, and by NumPy's program."""
+    run = fg.jit(lambda a: fg.tree_leaves(f(a)))
+    lowered = run.lower(a)
+    assert lowered.native
+    assert all("full" in str(reason) for reason in lowered.refused)
+    found = [np.asarray(x) for x in run(a)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fg.config, "backend", "numpy")
+        return found, [np.asarray(x) for x in fg.jit(lambda a: fg.tree_leaves(f(a)))(a)]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", STACKED)
+def test_stacks_are_arithmetic_on_elements(name: str, dtype: Any) -> None:
+    f, n = STACKED[name], 3
+    a = (np.random.default_rng(5).normal(size=(COUNT, n, n)) + 2.0 * np.eye(n)).astype(dtype)
+    weights = np.cos(np.arange(COUNT, dtype=dtype))
+
+    def total(a: Any) -> Any:
+        return sum(np.sum(x.T * weights) for x in fg.tree_leaves(f(a)))
+
+    for g in (f, fg.grad(total)):
+        for found, expected in zip(*compared(g, a), strict=True):
+            assert found.dtype == expected.dtype and found.shape == expected.shape
+            rest = 1e-10 if dtype is np.float64 else 1e-2
+            np.testing.assert_allclose(found, expected, rtol=rest, atol=rest)
+
+
+@pytest.mark.parametrize("name", ["det", "slogdet"])
+def test_stacks_with_special_matrices(name: str) -> None:
+    a = np.random.default_rng(5).normal(size=(COUNT, 3, 3))
+    a[0], a[1], a[2] = 0.0, 1.0, [[1.0, 2.0, 3.0], [0.0, 1.0, 0.0], [1.0, 2.0, 3.0]]
+    a[3, 0, 0], a[4, 2, 0], a[5, 1, 1] = np.nan, np.inf, -np.inf
+    a[6], a[7] = np.diag([1e200, 1e-200, 1e200]), np.diag([1e-200, 1e-200, 1e250])
+    for found, expected in zip(*compared(STACKED[name], a), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-13)
+
+
+def test_cofactors_of_singular_matrices_are_polynomials() -> None:
+    a = np.random.default_rng(5).normal(size=(COUNT, 3, 3))
+    a[0], a[1], a[2, 0, 0] = 0.0, np.outer([1.0, 2.0, 3.0], [1.0, 0.0, 2.0]), np.nan
+    a[3] = np.diag([0.0, 2.0, 3.0])
+    gradient = fg.grad(lambda a: np.sum(np.linalg.det(a)))
+    ((found,), (expected,)) = compared(gradient, a)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    assert np.isnan(found[2]).all() and found[3, 0, 0] == 6.0 and not found[:2].any()
+
+
+def test_stacks_with_a_matrix_without_factors_raise() -> None:
+    a = np.random.default_rng(5).normal(size=(COUNT, 2, 2))
+    a[33] = 1.0
+    with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+        fg.jit(lambda a: np.linalg.inv(a) * 2.0)(a)
+    with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+        fg.jit(lambda a: np.linalg.solve(a, a) + 1.0)(a)
+    with pytest.raises(np.linalg.LinAlgError, match="positive"):
+        fg.jit(lambda a: np.linalg.cholesky(a) * 2.0)(a)
+
+
+def test_stacks_in_threads_are_the_same() -> None:
+    a = np.random.default_rng(5).normal(size=(20_000, 3, 3)) + 2.0 * np.eye(3)
+    run = fg.jit(lambda a: np.sum(np.tanh(np.linalg.inv(a) @ a.mT), axis=0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fg.config, "num_threads", 1)
+        one = run(a)
+        patch.setattr(fg.config, "num_threads", 2)
+        np.testing.assert_array_equal(run(a), one)

@@ -105,8 +105,15 @@ def _rows(graph: Graph) -> Kernel:
     return _scan(graph.replace(equations=(loop,)))
 
 
+def _fused(graph: Graph) -> Kernel:
+    found = fused_kernel(graph, cheap=True)
+    if found.doubtful:
+        raise Refused("a system that may be singular")
+    return found
+
+
 _ARRAYS: Sequence[Callable[[Graph], Kernel]] = (
-    product_kernel, lambda graph: fused_kernel(graph, cheap=True), _rows, scalar_kernel,
+    product_kernel, _fused, _rows, scalar_kernel,
 )  # fmt: skip
 _LOOPS: Sequence[Callable[[Graph], Kernel]] = small_kernel, loop_kernel
 

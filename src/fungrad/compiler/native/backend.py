@@ -13,7 +13,7 @@ from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.backend import NumpyBackend, build
 from fungrad.compiler.lowering.printer import Later
 from fungrad.compiler.lowering.structural import structural
-from fungrad.compiler.native import entry, machine_code, symbols
+from fungrad.compiler.native import entry, machine_code, short_axes, symbols
 from fungrad.compiler.native.array_loops import loop_kernel, small_kernel
 from fungrad.compiler.native.clusters import Reasons, in_pool, with_clusters
 from fungrad.compiler.native.complex_numbers import real_form
@@ -21,6 +21,7 @@ from fungrad.compiler.native.element_operations import cost
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel, Refusal, Refused
 from fungrad.compiler.native.programs import long_kernel
+from fungrad.compiler.native.short_axes import unrollable
 from fungrad.compiler.native.tiles import with_tiles
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.self_check.checked_program import CheckedBackend
@@ -95,14 +96,14 @@ class Native(CheckedBackend):
         for generator in GENERATORS if generators is None else generators:
             try:
                 kernel = generator(real_form(graph))
-                kernel = kernel._replace(inputs=graph.input_types, outputs=graph.output_types)
+                more = kernel.outputs[len(kernel.outputs) - kernel.doubtful :]
+                outputs = [*graph.output_types, *more]
+                kernel = kernel._replace(inputs=graph.input_types, outputs=outputs)
                 if self.only_profitable:
                     weigh(graph, kernel, times)
-                run = (
-                    entry.callable(kernel.into(into), kernel.written(fallback))
-                    if into
-                    else entry.callable(kernel, fallback)
-                )
+                instead = kernel.written(fallback) if into else fallback
+                run = entry.callable(kernel.into(into), instead)
+                run = _Unless(run, instead) if kernel.doubtful else run
             except Refused as reason:
                 refused.append(reason.refusal)
             else:
@@ -117,7 +118,8 @@ class Native(CheckedBackend):
         programs: list[Runner] = []
 
         def make(cluster: Graph, times: float = 1.0, into: int = 0) -> Runner | None:
-            loop = len(cluster.equations) == 1 and cluster.equations[0].primitive.multiple
+            first, *more = cluster.equations
+            loop = not more and first.primitive.multiple and not unrollable(first)
             generators = LOOPS if loop else [fused_kernel]
             fallback = Later(functools.partial(build, cluster), cluster, _NUMPY.compile)
             reused = [] if into else in_pool(cluster, graph)
@@ -141,6 +143,17 @@ def _in_reused_memory(run: Runner, types: Sequence[Type], *args: Any) -> Sequenc
     """Calls a program that writes its first outputs into arrays; those are in the buffer pool."""
     made = [buffer_pool.empty(type.shape, type.dtype) for type in types]
     return [*made, *run(*args, *made)]
+
+
+class _Unless:
+    """A native program, unless its last result says that another one has to do the work."""
+
+    def __init__(self, run: Any, instead: Runner) -> None:
+        self.run, self.instead, self.__self__ = run, instead, run.__self__
+
+    def __call__(self, *args: Any) -> Sequence[Any]:
+        *found, doubtful = self.run(*args)
+        return self.instead(*args) if doubtful else found
 
 
 @machine_code.once
@@ -172,6 +185,8 @@ def numpy_ns(graph: Graph) -> float:
 
 def _numpy_ns(equation: Equation) -> float:
     held = structural(equation.primitive)
+    if held is None and unrollable(equation):
+        return costs.numpy_call + short_axes.numpy_ns(equation)
     if held is None:
         size = max([a.type.size for a in (*equation.inputs, *equation.outputs)], default=1)
         call = min(costs.numpy_call, costs.scalar_operation * size)

@@ -17,6 +17,7 @@ from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.fused import known_equation
 from fungrad.compiler.native.index_maps import SHORT
 from fungrad.compiler.native.kernel import Refusal, Refused
+from fungrad.compiler.native.short_axes import unrollable
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.while_loop import while_loop
@@ -96,7 +97,7 @@ class _Calls:
                 Refused(small, "small", elements=size, least=self.least))  # fmt: skip
             self.reasons.note(members, why.refusal)
             return
-        if not (new and self.add(members)) and cut < 2:
+        if not (new and self.add(members)) and cut < 3:
             for part in sorted(_clusters(self.graph, members, cut + 1), key=_work, reverse=True):
                 self.take(part, cut + 1, len(part) < len(members))
 
@@ -125,7 +126,8 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
       graph: the Graph.
       equations: some of its equations.
       cut: 0 ends clusters at reductions of large arrays to a number; 1 also at reductions along
-        other axes than the main ones; 2 begins clusters at those, too.
+        other axes than the main ones; 2 begins clusters at those, too; 3 leaves small matrices to
+        NumPy.
     """
     level: dict[int, int] = {}
     available = Levels()
@@ -134,7 +136,7 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
     for equation in equations:
         reduced = _reduced(equation)
         other = bool(reduced) and reduced != axes
-        if known_equation(equation) is None:
+        if known_equation(equation) is None and not (cut >= 3 and unrollable(equation)):
             found = available.odd(equation.inputs, later=cut >= 2 and other)
             if (cut >= 1 and other) or _reduces_all(equation):
                 ended.add(id(equation.outputs[0]))

@@ -199,6 +199,9 @@ class Body:
       ahead: whether memory of the next lanes is prefetched.
       pairs: loaded lanes of adjacent elements, by array and the place without their axis.
       halves: the first elements of pairs that are stored together; None if they are not.
+      records: loaded lanes of adjacent elements that each lane has of its own, by array, the place
+        of the first, and the number of the first that is loaded.
+      waiting: elements that are stored together once all are known, in the same way.
     """
 
     def __init__(
@@ -216,6 +219,8 @@ class Body:
         self.ahead = False
         self.memo: dict[Key, Value] = {}
         self.pairs: dict[tuple[int, Place], Value] = {}
+        self.records: dict[tuple[int, Place, int], Value] = {}
+        self.waiting: dict[tuple[int, Place, int], dict[int, Value]] = {}
         self.halves: dict[tuple[int, Place], Value] | None = None
         self.pointers: dict[int, Value] = {}
         self.last = len(maps.lengths) - 1
@@ -393,8 +398,6 @@ class Body:
     def _gathered(self, atom: Atom, place: Place, lanes: int, step: int) -> Value:
         """Lanes that are not adjacent in memory, loaded one by one."""
         code, type = self.code, type_of(atom.type.dtype)
-        if atom.type.size > GATHERED and abs(step) > SHORT:
-            raise Refused("a strided read of a large array", "layout")
         array = self.source.arrays[id(atom)]
         places = [lane * abs(step) for lane in range(lanes)][:: 1 if step > 0 else -1]
         if _paired(atom.type.shape, place, step):
@@ -403,12 +406,64 @@ class Body:
                 first = self.address(array, type, atom.type.shape, (*place[:-1], FIRST))
                 self.pairs[key] = code.read(first, type, 2 * lanes)
             return shuffled(code, [self.pairs[key]], [n + place[-1].offset for n in places])
+        record = self.record(atom.type.shape, place, step)
+        if record is not None:
+            return self._of_record(array, type, atom.type.shape, record, lanes, step)
+        if atom.type.size > GATHERED and abs(step) > SHORT:
+            raise Refused("a strided read of a large array", "layout")
         first = self.address(array, type, atom.type.shape, place)
         result = Value("poison", type, lanes)
         for lane, n in enumerate(places):
             one = code.read(code.at(first, n, type), type, 1)
             result = code.new(f"insertelement {result}, {one}, i32 {lane}", type, lanes)
         return result
+
+    def record(self, shape: Sequence[int], place: Place, step: int) -> tuple[Place, int] | None:
+        """The place of the first of a lane's own elements, which are adjacent in memory, and the
+        number of the element among them; None if lanes have no elements of their own.
+        """
+        number, stride, behind = 0, 1, 0
+        for along, length in zip(reversed(place), reversed(shape), strict=True):
+            if stride == step:
+                break
+            if along.loop >= 0:
+                return None
+            number, stride, behind = number + along.offset * stride, stride * length, behind + 1
+        if stride != step or not behind or self.lanes & (self.lanes - 1):
+            return None
+        return (*place[: len(place) - behind], *[FIRST] * behind), number
+
+    def _of_record(
+        self, array: int, type: str, shape: Sequence[int], record: tuple[Place, int], lanes: int,
+        step: int,
+    ) -> Value:  # fmt: skip
+        """An element of each lane's own ones; those beside it are loaded, too."""
+        code, (place, number) = self.code, record
+        start, width = block_of(number, step, lanes)
+        key = (array, place, start)
+        if key not in self.records:
+            first = code.at(self.address(array, type, shape, place), start, type)
+            rows = [code.read(code.at(first, lane * step, type), type, width)
+                    for lane in range(lanes)]  # fmt: skip
+            self.records[key] = transposed(code, rows)
+        return part(code, self.records[key], (number - start) * lanes, lanes)
+
+    def _to_record(
+        self, x: Value, array: int, shape: Sequence[int], record: tuple[Place, int], step: int
+    ) -> None:
+        """Stores an element of each lane's own ones, with those beside it once all are known."""
+        code, (place, number), lanes = self.code, record, x.lanes
+        assert self.halves is not None
+        start, width = block_of(number, step, lanes)
+        waiting = self.waiting.setdefault((array, place, start), {})
+        waiting[number] = x
+        if len(waiting) < width:
+            return
+        both = transposed(code, [waiting[start + n] for n in range(width)])
+        first = code.at(self.address(array, x.type, shape, place), start, x.type)
+        for lane in range(lanes):
+            to = code.at(first, lane * step, x.type)
+            code.write(part(code, both, lane * width, width), to)
 
     def store(self, x: Value, array: int, shape: Sequence[int], place: Place) -> None:
         lanes = self.lanes_at(place)
@@ -422,6 +477,10 @@ class Body:
             both = [self.halves[array, place[:-1]], x]
             x = shuffled(self.code, both, [n for k in range(lanes) for n in (k, k + lanes)])
             stride = 1
+        record = self.record(shape, place, stride) if lanes > 1 and stride > 1 else None
+        if record is not None and self.halves is not None:
+            self._to_record(x, array, shape, record, stride)
+            return
         first = self.address(array, type, shape, place)
         if lanes == 1 or stride == 1:
             self.code.write(x, self.near(first, type, True))
@@ -435,6 +494,41 @@ class Body:
         for line in range(0, size if self.ahead else 0, 64):
             self.code.prefetch(self.code.at(at, AHEAD * size + line), writes)
         return at
+
+
+def block_of(number: int, count: int, lanes: int) -> tuple[int, int]:
+    """The first of the adjacent elements that are loaded or stored with one of them, and their
+    number: a power of two.
+    """
+    start, width = 0, lanes
+    while True:
+        while width > count - start:
+            width //= 2
+        if number < start + width:
+            return start, width
+        start += width
+
+
+def transposed(code: Function, rows: Sequence[Value]) -> Value:
+    """Values of equal lanes, a power of two of them: the first lanes of all, then the second."""
+    if len(rows) == 1:
+        return rows[0]
+    if rows[0].lanes == 1:
+        result = Value("poison", rows[0].type, len(rows))
+        for lane, x in enumerate(rows):
+            text = f"insertelement {result}, {x}, i32 {lane}"
+            result = code.new(text, x.type, len(rows))
+        return result
+    both = [transposed(code, rows[n::2]) for n in (0, 1)]
+    count = both[0].lanes
+    return shuffled(code, both, [n + half for n in range(count) for half in (0, count)])
+
+
+def part(code: Function, x: Value, start: int, lanes: int) -> Value:
+    """Some adjacent lanes of a value."""
+    if lanes == x.lanes:
+        return x
+    return code.lane(x, start) if lanes == 1 else shuffled(code, [x], range(start, start + lanes))
 
 
 def _paired(shape: Sequence[int], place: Place, stride: int) -> bool:

@@ -37,6 +37,7 @@ from fungrad.compiler.native.rows import (
     reduced_loops,
     row_maps,
 )
+from fungrad.compiler.native.short_axes import unrollable, unrolled
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
 from fungrad.primitives.movement.stack_iota import unstack
 from fungrad.retracing.graph_transforms import drop_dead
@@ -45,7 +46,7 @@ ALONE = 1 << 18
 """The most elements that one thread reduces, and reads again."""
 LEAST = 64
 """The fewest elements of loops if short axes are unrolled."""
-COPIES = 1_500
+COPIES = 16_000
 """The most equations after unrolling of short axes."""
 ONE_CALL = 0.1
 """Nanoseconds per element for which one NumPy call is as fast."""
@@ -58,6 +59,10 @@ def fused_kernel(graph: Graph, cheap: bool = False) -> Kernel:
     Raises:
       Refused: if loops cannot compute it; the message says why.
     """
+    whole, doubtful = unrolled(graph)
+    if whole is not graph:
+        made = _Program(whole, cheap, short=True).kernel()
+        return made._replace(doubtful=doubtful)
     if _has_short_axes(graph):
         try:
             return _Program(graph, cheap, short=True).kernel()
@@ -91,6 +96,8 @@ def refusal_of(equation: Equation) -> Refusal | None:
 def known_equation(equation: Equation) -> str | None:
     """Why loops over arrays cannot compute an equation; None if they may."""
     name = equation.primitive.name
+    if unrollable(equation):
+        return None
     if len(equation.outputs) != 1 and equation.primitive is not unstack:
         return f"{name}, of several outputs"
     atoms = (*equation.inputs, *equation.outputs)
@@ -163,6 +170,8 @@ class _Program:
             raise Refused("effects", "effects")
         self.graph, self.module = graph, Module()
         self.source = Source(graph, short)
+        if short and not _has_short_axes(graph):
+            raise Refused("too many operations along short axes", "long")
         live = drop_dead(graph).equations
         for equation in live:
             refused = refusal_of(equation)

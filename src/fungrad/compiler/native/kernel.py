@@ -47,6 +47,8 @@ class Kernel(Record):
       constants: arrays that the function reads, in C order.
       filled: the number of arguments, the last ones, that the function writes into.
       loops: its loops, with the operations in each, one on a line; "" if it has none over arrays.
+      doubtful: whether there is one more output: a number, which is not 0 if the NumPy program has
+        to do the work.
     """
 
     module: Module
@@ -60,6 +62,7 @@ class Kernel(Record):
     constants: Sequence[Any] = ()
     filled: int = 0
     loops: str = ""
+    doubtful: bool = False
 
     def into(self, count: int) -> Kernel:
         """The kernel that writes its first outputs into arguments behind the inputs."""

@@ -24,6 +24,8 @@ BLOCK = 4096
 HEAVY, LONG = 0.4, 50_000
 """Nanoseconds of an equation, and elements, each of which doubles the number of registers that a
 vector step fills, from one to four."""
+MANY = 60
+"""Beyond so many values of a vector step each fills one register; with more they would spill."""
 BOXES = 4
 """The most boxes with separate vector loops."""
 
@@ -201,6 +203,8 @@ class BoxNest(Nest):
         registers = 2 if self.heavy else 1
         if self.elements >= LONG and (host().vector_bytes == 64 or not self.heavy):
             registers *= 2
+        if len(self.demanded) > MANY:
+            registers = 1
         self.lanes = registers * self.register
         while self.lanes > self.last:
             self.lanes //= 2

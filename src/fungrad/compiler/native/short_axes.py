@@ -1,0 +1,522 @@
+"""Stacks of small matrices as arithmetic on their elements, for loops over the stack.
+
+A product, determinant, inverse, system or Cholesky factor of matrices of a few rows becomes
+equations on the elements of all matrices, as do products along a short axis; vector loops compute
+many matrices at once. Systems without a solution are noticed, and left to NumPy, which raises.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fungrad.compiler.native.index_maps import SHORT
+from fungrad.compiler.passes.pipeline import as_optimised
+from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.ir.types import Type
+from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.linalg.cholesky_qr import cholesky, hermitian_weights
+from fungrad.primitives.linalg.determinant import cofactors, det, slogdet
+from fungrad.primitives.linalg.solve import inv, solve
+from fungrad.primitives.movement.diagonal_roll import from_diagonal
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    broadcast_to,
+    cast,
+    moveaxis,
+    reduce_sum,
+    reshape,
+    transpose,
+)
+from fungrad.primitives.movement.stack_iota import stack
+from fungrad.primitives.reduction.cumulative import cumprod, cumsum, linear_recurrence
+from fungrad.primitives.reduction.reduce import product_of_others, reduce_max, reduce_prod
+from fungrad.retracing.graph_transforms import drop_dead, memoised
+from fungrad.tracing.graph_trace import stage
+from fungrad.tracing.provenance import Place, replayed
+from fungrad.tracing.trace import shape_of
+
+LEAST = 64
+"""The fewest matrices."""
+UNKNOWNS = 6
+"""The most rows of a matrix that is factorised."""
+MINORS = 5
+"""The most rows of a matrix whose cofactors are polynomials."""
+TERMS = 216
+"""The most terms of a product of two matrices."""
+CALL, ROOM = 60.0, 15.0
+"""Nanoseconds that NumPy takes for a product of matrices, and for an element of a factor."""
+Elements = Any
+"""An array of objects: for each index along the short axes, the values along the others."""
+
+
+class Form(NamedTuple):
+    """An equation on the elements of its operands.
+
+    Attributes:
+      write: `write(wrong, *elements, **params)`, the elements of the results; conditions that are
+        appended to `wrong` leave the program to NumPy where they hold.
+      rows: the most elements of each short axis.
+      axes: how many axes behind those of the stack the operands have.
+    """
+
+    write: Callable[..., Sequence[Elements]]
+    rows: int
+    axes: int = 2
+
+
+def unrollable(equation: Equation) -> bool:
+    """Whether an equation on a stack of small matrices has a form on their elements."""
+    primitive: Any = equation.primitive
+    if primitive is dot_general:
+        return _is_small_product(equation)
+    atoms = (*equation.inputs, *equation.outputs)
+    if any(a.type.dtype.kind != "f" or a.type.dtype.itemsize < 4 for a in atoms):
+        return False
+    if any(isinstance(a, Literal) for a in equation.inputs):
+        return False
+    shapes: list[tuple[int, ...]] = [a.type.shape for a in equation.inputs]
+    if primitive in ALONG:
+        axes = _axes(equation)
+        others = [n for axis, n in enumerate(shapes[0]) if axis not in axes]
+        one = len(axes) == 1 and len(set(shapes)) == 1
+        return one and 1 < shapes[0][axes[0]] <= SHORT and max(others, default=0) >= LEAST
+    form = FORMS.get(primitive)
+    if form is None:
+        return False
+    count = max([math.prod(shape[: -form.axes]) for shape in shapes], default=0)
+    matrices = [shape[-form.axes :] for shape in shapes]
+    return count >= LEAST and all(0 < n <= form.rows for matrix in matrices for n in matrix)
+
+
+def numpy_ns(equation: Equation) -> float:
+    """An estimate of NumPy's time for such an equation."""
+    if equation.primitive in ALONG:
+        return 2.0 * equation.inputs[0].type.size
+    shape = max([a.type.shape for a in (*equation.inputs, *equation.outputs)], key=math.prod)
+    size = math.prod(shape)
+    count = size // max(1, math.prod(shape[-2:]))
+    if equation.primitive is dot_general:
+        return count * CALL + size
+    return 2.0 * count * CALL + ROOM * size
+
+
+def unrolled(graph: Graph) -> tuple[Graph, bool]:
+    """The Graph with arithmetic in place of such equations; and whether it has one more output,
+    the number 1.0 if the work is for NumPy.
+    """
+    if not any(map(unrollable, graph.equations)):
+        return graph, False
+    found: tuple[Graph, bool] = memoised(graph, "unrolled", lambda: _unrolled(graph))
+    return found
+
+
+def _unrolled(graph: Graph) -> tuple[Graph, bool]:
+    wrong: list[Any] = []
+
+    def run(*args: Any) -> list[Any]:
+        wrong.clear()
+        values: dict[int, Any] = dict(zip(map(id, graph.inputs), args, strict=True))
+        values.update((id(v), x) for v, x in graph.constants)
+
+        def read(atom: Atom) -> Any:
+            return atom.value if isinstance(atom, Literal) else values[id(atom)]
+
+        for equation in graph.equations:
+            xs = list(map(read, equation.inputs))
+            if unrollable(equation):
+                found = _outputs(equation, xs, wrong)
+            else:
+                primitive: Any = equation.primitive
+                made = primitive(*xs, **equation.params)
+                found = made if primitive.multiple else [made]
+            values.update(zip(map(id, equation.outputs), found, strict=True))
+        total = [_any(wrong)] if wrong else []
+        return [*map(read, graph.outputs), *total]
+
+    types = [v.type for v in graph.inputs]
+    token = replayed.set(Place(None, "", 0))
+    try:
+        with np.errstate(all="ignore"):
+            made = stage(run, types, [""] * len(types), lambda: "unrolled", graph.name)
+    finally:
+        replayed.reset(token)
+    made = drop_dead(made.choosing(reassociate=graph.reassociate))
+    return as_optimised(made), bool(wrong)
+
+
+def _any(conditions: Sequence[Any]) -> Any:
+    """1.0 if one of some arrays of conditions holds anywhere, else 0.0."""
+    numbers = [select(c, np.float64(1.0), np.float64(0.0)) for c in conditions]
+    total = functools.reduce(np.maximum, numbers)
+    return reduce_max(total, axes=tuple(range(len(shape_of(total)))))
+
+
+def _outputs(equation: Equation, xs: Sequence[Any], wrong: list[Any]) -> Sequence[Any]:
+    primitive: Any = equation.primitive
+    if primitive is dot_general:
+        return [_product(*xs, **equation.params, dtype=equation.outputs[0].type.dtype)]
+    if primitive in ALONG:
+        return _along(equation, xs)
+    form = FORMS[primitive]
+    leading = np.broadcast_shapes(*[shape_of(x)[: -form.axes] for x in xs])
+    given = [_split(_broadcast(x, leading, form.axes), form.axes) for x in xs]
+    made = form.write(wrong, *given, **equation.params)
+    return [
+        cast(_joined(x, out.type), out.type.dtype)
+        for x, out in zip(made, equation.outputs, strict=True)
+    ]
+
+
+def _broadcast(x: Any, leading: Sequence[int], axes: int) -> Any:
+    shape = (*leading, *shape_of(x)[-axes:])
+    return x if shape_of(x) == shape else broadcast_to(x, shape=shape)
+
+
+def _split(x: Any, count: int) -> Elements:
+    """The elements along the last axes of a value."""
+    shape = shape_of(x)
+    found = np.empty(shape[len(shape) - count :], object)
+    for place in np.ndindex(*found.shape):
+        found[place] = x[(..., *place)]
+    return found
+
+
+def _joined(elements: Elements, type_: Type) -> Any:
+    """The value of elements along its last axes."""
+    if type(elements) is not np.ndarray:
+        return elements
+    leading = type_.shape[: len(type_.shape) - elements.ndim]
+    rows = np.empty(elements.shape, object)
+    for place in np.ndindex(*elements.shape):
+        x = elements[place]
+        same = shape_of(x) == leading
+        rows[place] = x if same else broadcast_to(type_.dtype.type(x), shape=leading)
+    return _stacked(rows)
+
+
+def _stacked(rows: Elements) -> Any:
+    parts = [row if rows.ndim == 1 else _stacked(row) for row in rows]
+    return _along_axis(parts, 1 - rows.ndim)
+
+
+def _along_axis(parts: Sequence[Any], axis: int) -> Any:
+    """Values, stacked along a new axis, which is counted from the last one (0)."""
+    return moveaxis(stack(*parts), 0, len(shape_of(parts[0])) + axis)
+
+
+# --- products -------------------------------------------------------------------------------------
+
+
+def _is_small_product(equation: Equation) -> bool:
+    """Whether a product has a long axis in its result, and short ones beside it."""
+    (x, y), out = [a.type for a in equation.inputs], equation.outputs[0].type
+    types = (x, y, out)
+    if any(t.dtype.kind != "f" or t.dtype.itemsize < 4 for t in types) or len(out.shape) < 1:
+        return False
+    if any(isinstance(a, Literal) for a in equation.inputs):
+        return False
+    summed = [x.shape[i] for i in equation.params["contract"][0]]
+    short = [n for n in (*out.shape, *summed) if n <= SHORT]
+    long = [n for n in out.shape if n > SHORT]
+    batch = [x.shape[i] for i in equation.params["batch"][0]]
+    if max(summed, default=1) > SHORT or math.prod(short) > TERMS or 0 in short:
+        return False
+    return len(long) == 1 and long[0] >= LEAST and long[0] in batch
+
+
+def _product(x: Any, y: Any, *, contract: Any, batch: Any, dtype: Any) -> Any:
+    """A product as a sum of products of elements along the contracted axes."""
+    shapes = shape_of(x), shape_of(y)
+    free = [[i for i in range(len(s)) if i not in (*contract[n], *batch[n])]
+            for n, s in enumerate(shapes)]  # fmt: skip
+    left = transpose(x, axes=(*batch[0], *free[0], *contract[0]))
+    right = transpose(y, axes=(*batch[1], *free[1], *contract[1]))
+    ahead, first, second = (len(axes) for axes in (batch[0], free[0], free[1]))
+    s, t = shape_of(left), shape_of(right)
+    left = reshape(left, shape=(*s[: ahead + first], *[1] * second, *s[ahead + first :]))
+    right = reshape(right, shape=(*t[:ahead], *[1] * first, *t[ahead:]))
+    terms = cast(left, dtype) * cast(right, dtype)
+    count = len(contract[0])
+    if not count:
+        return terms
+    ndim = len(shape_of(terms))
+    return reduce_sum(terms, axes=tuple(range(ndim - count, ndim)))
+
+
+# --- factorisations -------------------------------------------------------------------------------
+
+
+def _select(condition: Any, x: Any, y: Any) -> Any:
+    return select(condition, x, y)
+
+
+class _Factors:
+    """The upper triangles of matrices, by elimination with exchanges of rows.
+
+    Attributes:
+      rows: the rows after elimination, each with what stood behind it.
+      sign: the signs of the permutations.
+      singular: whether a pivot is zero.
+    """
+
+    def __init__(self, rows: list[list[Any]], count: int) -> None:
+        self.rows, self.count, self.sign = rows, count, None
+        for k in range(count):
+            for i in range(k + 1, count):
+                larger = abs(rows[i][k]) > abs(rows[k][k])
+                for n in range(k, len(rows[k])):
+                    x, y = rows[k][n], rows[i][n]
+                    if x is y:
+                        continue
+                    rows[k][n], rows[i][n] = _select(larger, y, x), _select(larger, x, y)
+                turned = _select(larger, -1.0, 1.0)
+                self.sign = turned if self.sign is None else self.sign * turned
+            for i in range(k + 1, count):
+                factor = rows[i][k] / rows[k][k]
+                for n in range(k + 1, len(rows[i])):
+                    rows[i][n] = rows[i][n] - factor * rows[k][n]
+        self.singular = functools.reduce(_or, [rows[k][k] == 0.0 for k in range(count)])
+
+    def solution(self) -> list[list[Any]]:
+        """By back substitution."""
+        found: list[list[Any]] = []
+        for k in reversed(range(self.count)):
+            row = self.rows[k][self.count :]
+            for j, below in zip(range(self.count - 1, k, -1), found, strict=True):
+                row = [x - self.rows[k][j] * y for x, y in zip(row, below, strict=True)]
+            found.append([x / self.rows[k][k] for x in row])
+        return found[::-1]
+
+
+def _or(x: Any, y: Any) -> Any:
+    return x | y
+
+
+def _rows(a: Elements) -> list[list[Any]]:
+    return [list(row) for row in a]
+
+
+def _matrix(rows: Sequence[Sequence[Any]]) -> Elements:
+    found = np.empty((len(rows), len(rows[0])), object)
+    for i, j in np.ndindex(*found.shape):
+        found[i, j] = rows[i][j]
+    return found
+
+
+def _filled(shape: Sequence[int], x: Any) -> Elements:
+    return _matrix([[x] * shape[1]] * shape[0])
+
+
+def _zero(a: Elements) -> Any:
+    """Zeros of the kind of a matrix's elements."""
+    return _typed(a, 0.0)
+
+
+def _typed(a: Elements, number: float) -> Any:
+    x = a.reshape(-1)[0]
+    return broadcast_to(x.dtype.type(number), shape=shape_of(x))
+
+
+def _solve(wrong: list[Any], a: Elements, b: Elements, *, triangle: str) -> Sequence[Elements]:
+    if triangle:
+        return [_substituted(wrong, a, b, triangle == "lower")]
+    rows = [[*x, *y] for x, y in zip(a, b, strict=True)]
+    factors = _Factors(rows, len(a))
+    wrong.append(factors.singular)
+    return [_matrix(factors.solution())]
+
+
+def _substituted(wrong: list[Any], a: Elements, b: Elements, lower: bool) -> Elements:
+    count, found = len(a), dict[int, list[Any]]()
+    order = range(count) if lower else range(count - 1, -1, -1)
+    for k in order:
+        row = list(b[k])
+        for j, x in found.items():
+            row = [y - a[k, j] * z for y, z in zip(row, x, strict=True)]
+        found[k] = [y / a[k, k] for y in row]
+    wrong.append(functools.reduce(_or, [a[k, k] == 0.0 for k in range(count)]))
+    return _matrix([found[k] for k in range(count)])
+
+
+def _inv(wrong: list[Any], a: Elements) -> Sequence[Elements]:
+    zero, one = _zero(a), _typed(a, 1.0)
+    eye = [[one if i == j else zero for j in range(len(a))] for i in range(len(a))]
+    return _solve(wrong, a, _matrix(eye), triangle="")
+
+
+def _slogdet(wrong: list[Any], a: Elements) -> Sequence[Elements]:
+    factors = _Factors(_rows(a), len(a))
+    pivots = [factors.rows[k][k] for k in range(len(a))]
+    sign = _signs(factors, pivots)
+    logs = functools.reduce(lambda x, y: x + y, [np.log(abs(p)) for p in pivots])
+    return [
+        _select(factors.singular, 0.0, sign),
+        _select(factors.singular, float("-inf"), logs),
+    ]
+
+
+def _signs(factors: _Factors, pivots: Sequence[Any]) -> Any:
+    sign = factors.sign
+    for p in pivots:
+        own = _select(p < 0.0, -1.0, 1.0)
+        sign = own if sign is None else sign * own
+    return sign
+
+
+def _det(wrong: list[Any], a: Elements) -> Sequence[Elements]:
+    factors = _Factors(_rows(a), len(a))
+    pivots = [factors.rows[k][k] for k in range(len(a))]
+    size = _of_extremes([abs(p) for p in pivots])
+    return [_select(factors.singular, 0.0, _signs(factors, pivots) * size)]
+
+
+def _of_extremes(sizes: list[Any]) -> Any:
+    """The product of positive numbers, which overflows only if the exact product does: of the
+    largest and the smallest first.
+    """
+    while len(sizes) > 2:
+        for end in range(len(sizes) - 1, 0, -1):  # sorted
+            for i in range(end):
+                x, y = sizes[i], sizes[i + 1]
+                sizes[i], sizes[i + 1] = np.minimum(x, y), np.maximum(x, y)
+        half = len(sizes) // 2
+        middle = sizes[half : half + len(sizes) % 2]
+        sizes = [x * y for x, y in zip(sizes[:half], reversed(sizes), strict=False)] + middle
+    return sizes[0] * sizes[1] if len(sizes) == 2 else sizes[0]
+
+
+def _cofactors(wrong: list[Any], a: Elements) -> Sequence[Elements]:
+    """The minors, with signs; NaN for matrices that are not finite."""
+    count = len(a)
+    everywhere = functools.reduce(lambda x, y: x + y, [x * 0.0 for x in a.reshape(-1)])
+    minors: dict[tuple[Any, Any], Any] = {((), ()): None}
+    for size in range(1, count):
+        for rows in itertools.combinations(range(count), size):
+            for columns in itertools.combinations(range(count), size):
+                minors[rows, columns] = _expanded(a, rows, columns, minors)
+    found = np.empty((count, count), object)
+    for i, j in np.ndindex(count, count):
+        rest = [tuple([k for k in range(count) if k != n]) for n in (i, j)]
+        minor = minors[rest[0], rest[1]]
+        minor = _typed(a, 1.0) if minor is None else minor
+        found[i, j] = everywhere + (-minor if (i + j) % 2 else minor)
+    return [found]
+
+
+def _expanded(a: Elements, rows: Any, columns: Any, minors: Mapping[Any, Any]) -> Any:
+    """A minor, expanded along its first row."""
+    total = None
+    for n, column in enumerate(columns):
+        rest = minors[rows[1:], (*columns[:n], *columns[n + 1 :])]
+        term = a[rows[0], column] if rest is None else a[rows[0], column] * rest
+        total = term if total is None else total - term if n % 2 else total + term
+    return total
+
+
+def _cholesky(wrong: list[Any], a: Elements) -> Sequence[Elements]:
+    count, zero = len(a), _zero(a)
+    found = _filled((count, count), zero)
+    for j in range(count):
+        pivot = a[j, j]
+        for k in range(j):
+            pivot = pivot - found[j, k] * found[j, k]
+        wrong.append(~(pivot > 0.0))
+        found[j, j] = np.sqrt(pivot)
+        for i in range(j + 1, count):
+            total = a[i, j]
+            for k in range(j):
+                total = total - found[i, k] * found[j, k]
+            found[i, j] = total / found[j, j]
+    return [found]
+
+
+def _weights(wrong: list[Any], a: Elements, *, lower: bool) -> Sequence[Elements]:
+    count, dtype = len(a), a[0, 0].dtype
+    size = functools.reduce(np.maximum, [abs(x) for x in a.reshape(-1)])
+    pairs = [(i, j) for i in range(count) for j in range(i)]
+    one = _typed(a, 1.0)
+    if not pairs:
+        return [_filled((1, 1), one)]
+    error = functools.reduce(np.maximum, [abs(a[i, j] - a[j, i]) for i, j in pairs])
+    diagonals = functools.reduce(lambda x, y: x + y, [a[k, k] * 0.0 for k in range(count)])
+    hermitian = np.maximum(error, diagonals) <= 4 * count * np.finfo(dtype).eps * size
+    found = _filled((count, count), one)
+    for i, j in pairs:
+        inside, beyond = _select(hermitian, one, 2.0), _select(hermitian, one, 0.0)
+        found[i, j], found[j, i] = (inside, beyond) if lower else (beyond, inside)
+    return [found]
+
+
+def _from_diagonal(
+    wrong: list[Any], x: Elements, *, offset: int, shape: tuple[int, int]
+) -> Sequence[Elements]:
+    found = _filled(shape, _zero(x))
+    for k, element in enumerate(x):
+        found[k - min(offset, 0), k + max(offset, 0)] = element
+    return [found]
+
+
+FORMS: Mapping[Any, Form] = {
+    det: Form(_det, UNKNOWNS),
+    slogdet: Form(_slogdet, UNKNOWNS),
+    cofactors: Form(_cofactors, MINORS),
+    inv: Form(_inv, UNKNOWNS),
+    solve: Form(_solve, UNKNOWNS),
+    cholesky: Form(_cholesky, UNKNOWNS),
+    hermitian_weights: Form(_weights, UNKNOWNS),
+    from_diagonal: Form(_from_diagonal, UNKNOWNS, 1),
+}
+"""Equations on matrices."""
+
+# --- along one axis -------------------------------------------------------------------------------
+
+
+def _axes(equation: Equation) -> tuple[int, ...]:
+    params = equation.params
+    return tuple(params["axes"]) if "axes" in params else (params["axis"],)
+
+
+def _along(equation: Equation, xs: Sequence[Any]) -> Sequence[Any]:
+    (axis,), params = _axes(equation), equation.params
+    given = [[x[(slice(None),) * axis + (k,)] for k in range(shape_of(x)[axis])] for x in xs]
+    reverse = params.get("reverse", False)
+    if reverse:
+        given = [x[::-1] for x in given]
+    found = ALONG[equation.primitive](*given)
+    if not isinstance(found, list):
+        return [found]
+    return [moveaxis(stack(*(found[::-1] if reverse else found)), 0, axis)]
+
+
+def _accumulated(operation: Callable[[Any, Any], Any], xs: list[Any]) -> list[Any]:
+    return list(itertools.accumulate(xs, operation))
+
+
+def _recurrence(a: list[Any], u: list[Any]) -> list[Any]:
+    found = [u[0]]
+    for x, y in zip(a[1:], u[1:], strict=True):
+        found.append(x * found[-1] + y)
+    return found
+
+
+def _others(xs: list[Any]) -> list[Any]:
+    one = broadcast_to(xs[0].dtype.type(1), shape=shape_of(xs[0]))
+    before = _accumulated(lambda x, y: x * y, [one, *xs[:-1]])
+    after = _accumulated(lambda x, y: x * y, [one, *xs[:0:-1]])[::-1]
+    return [x * y for x, y in zip(before, after, strict=True)]
+
+
+ALONG: Mapping[Any, Callable[..., Any]] = {
+    cumsum: functools.partial(_accumulated, lambda x, y: x + y),
+    cumprod: functools.partial(_accumulated, lambda x, y: x * y),
+    linear_recurrence: _recurrence,
+    reduce_prod: lambda xs: functools.reduce(lambda x, y: x * y, xs),
+    product_of_others: _others,
+}
+"""Equations along one short axis, on the list of its elements."""

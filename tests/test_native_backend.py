@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -298,3 +300,10 @@ def test_threads_and_items_read_ahead_change_no_bit_of_columns(native: None) -> 
         for x, first, expected in zip(results, found[0], f(a), strict=True):
             assert np.array_equal(x, first)
             np.testing.assert_allclose(x, expected, rtol=1e-14, atol=1e-14)
+
+
+def test_the_design_page_shows_the_native_program_that_runs(native: None) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "design.md").read_text(encoding="utf-8")
+    (shown,) = re.findall("```llvm\n(.*?)```", page, re.DOTALL)
+    lowered = fg.jit(fg.grad(lambda x: np.sum(np.sin(x) * x))).lower(np.ones(2))
+    assert shown in lowered.native

@@ -126,6 +126,10 @@ def _product_with(log: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, y: x * log(y) if x else x
 
 
+def _entropy(x: Any) -> Any:
+    return -x * mp.log(x) if x > 0 else x if x == 0 else -mp.inf
+
+
 def _terms_at_poles(x: Any) -> Any:
     """Left of 0, the size of the terms that cancel at zeros of log gamma and digamma."""
     return abs(x) + abs(mp.pi / mp.tan(mp.pi * x)) if x < 0 else 0
@@ -172,6 +176,7 @@ CASES: dict[str, Case] = {
     "exp_difference": (_of_difference(mp.exp), None, SUMS),
     "exp2_difference": (_of_difference(lambda x: mp.mpf(2) ** x), None, SUMS),
     "xlogy": (_product_with(mp.log), None, [pairs(uniform(-9, 9), uniform(0, 9))]),
+    "entr": (_entropy, None, [uniform(0, 3), near(1.0), exponents(-1000, 1000, signs=False)]),
     "xlog1py": (_product_with(mp.log1p), None, [pairs(uniform(-9, 9), uniform(-1, 9))]),
 }  # fmt: skip
 """By primitive's name: the exact function, NumPy's (None: SciPy's, if any), and ranges."""

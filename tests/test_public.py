@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -151,3 +152,31 @@ def test_modules_that_a_star_imports_list_their_names():
     for name in stars | {"fungrad.extend", "fungrad.nn.initializers"}:
         listed = "__all__" in vars(importlib.import_module(name))
         assert listed or name.endswith("lazy_functions"), name  # which only gathers names
+
+
+INSIDE = {
+    "errors.md": {"ir.graph"},  # a Graph that is not well formed, made by hand
+    "extending.md": {"compiler.lowering.backend", "control_flow"},  # a backend of one's own
+}
+"""The pages that show what is not public, and what they import."""
+
+
+def test_guides_import_public_modules_alone():
+    root = Path(__file__).parents[1]
+    made = (root / "docs" / "extensions" / "generated.py").read_text(encoding="utf-8")
+    listed = [
+        node.value
+        for node in ast.parse(made).body
+        if isinstance(node, ast.Assign | ast.AugAssign) and "WHOLE" in ast.unparse(node)
+    ]
+    public = {"", "numpy", *[name for node in listed for name in ast.literal_eval(node)]}
+    assert {"lax", "config", "data"} <= public
+    pages = [*(root / "docs").rglob("*.md"), root / "README.md", *root.glob("notebooks/*.ipynb")]
+    found = set()
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        for name in re.findall(r"(?:from|import) fungrad\.?([a-z_.]*)", text):
+            found.add(name)
+            outside = name.partition(".")[0] in ("interop", "compat", "scipy")
+            assert outside or name in public | INSIDE.get(page.name, set()), (page.name, name)
+    assert len(found) > 15

@@ -226,7 +226,11 @@ def reference(target: Path) -> None:
         write(target / f"{name}.rst", lines)
     index = [
         *titled("API reference"),
-        "Made from the docstrings, whose examples the tests run.",
+        "Public are the names on these pages, the command line, and the modules of",
+        "``fungrad.interop`` and ``fungrad.compat`` that the guides import. Every other module may",
+        "change with any version.",
+        "",
+        "The pages are made from the docstrings, whose examples the tests run.",
         "",
         ".. toctree::",
         "   :maxdepth: 1",

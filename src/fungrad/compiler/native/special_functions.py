@@ -286,3 +286,10 @@ def _times(code: Function, x: Value, value: Value, y: Value) -> Value:
     """x times a value; 0 for x = 0, unless y is NaN."""
     none = code.binary("and", code.compare("oeq", x, 0.0), code.compare("ord", y, y))
     return code.select(none, 0.0, code.mul(x, value))
+
+
+def entr(code: Function, x: Value) -> Value:
+    """-x log x; 0 at 0, and minus infinity below."""
+    y = code.neg(code.mul(x, log(code, x)))
+    y = code.select(code.compare("oeq", x, 0.0), 0.0, y)
+    return code.select(code.compare("olt", x, 0.0), -INFINITY, y)

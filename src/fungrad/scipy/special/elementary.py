@@ -139,6 +139,7 @@ xlog1py = elementwise(
 FUNCTIONS[xlogy] = form_of(lambda: (double.xlogy, double.xlogy), 1.0)
 FUNCTIONS[xlog1py] = form_of(lambda: (double.xlog1py, double.xlog1py), 1.3)
 entr = elementwise("entr", sp.entr, partials=[lambda y, x: -1.0 - np.log(x)])
+FUNCTIONS[entr] = form_of(lambda: (double.entr, double.entr), 1.1)
 rel_entr = elementwise(
     "rel_entr",
     sp.rel_entr,

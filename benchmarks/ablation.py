@@ -30,7 +30,7 @@ from benchmarks.replay import corpus
 from fungrad.compiler.passes import pipeline
 from fungrad.compiler.passes.loops import loop_fission
 from fungrad.compiler.passes.simplify import exact_identities, reassociation
-from fungrad.inspect.cost import bodies_of
+from fungrad.inspect.trip_counts import bodies_of
 
 GROUPS = ("cases/", "everyday/", "gradbench/", "functions/")
 CALL, ELEMENT = 400.0, 0.5

@@ -8,103 +8,18 @@ program: order of equations, tiles of clusters, last uses, and views.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
-from fungrad.compiler.lowering.fusion.tile_lowering import build
-from fungrad.compiler.lowering.structural import structural
 from fungrad.compiler.passes.pipeline import PASSES, optimised
-from fungrad.control_flow.call import call
-from fungrad.control_flow.scan import scan, scan_pullback, scan_record
-from fungrad.control_flow.scan_reverse import plan
-from fungrad.control_flow.unroll import RECORDS
-from fungrad.implicit import iteration
+from fungrad.inspect.memory import Peak, distinct_variables, peak
 from fungrad.inspect.tables import Table, drawn, number, plain
-from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
+from fungrad.inspect.trip_counts import bodies_of
+from fungrad.ir.graph import Graph
 from fungrad.ir.types import size_in_bytes
 from fungrad.primitives.facts import NOTHING, Work, is_view, work_of
-from fungrad.runtime.thread_pool import num_threads
-from fungrad.runtime.tiles import Plan
-
-
-class Body(NamedTuple):
-    """A Graph inside an equation that runs `times` times and holds `carried` bytes meanwhile."""
-
-    graph: Graph
-    times: int
-    carried: int = 0
-
-
-class Bodies(NamedTuple):
-    """The Graphs of an equation.
-
-    With `choice` only one of them runs. With `by_trip` the number of trips is unknown and taken
-    as one. `held` counts the bytes of residuals (of one trip).
-    """
-
-    bodies: list[Body]
-    choice: bool = False
-    by_trip: bool = False
-    held: int = 0
-
-
-def bodies_of(equation: Equation) -> Bodies | None:
-    """The Graphs that an equation runs; None for one that has none."""
-    primitive: Any = equation.primitive
-    graphs = list(inner_graphs(equation))
-    if not graphs:
-        return None
-    if primitive in (scan, scan_record, scan_pullback):
-        return _scan(equation)
-    rule = None if primitive is call else structural(primitive)
-    if rule is not None:
-        return _by_rule(equation, rule)
-    if primitive is iteration:
-        return Bodies([Body(graphs[0], 1, size_in_bytes(graphs[0].output_types))], by_trip=True)
-    return Bodies([Body(graph, 1) for graph in graphs])
-
-
-def _scan(equation: Equation) -> Bodies:
-    """The body of the scan; for a pullback its forward and backward halves."""
-    params = equation.params
-    body, length, counts = params["body"], params["length"], params["counts"]
-    carried = size_in_bytes(body.output_types[: counts[1]])
-    if equation.primitive is not scan_pullback:
-        return Bodies([Body(body, length, carried)])
-    halves = plan(body, counts, params["wanted"]).halves
-    return Bodies([Body(halves.forward, length, carried), Body(halves.backward, length, carried)])
-
-
-def _by_rule(equation: Equation, rule: Any) -> Bodies:
-    """The Graphs that the rule of a branch, or of a loop of unknown length, writes."""
-    graphs = [graph for graph, _ in rule.bodies(equation)]
-    cond, body = equation.params.get("cond"), equation.params.get("body")
-    carried = 0 if body is None else size_in_bytes(body.output_types)
-    bodies = [Body(graph, 1, 0 if graph is cond else carried) for graph in graphs]
-    held = 0
-    if equation.primitive in RECORDS:
-        count = len(equation.outputs) - 1
-        held = max([size_in_bytes(graph.output_types[count:]) for graph in graphs])
-    return Bodies(bodies, choice=not rule.loop, by_trip=rule.loop, held=held)
-
-
-class Peak(NamedTuple):
-    """The live bytes, by kind, at the moment when their sum is largest.
-
-    Inputs and constants are alive all the time; an output from the step that computes it.
-    """
-
-    inputs: int
-    outputs: int
-    constants: int
-    intermediates: int
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return sum(self)
 
 
 class Traffic(NamedTuple):
@@ -128,88 +43,9 @@ def traffic(graph: Graph) -> Traffic:
             read += reads[worst] if inner.choice else sum(reads)
             made += writes[worst] if inner.choice else sum(writes)
         elif isinstance(step, FusionCluster) or not is_view(step):
-            read += size_in_bytes(atom.type for atom in _distinct(step.inputs))
+            read += size_in_bytes(atom.type for atom in distinct_variables(step.inputs))
             made += size_in_bytes(v.type for v in step.outputs)
     return Traffic(read, made)
-
-
-def _distinct(atoms: Sequence[Atom]) -> list[Variable]:
-    return list({id(a): a for a in atoms if isinstance(a, Variable)}.values())
-
-
-def peak(graph: Graph) -> Peak:
-    """The peak of live bytes while the program of an optimised Graph runs."""
-    return _Life(graph).peak()
-
-
-class _Life:
-    """The buffer and the last use of each value."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.steps = cluster_and_schedule(graph)
-        self.root: dict[int, int] = {}
-        self.last: dict[int, int] = {}
-        for index, step in enumerate(self.steps):
-            if not isinstance(step, FusionCluster) and is_view(step):
-                source = step.inputs[0]
-                self.root.update((id(v), self._root(source)) for v in step.outputs)
-            for atom in (*step.inputs, *step.outputs):
-                self.last[self._root(atom)] = index
-        self.kept = {self._root(atom) for atom in graph.outputs}
-
-    def _root(self, atom: Atom) -> int:
-        return self.root.get(id(atom), id(atom))
-
-    def peak(self) -> Peak:
-        inputs = size_in_bytes(self.graph.input_types)
-        constants = size_in_bytes(v.type for v, _ in self.graph.constants)
-        outputs = intermediates = 0
-        alive: dict[int, int] = {}
-        most = Peak(inputs, 0, constants, 0)
-        for index, step in enumerate(self.steps):
-            for variable in step.outputs:
-                if id(variable) in self.root:
-                    continue
-                size = size_in_bytes([variable.type])
-                if id(variable) in self.kept:
-                    outputs += size
-                else:
-                    alive[id(variable)] = size
-                    intermediates += size
-            now = Peak(inputs, outputs, constants, intermediates + _inside(step))
-            most = max(most, now, key=lambda found: found.total)
-            for root in {self._root(atom) for atom in (*step.inputs, *step.outputs)}:
-                if self.last[root] == index:
-                    intermediates -= alive.pop(root, 0)
-            if not isinstance(step, FusionCluster):
-                inner = bodies_of(step)
-                intermediates += 0 if inner is None else inner.held
-        return most
-
-
-def _inside(step: Equation | FusionCluster) -> int:
-    """The bytes that a step needs in addition to its inputs and outputs."""
-    if isinstance(step, FusionCluster):
-        return _blocks(step)
-    inner = bodies_of(step)
-    return 0 if inner is None else inner.held + _most(inner)
-
-
-def _most(inner: Bodies) -> int:
-    found = [0]
-    for body in inner.bodies:
-        of_body = peak(optimised(body.graph))
-        found.append(of_body.total - of_body.inputs + body.carried)
-    return max(found)
-
-
-def _blocks(region: FusionCluster) -> int:
-    """The bytes of a region's block buffers, over all threads that share it."""
-    built: Any = build(region)
-    plan: Plan = built.plan
-    shared = num_threads() if plan.shared else 1
-    return plan.size * min(shared, -(-region.length // plan.step))
 
 
 class PrimitiveCost(NamedTuple):

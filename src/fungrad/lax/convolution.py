@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fungrad.errors import ArgumentError, ShapeError
-from fungrad.lax.elementwise import reduce
+from fungrad.lax.reductions import reduce
 from fungrad.lax.slicing import pad
 from fungrad.numpy.protocol.operands import array_of, promoted
 from fungrad.primitives.contraction.dot_general import dot_general

@@ -16,6 +16,7 @@ import numpy as _numpy
 
 from fungrad.numpy.bits import *
 from fungrad.numpy.creation import *
+from fungrad.numpy.differences import *
 from fungrad.numpy.dtypes import *
 from fungrad.numpy.elementwise import *
 from fungrad.numpy.indexing import *

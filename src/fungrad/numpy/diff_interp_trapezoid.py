@@ -1,4 +1,4 @@
-"""NumPy's differences, integrals, interpolation and convolutions of sampled functions, for
+"""NumPy's gradient, integrals, interpolation and convolutions of sampled functions, for
 traced values.
 
 Compositions of primitives, with NumPy's formulas, so that the numbers are NumPy's.
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.elementwise import diff
+from fungrad.numpy.differences import diff
 from fungrad.numpy.join_split import concatenate
-from fungrad.numpy.protocol.implements import implements, of_arrays
+from fungrad.numpy.protocol.implements import implements
 from fungrad.numpy.protocol.operands import array_of, axis_index, axis_indices, common_dtype
 from fungrad.numpy.protocol.result_order import results_in_order
 from fungrad.primitives import sort as s
@@ -27,7 +27,6 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
     reshape,
     slice_axis,
 )
-from fungrad.primitives.special import bessel
 from fungrad.tracing.trace import Tracer, shape_of
 
 
@@ -273,16 +272,4 @@ def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
     return _cut(a, v, _mode(mode), (v.size - 1) // 2)
 
 
-# --- functions ------------------------------------------------------------------------------------
-
-
-@implements(np.i0)
-@of_arrays
-def i0(x: Any) -> Any:
-    """The modified Bessel function of order 0, as numpy.i0; its derivative is that of order 1."""
-    return bessel.i0(array_of(x))
-
-
-__all__ = [
-    "convolve", "correlate", "gradient", "i0", "interp", "trapezoid", "unwrap",
-]  # fmt: skip
+__all__ = ["convolve", "correlate", "gradient", "interp", "trapezoid", "unwrap"]

@@ -11,22 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.join_split import concatenate
 from fungrad.numpy.mutation.views import Part, linked
 from fungrad.numpy.protocol.implements import as_array, implements
-from fungrad.numpy.protocol.operands import array_of, axis_index, common_dtype
+from fungrad.numpy.protocol.operands import array_of, common_dtype
 from fungrad.primitives.elementwise import ufuncs as u
-from fungrad.primitives.elementwise.family import select, sub
+from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.tracing.aliasing import private
-from fungrad.tracing.trace import (
-    PLAIN,
-    Tracer,
-    is_weak,
-    registry,
-    typeof,
-)
+from fungrad.tracing.trace import PLAIN, Tracer, is_weak, registry, typeof
 
 # --- complex numbers ------------------------------------------------------------------------------
 
@@ -246,24 +239,6 @@ def isneginf(x: Any, out: Any = None) -> Any:
     return _ordered(x) == -np.inf
 
 
-# --- special functions ----------------------------------------------------------------------------
-
-_SINC_SERIES = [(-1) ** k / math.factorial(2 * k + 1) for k in range(11)]
-
-
-@implements(np.sinc)
-def sinc(x: Any) -> Any:
-    """sin(pi x) / (pi x), as np.sinc; its power series near 0, for the derivatives there."""
-    y = array_of(x) * math.pi
-    near = np.abs(y) < 1.0
-    t = np.square(select(near, y, 0.0))
-    series = 0.0
-    for coefficient in reversed(_SINC_SERIES):
-        series = series * t + coefficient
-    far = select(near, 1.0, y)
-    return select(near, series, np.sin(far) / far)
-
-
 # --- ufuncs composed of others --------------------------------------------------------------------
 
 
@@ -318,52 +293,6 @@ registry.ufuncs[np.divmod] = _divmod
 registry.ufuncs[np.power] = _power
 registry.ufuncs[np.float_power] = _float_power
 
-# --- differences ----------------------------------------------------------------------------------
-
-
-@implements(np.diff)
-def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    """The n-th differences of neighbours along an axis, as np.diff."""
-    a = array_of(a)
-    if n < 0:
-        raise ValueError(f"order must be non-negative but got {n}")
-    if not a.shape:
-        raise ValueError("diff requires input that is at least one dimensional")
-    if n == 0:
-        return a
-    axis = axis_index(axis, len(a.shape))
-    edge = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
-    parts = [a]
-    if prepend is not None and prepend is not np._NoValue:
-        parts.insert(0, _as_edge(prepend, edge))
-    if append is not None and append is not np._NoValue:
-        parts.append(_as_edge(append, edge))
-    a = concatenate(parts, axis) if len(parts) > 1 else a
-    subtract = np.not_equal if a.dtype.kind == "b" else sub
-    for _ in range(n):
-        length = a.shape[axis]
-        later = s.slice_axis(a, axis=axis, start=min(1, length), stop=length)
-        earlier = s.slice_axis(a, axis=axis, start=0, stop=max(0, length - 1))
-        a = subtract(later, earlier)
-    return a
-
-
-def _as_edge(value: Any, shape: tuple[int, ...]) -> Any:
-    value = array_of(value)
-    return value if value.shape else s.broadcast_to(value, shape=shape)
-
-
-@implements(np.ediff1d)
-def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
-    """The differences of neighbours in the flattened array, with ends added, as np.ediff1d."""
-    a = array_of(ary)
-    parts = [diff(s.reshape(a, shape=(a.size,)))]
-    for end, place in ((to_begin, 0), (to_end, 2)):
-        if end is not None:
-            end = cast(array_of(end), a.dtype)
-            parts.insert(place, s.reshape(end, shape=(end.size,)))
-    return concatenate(parts) if len(parts) > 1 else parts[0]
-
 
 def _set_real(self: Tracer, value: Any) -> None:
     real(self)[...] = value
@@ -387,6 +316,19 @@ METHODS: dict[str, Any] = {
 }
 
 __all__ = [
-    "allclose", "angle", "array_equal", "array_equiv", "clip", "diff", "ediff1d", "fix", "imag",
-    "isclose", "iscomplex", "isneginf", "isposinf", "isreal", "nan_to_num", "real", "round", "sinc",
-]  # fmt: skip
+    "allclose",
+    "angle",
+    "array_equal",
+    "array_equiv",
+    "clip",
+    "fix",
+    "imag",
+    "isclose",
+    "iscomplex",
+    "isneginf",
+    "isposinf",
+    "isreal",
+    "nan_to_num",
+    "real",
+    "round",
+]

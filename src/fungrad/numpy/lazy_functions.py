@@ -6,9 +6,11 @@ from fungrad.numpy.complex_domain import *
 from fungrad.numpy.diff_interp_trapezoid import *
 from fungrad.numpy.dtypes import *
 from fungrad.numpy.einsum_lowering import *
+from fungrad.numpy.histograms import *
 from fungrad.numpy.insert_delete import *
 from fungrad.numpy.order_statistics import *
 from fungrad.numpy.padding import *
 from fungrad.numpy.polynomials import *
 from fungrad.numpy.sets_and_counts import *
+from fungrad.numpy.special_functions import *
 from fungrad.numpy.statistics import *

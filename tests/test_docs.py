@@ -16,8 +16,8 @@ import fungrad as fg
 
 DOCS = Path(__file__).parents[1] / "docs"
 MADE = ("api", "notebooks", "extensions")
-ELSEWHERE = ("errors.md", "how-it-works.md", "mistakes.md")
-"""Pages whose programs are no sessions: run by test_error_docs.py and test_how_it_works.py."""
+ELSEWHERE = ("errors.md", "how-it-works.md", "interop/whole-jobs.md", "mistakes.md")
+"""Pages that test_error_docs.py, test_how_it_works.py and test_whole_jobs.py run."""
 NEEDS = {
     "digits.md": "mpmath",
     "interop/dlpack.md": "torch",

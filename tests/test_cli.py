@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import io
 import json
@@ -733,14 +734,14 @@ def test_the_first_command_of_the_readme_is_one_of_those():
 def test_explain_shows_both_programs_of_an_error(run, name):
     code, out, _ = run("explain", name)
     assert code == 0 and out.startswith("GradientCutError\n")
-    assert "Fails:" in out and "fg.grad(lambda x: np.float64(x) ** 2)(1.0)" in out
+    assert "Fails:" in out and 'fg.grad(lambda x: array.array("d", [x])[0] ** 2)(1.0)' in out
     assert "Repaired:" in out and "fg.stop_gradient(x)" in out
 
 
 def test_explain_lists_all_errors_and_knows_what_a_message_names(run):
     _, out, _ = run("explain")
     with pytest.raises(fg.errors.FungradError) as caught:
-        fg.grad(lambda x: np.float64(x))(1.0)
+        fg.grad(lambda x: array.array("d", [x])[0])(1.0)
     command = str(caught.value).splitlines()[-1]
     assert command == "(more: fungrad explain GradientCutError)"
     assert "GradientCutError\n  A traced value was turned into a Python number" in out

@@ -153,13 +153,13 @@ class ItemAssignmentError(FungradError, TypeError):
 class GradientCutError(FungradError, TypeError):
     """A traced value was turned into a Python number, which would cut its gradient silently.
 
-    By compiled code, by `np.float64(x)`, or by a write into an ndarray: `array[i] = x`, or NumPy's
-    `asarray(x, dtype=float)`, imported by its own name. (`float(x)` and `x.item()` in Python code
-    are traced numbers.)
+    By compiled code, or by a write into an ndarray: `array[i] = x`, or NumPy's `asarray(x,
+    dtype=float)`, imported by its own name. (`float(x)`, `np.float64(x)` and `x.item()` in Python
+    code are traced numbers.)
 
     Fails::
 
-        fg.grad(lambda x: np.float64(x) ** 2)(1.0)
+        fg.grad(lambda x: array.array("d", [x])[0] ** 2)(1.0)
 
     Repaired: leave the number as it is, make arrays by `fg.numpy.asarray` or `np.stack`, or cut the
     gradient on purpose::

@@ -97,7 +97,7 @@ def _while(args: Sequence[Any], params: dict[str, Any], most_steps: int) -> tupl
 def value_of(value: Any) -> Any:
     """The number under a traced value; None if only its type is known."""
     while type(value) is Tracer:
-        value = value.value
+        value = value.inner
     return value
 
 

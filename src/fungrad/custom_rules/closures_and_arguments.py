@@ -234,7 +234,7 @@ class Held(Substituted):
         while (
             type(value) is Tracer and content(value) not in self._values and self.stands_for(value)
         ):
-            value = own(value.value)
+            value = own(value.inner)
         return super().of(value)
 
     def over(self, parent: Trace) -> Held:

@@ -59,7 +59,7 @@ def _is_above(value: Any, trace: Trace) -> bool:
     while type(value) is Tracer:
         if value.owner is trace:
             return True
-        value = value.value
+        value = value.inner
     return False
 
 

@@ -46,7 +46,7 @@ def _float(name: str, x: Any) -> Any:
 def _known(value: Any) -> Any:
     """The number under a traced one; None if it is unknown, or an array."""
     while type(value) is Tracer:
-        value = value.value
+        value = value.inner
     return value if value is not None and np.ndim(value) == 0 else None
 
 

@@ -25,6 +25,7 @@ from fungrad.tracing import interception
 from fungrad.tracing.created_arrays import KINDS, Writable, Written, holds_traced, writable
 from fungrad.tracing.refusals import refused_memory
 from fungrad.tracing.source_location import is_ours
+from fungrad.tracing.subclass_arrays import OfTraced, holds_own, value_of, viewed
 from fungrad.tracing.trace import EVAL, Tracer, current, registry, typeof, unsupported
 
 # --- arrays of values -----------------------------------------------------------------------------
@@ -40,6 +41,8 @@ def _converting(original: Callable[..., Any], ours: Callable[..., Any]) -> Calla
         value = args[0]
         kind = type(value)
         if kind is not np.ndarray and kind is not Writable:
+            if isinstance(value, OfTraced):
+                return _of_subclass(original, ours, value, args[1:], _without_like(kwargs))
             if kind not in _TRACED and kind not in _LISTS and hasattr(kind, "__array__"):
                 found = value if issubclass(kind, (np.ndarray, np.generic)) else _given(value)
                 if found is not value:
@@ -56,6 +59,15 @@ def _converting(original: Callable[..., Any], ours: Callable[..., Any]) -> Calla
     return function
 
 
+def _of_subclass(original: Any, ours: Any, value: Any, args: Any, kwargs: Any) -> Any:
+    """An instance of a subclass as an array, or as an instance where the function keeps it."""
+    found = ours(value_of(value), *args, **kwargs)
+    if original is not _ANY and not kwargs.get("subok"):
+        return found
+    return value if found is value_of(value) else viewed(type(value), found, value)
+
+
+_ANY = np.asanyarray
 _TRACED = {Tracer, Written}
 _LISTS = {list, tuple, range, float, int, bool, complex}
 
@@ -110,7 +122,7 @@ def _asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Any:
     x = asarray(a, dtype)
     value = x
     while type(value) is Tracer:
-        value = value.value
+        value = value.inner
     if value is not None:
         np.asarray_chkfinite(value)
     return x
@@ -174,7 +186,7 @@ def _holds_others(value: Any) -> bool:
     if kind is list or kind is tuple:
         return any(map(_holds_others, value))
     if kind is Tracer or kind is Written or isinstance(value, np.ndarray):
-        return False
+        return holds_own(value)
     return hasattr(kind, "__array_function__")
 
 
@@ -351,11 +363,31 @@ def _strided(original: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+_SCALARS = (
+    "cdouble", "clongdouble", "complex128", "complex64", "csingle", "double", "float16", "float32",
+    "float64", "half", "longdouble", "single",
+)  # fmt: skip
+
+
+def _scalar_class(original: Any) -> Callable[..., Any]:
+    """A call of one of NumPy's classes of numbers, `np.float64(x)`, which takes traced values."""
+    dtype = np.dtype(original)
+
+    def call(*args: Any) -> Any:
+        if args and current() is not EVAL and holds_traced(args[0]):
+            found = asarray(args[0])
+            return found.astype(dtype)[()] if type(found) is Tracer else original(*args)
+        return original(*args)
+
+    return call
+
+
 interception.register(
     np.lib.stride_tricks, {"as_strided": _strided(np.lib.stride_tricks.as_strided)}
 )
 _IN_ORDER = ("ascontiguousarray", "asfortranarray", "require")
 _compiled = {name: _of_memory(getattr(np, name), name) for name in _IN_ORDER}
 interception.register(np, _table(np), _compiled)
+interception.register_calls(np, {name: _scalar_class(getattr(np, name)) for name in _SCALARS})
 interception.register(np.linalg, _table(np.linalg))
 interception.register_later("numpy.fft", _table)

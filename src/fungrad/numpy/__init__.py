@@ -27,6 +27,7 @@ from fungrad.numpy.products import *
 from fungrad.numpy.protocol import at_updates as at_updates
 from fungrad.numpy.protocol import methods as methods
 from fungrad.numpy.protocol import operators as operators
+from fungrad.numpy.protocol import subclass_methods as subclass_methods
 from fungrad.numpy.protocol import ufunc_methods as ufunc_methods
 from fungrad.numpy.reductions import *
 from fungrad.numpy.repeat_pad_roll import *

@@ -18,8 +18,9 @@ from fungrad.numpy.protocol.operands import array_of, axis_index, flattened
 from fungrad.primitives.elementwise import ufuncs as u
 from fungrad.primitives.elementwise.ufuncs import bitcast
 from fungrad.primitives.movement import reshape_broadcast_cast as s
-from fungrad.tracing.aliasing import private
+from fungrad.tracing.aliasing import array_over, private
 from fungrad.tracing.source_location import user_line
+from fungrad.tracing.subclass_arrays import OfTraced, is_subclass, overlaid
 from fungrad.tracing.trace import Tracer, shape_of, typeof
 
 
@@ -85,7 +86,12 @@ def _view(self: Tracer, dtype: Any = None, type: Any = None) -> Any:
     Raises:
       UnsupportedArgumentError: if the dtype has the other byte order.
     """
-    if dtype is None or (isinstance(dtype, builtin_type) and issubclass(dtype, np.ndarray)):
+    if isinstance(dtype, builtin_type) and issubclass(dtype, np.ndarray):
+        dtype, type = None, dtype
+    if type is not None and (is_subclass(type) or issubclass(type, OfTraced)):
+        found = array_over(self if dtype is None else _view(self, dtype))
+        return overlaid(type, found, found)
+    if dtype is None:
         dtype = self.dtype
     wanted = np.dtype(dtype)
     if not wanted.isnative:

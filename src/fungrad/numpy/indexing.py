@@ -94,7 +94,7 @@ def _getitem(self: Tracer, index: Any) -> Any:
             found = getitem(x, *arrays, index=static)
             return array_over(found) if static.view else found
     found = trace.process(getitem, (self,), static.params or {"index": static})
-    if type(found) is not Tracer or (type(found.value) is np.float64 and not static.view):
+    if type(found) is not Tracer or (type(found.inner) is np.float64 and not static.view):
         return found
     if static.view or found.owner.shape(found):  # a number is no view
         step = static.step
@@ -129,9 +129,9 @@ def _iter(self: Tracer) -> Iterator[Any]:
 def _items(x: Tracer) -> Iterator[Any]:
     """The items along axis 0, all read at once; after a write into x the rest is read anew."""
     items = unstack(x)
-    value, extra, numbers = x.value, x.extra, x.ndim == 1
+    value, extra, numbers = x.inner, x.extra, x.ndim == 1
     for i, item in enumerate(items):
-        if x.value is not value or x.extra is not extra:
+        if x.inner is not value or x.extra is not extra:
             yield x[i]
         else:
             yield item if numbers else linked(item, x, Indexed(of_int(i)))

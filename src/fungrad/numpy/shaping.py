@@ -318,7 +318,7 @@ def _set_shape(self: Tracer, shape: Any) -> None:
             f"The shape of a traced array that has views, or is one, was set{user_line()}: write "
             "`a = a.reshape(shape)`."
         )
-    self.owner, self.value, self.extra = new.owner, new.value, new.extra
+    self.owner, self.inner, self.extra = new.owner, new.inner, new.extra
 
 
 METHODS: dict[str, Any] = {

@@ -157,7 +157,7 @@ class Peeled(Trace):
             return value
         if content(value) not in self.values:
             self.met.append(value)
-            self.values[content(value)] = self.wrap(value.value)
+            self.values[content(value)] = self.wrap(value.inner)
         return self.values[content(value)]
 
     def over(self, parent: Trace) -> Peeled:
@@ -272,7 +272,7 @@ def recomputed(f: Flat, values: Sequence[Any], policy: Policy) -> Sequence[Any]:
     if not isinstance(trace, VjpTrace):
         return f(*values)
     mine = [i for i, v in enumerate(values) if type(v) is Tracer and v.owner is trace]
-    plain = [v.value if i in mine else v for i, v in enumerate(values)]
+    plain = [v.inner if i in mine else v for i, v in enumerate(values)]
     outputs, met, reads, saved = trace.parent.run(_first, f, plain, mine, trace, policy)  # type: ignore[union-attr]
     tracers = [*(values[i] for i in mine), *met]
     if not tracers:
@@ -288,7 +288,7 @@ def recomputed(f: Flat, values: Sequence[Any], policy: Policy) -> Sequence[Any]:
         compared.end()
         return results
 
-    primals = [t.value for t in tracers]
+    primals = [t.inner for t in tracers]
     traced: Sequence[Any] = trace._record(
         recompute, {}, [t.extra for t in tracers], [typeof(p) for p in primals], outputs,
         (again, primals, saved),
@@ -325,7 +325,7 @@ def _first(
                 keeper.release()
                 raise
         peeled.reads.end()
-        return [o.value if type(o) is Tracer and o.owner is forgetful else o for o in found]
+        return [o.inner if type(o) is Tracer and o.owner is forgetful else o for o in found]
 
     if policy is save_nothing:
         outputs = list(recomputed(below, plain, policy))

@@ -202,6 +202,10 @@ def register(
     _LEAF_TYPES.pop(type_, None)
 
 
+node_makers: list[Callable[[type], Node | None]] = []
+"""Functions of folders above that return the Node of a type which is not registered, or None."""
+
+
 def is_container(type_: type) -> bool:
     """Whether instances of a type are trees, and not leaves.
 
@@ -225,6 +229,8 @@ def _node_of(type_: type) -> Node | None:
         )
     elif hasattr(type_, "__dataclass_fields__"):
         node = _dataclass_node(type_)
+    else:
+        node = next((made for make in node_makers if (made := make(type_)) is not None), None)
     if node is not None:
         _registry[type_] = node
     return node
@@ -280,6 +286,7 @@ def _flatten_into(tree: Tree, leaves: list[Any], is_leaf: Callable[[Any], bool] 
         leaves.append(tree)
         return LEAF
     children, aux = node.flatten(tree)
+    type_ = getattr(type_, "_fungrad_plain", type_)  # of an instance over traced values
     return TreeDef(type_, aux, tuple([_flatten_into(c, leaves, is_leaf) for c in children]))
 
 

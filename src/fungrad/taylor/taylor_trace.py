@@ -77,7 +77,7 @@ class JetTrace(Trace):
         cuts = primitive.cuts
         for position, arg in enumerate(args):
             mine = type(arg) is Tracer and arg.owner is self
-            values.append(arg.value if mine else self.foreign(arg))
+            values.append(arg.inner if mine else self.foreign(arg))
             cut = cuts is True or (cuts and position in cuts)
             series.append(arg.extra if mine and not cut else None)
         parent: Trace = self.parent  # type: ignore[assignment]
@@ -103,7 +103,7 @@ class JetTrace(Trace):
         series: Series = value.extra
         series[self.order]
         series.step = _is_zero
-        return value.value if all(c is None for c in series.known[1:]) else value
+        return value.inner if all(c is None for c in series.known[1:]) else value
 
     def _node(
         self, primitive: Any, args: Any, values: Any, series: Any, params: dict[str, Any]
@@ -150,7 +150,7 @@ class JetTrace(Trace):
             token = enter(self)
             try:
                 tangents = [
-                    None if s is None else self._derivative(s, arg.value)
+                    None if s is None else self._derivative(s, arg.inner)
                     for s, arg in zip(series, args, strict=True)
                 ]
                 rule = primitive.jvp if primitive.jvp is not None else pulled_back_twice(primitive)
@@ -385,7 +385,7 @@ def _along(
     found = []
     for result in trace.run(f, *args):
         mine = type(result) is Tracer and result.owner is trace
-        values.append(result.value if mine else result)
+        values.append(result.inner if mine else result)
         known = result.extra.known[1:] if mine else [None] * order
         found.append([None if c is None else c * math.factorial(k) for k, c in enumerate(known, 1)])
     return values, found

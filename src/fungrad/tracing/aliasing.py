@@ -139,7 +139,7 @@ def is_scalar_array(value: Any) -> bool:
 
 def fresh(tracer: Tracer) -> Tracer:
     """A copy: another handle of the same value, which shares no elements with the first."""
-    copy = Tracer(tracer.owner, tracer.value, tracer.extra)
+    copy = Tracer(tracer.owner, tracer.inner, tracer.extra)
     return with_memory(copy) if is_scalar_array(tracer) else copy
 
 
@@ -283,7 +283,7 @@ def _move(tracer: Tracer, new: Tracer) -> None:
         if alias is None:
             alias = tracer.alias = Alias(None, None, "")
         tracer.owner = alias.written = new.owner
-    tracer.value = new.value
+    tracer.inner = new.inner
     tracer.extra = new.extra
 
 

@@ -20,6 +20,7 @@ from fungrad.errors import ItemAssignmentError
 from fungrad.support import pytree
 from fungrad.tracing.interception import State
 from fungrad.tracing.source_location import user_line
+from fungrad.tracing.subclass_arrays import OfTraced
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, registry
 
 KINDS = "fciub"
@@ -51,6 +52,10 @@ class Writable(ndarray):
     """The tracer that answers for the array; set if it is `Written`."""
     views: list[weakref.ref[Writable]]
     """The views of the memory that this array owns; not set if there were none."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return ndarray
 
     def __array_finalize__(self, obj: Any) -> None:
         if type(obj) is Writable:
@@ -123,6 +128,7 @@ def _note_view(view: Writable) -> None:
 tracer_of = vars(Writable)["tracer"].__get__
 """The tracer that answers for an array."""
 _set_tracer = vars(Writable)["tracer"].__set__
+_set_class = vars(object)["__class__"].__set__
 _set_dtype = vars(ndarray)["dtype"].__set__
 
 
@@ -190,7 +196,7 @@ def answer_by(array: Writable, tracer: Tracer) -> None:
     array.setflags(write=False)
     _set_dtype(array, np.dtype((np.void, array.itemsize)))
     _set_tracer(array, tracer)
-    array.__class__ = Written
+    _set_class(array, Written)
 
 
 _NEVER: set[type] = {
@@ -210,7 +216,7 @@ def holds_traced(value: Any) -> bool:
     if kind is ndarray:
         return value.dtype.char == "O" and any(map(holds_traced, value.ravel().tolist()))
     if not isinstance(value, (list, tuple)):
-        return False
+        return isinstance(value, OfTraced)
     return not _NEVER.issuperset(map(type, value)) and any(map(holds_traced, value))
 
 

@@ -25,8 +25,8 @@ COUNTED = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled
 def _held_alone() -> int:
     """The reference count of an object that one slot of a Tracer alone holds."""
     probe = Tracer.__new__(Tracer)
-    probe.value = object()
-    return _count(probe.value)
+    probe.inner = object()
+    return _count(probe.inner)
 
 
 ALONE = _held_alone()
@@ -44,8 +44,8 @@ _given = _Given()
 
 def owned(tracer: Tracer, found: dict[int, ndarray]) -> dict[int, ndarray]:
     """Adds to `found`, by identity, the arrays (values, tangents) that this handle alone holds."""
-    if _count(tracer.value) == ALONE:
-        _add(tracer.value, found)
+    if _count(tracer.inner) == ALONE:
+        _add(tracer.inner, found)
     if type(tracer.extra) is not int and _count(tracer.extra) == ALONE:
         _add(tracer.extra, found)
     return found

@@ -96,9 +96,10 @@ class Present:
     lowest: Any
 
 
-_LOADS = frozenset(
+LOADS = frozenset(
     [opcode.opmap[n] for n in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM") if n in opcode.opmap]
 )
+"""The instructions of Python code that load an attribute."""
 
 
 def _is_of_compiled_code(frame: FrameType) -> bool:
@@ -107,7 +108,7 @@ def _is_of_compiled_code(frame: FrameType) -> bool:
     getattr.
     """
     code, at = frame.f_code, frame.f_lasti
-    if code.co_code[at] in _LOADS:
+    if code.co_code[at] in LOADS:
         return False
     if "getattr" not in code.co_names:
         return True
@@ -274,6 +275,71 @@ def register(
         for name, found in attributes.items():
             setattr(replacing, name, found)
     _replacements.setdefault(module, {}).update(replacements)
+
+
+class _Called:
+    """A class of a module that is another callable where code calls it by the module's name,
+    `np.float64(x)`; in all other places, `isinstance(x, np.float64)`, it is itself.
+    """
+
+    __slots__ = ("call", "name", "names")
+
+    def __init__(self, module: ModuleType, name: str, call: Callable[..., Any]) -> None:
+        self.names = vars(module)
+        self.name = name
+        self.call = call
+
+    def __get__(self, module: Any, owner: Any) -> Any:
+        if module is None:
+            return self
+        found = self.names[self.name]
+        if Present.current() is Present.lowest or not _is_called(sys._getframe(1)):
+            return found
+        return self.call
+
+    def __set__(self, module: Any, value: Any) -> None:
+        self.names[self.name] = value
+
+
+def _is_called(frame: FrameType) -> bool:
+    """Whether the attribute that a frame loads now will be called, `np.float64(x)`. A call pushes
+    NULL: with the load of the attribute, as that of a method, before the load of the module, or,
+    since Python 3.13, behind the attribute.
+    """
+    code, at = frame.f_code.co_code, frame.f_lasti
+    if code[at] == _LOAD_METHOD:
+        return True
+    if code[at] != _LOAD_ATTR:
+        return False
+    if sys.version_info >= (3, 12) and code[at + 1] & 1:
+        return True
+    before = _beside(code, at, -2)
+    if code[before] == _LOAD_GLOBAL and code[before + 1] & 1:
+        return True
+    beside = _beside(code, at, 2) if sys.version_info >= (3, 13) else _beside(code, before, -2)
+    return code[beside] == _PUSH_NULL
+
+
+def _beside(code: bytes, at: int, step: int) -> int:
+    """The index of the instruction before or behind another; caches are none."""
+    at += step
+    while code[at] == 0 and at > 0:
+        at += step
+    return at
+
+
+_LOAD_METHOD = opcode.opmap.get("LOAD_METHOD", -1)
+_LOAD_ATTR, _LOAD_GLOBAL = opcode.opmap["LOAD_ATTR"], opcode.opmap["LOAD_GLOBAL"]
+_PUSH_NULL = opcode.opmap["PUSH_NULL"]
+
+
+def register_calls(module: ModuleType, calls: Mapping[str, Callable[..., Any]]) -> None:
+    """Registers callables in place of a module's classes where code calls these by the module's
+    name. The module has replaced functions already.
+    """
+    replacing = next(made for found, made, _ in _modules if found is module)
+    for name, call in calls.items():
+        setattr(replacing, name, _Called(module, name, call))
 
 
 def register_methods(type_: type, replacements: Mapping[str, Callable[..., Any]]) -> None:

@@ -130,15 +130,9 @@ def refused_number(type_: Type, asked: str) -> GradientCutError:
     """The error for the conversion of a traced value to plain numbers, as by `float()`."""
     stop = "fg.stop_gradient(x)"
     on_purpose = f"{stop}{asked}" if asked[0] == "." else f"{asked[:-1]}{stop})"
-    bound, scalar = bound_before(), _scalar_type()
+    bound = bound_before()
     if bound:
         remedy = bound
-    elif scalar:
-        asked = f"{scalar}()"
-        remedy = (
-            f"Write np.asarray(x, dtype={scalar}), or x.astype({scalar}), for {scalar}(x), which "
-            f"makes a plain number. To cut it on purpose: {scalar}(fg.stop_gradient(x))."
-        )
     elif in_a_package():
         remedy = (
             "A package converts its arguments to plain numbers. Where it solves an equation or "
@@ -155,21 +149,6 @@ def refused_number(type_: Type, asked: str) -> GradientCutError:
         f"Python asked for {asked} of a traced value of type {type_}{user_line()}, which "
         f"would cut its gradient silently. {remedy}"
     )
-
-
-_SCALAR = re.compile(
-    r"\b(?:np|numpy)\.(?:float|complex|longdouble|clongdouble|double|single|half)\w*(?=\()"
-)
-
-
-def _scalar_type() -> str:
-    """The scalar type of NumPy that the innermost line outside of fungrad and NumPy calls."""
-    frame: Any = sys._getframe(1)
-    while frame is not None and is_library(frame.f_code.co_filename):
-        frame = frame.f_back
-    line = "" if frame is None else linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-    found = _SCALAR.search(line)
-    return found[0] if found else ""
 
 
 def bound_before() -> str:

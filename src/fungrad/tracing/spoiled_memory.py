@@ -63,7 +63,7 @@ def is_suspect(value: Any, any_nan: bool = False) -> bool:
       any_nan: whether each NaN counts.
     """
     while type(value) is Tracer:
-        value = value.value
+        value = value.inner
     if isinstance(value, float) and value == value:  # the usual case
         return False
     if not isinstance(value, (np.ndarray, np.generic, float, complex)):

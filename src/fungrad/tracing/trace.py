@@ -8,6 +8,7 @@ Tracer's operators in `registry`.
 
 from __future__ import annotations
 
+import functools
 import operator
 import sys
 from collections.abc import Callable
@@ -66,21 +67,21 @@ class Trace:
 
     def typeof(self, tracer: Tracer) -> Type:
         """The Type of one of this trace's tracers."""
-        value = tracer.value
+        value = tracer.inner
         return value.owner.typeof(value) if type(value) is Tracer else of_value(value)
 
     def shape(self, tracer: Tracer) -> tuple[int, ...]:
         """The shape of one of this trace's tracers (its Type costs more to make)."""
-        return shape_of(tracer.value)
+        return shape_of(tracer.inner)
 
     def dtype(self, tracer: Tracer) -> np.dtype[Any]:
         """The dtype of one of this trace's tracers."""
-        value = tracer.value
+        value = tracer.inner
         return PYTHON_DTYPES[type(value)] if type(value) in PYTHON_SCALARS else value.dtype
 
     def layout(self, tracer: Tracer) -> MemoryLayout:
         """The memory layout of the array under one of its tracers, batch axes first."""
-        return memory_layout(tracer.value)
+        return memory_layout(tracer.inner)
 
     def concrete(
         self, tracer: Tracer, error: type[Exception], asked: str, read: Callable[[Any], T]
@@ -90,7 +91,7 @@ class Trace:
         Raises `error` if there is none. `asked` names the caller in its message; it is empty if the
         caller can do without, and wants no answer that holds for the present values alone.
         """
-        value = tracer.value
+        value = tracer.inner
         if type(value) is Tracer:
             return value.owner.concrete(value, error, asked, read)
         return read(value)
@@ -111,7 +112,7 @@ class Trace:
 
     def alike(self, x: Tracer, y: Tracer) -> bool:
         """Whether two of its tracers that have no derivative are known to be equal: see `alike`."""
-        return alike(x.value, y.value)
+        return alike(x.inner, y.inner)
 
     def note_write(self, tracer: Tracer) -> None:
         """Called when an array of a trace below is written into while this trace is active."""
@@ -229,15 +230,15 @@ def outlived(value: Any) -> Any:
     while type(found) is Tracer:
         if not found.owner.ended:
             raise leaked(value)
-        found = found.value
+        found = found.inner
     if isinstance(found, np.ndarray):
         alias = getattr(value, "alias", None)
         if alias is not None and (alias.base is not None or alias.views):
             found = found.copy()
             found.flags.writeable = False
         elif value.extra is not outlived:
-            value.value, value.extra = found.copy("K"), outlived
-            return value.value
+            value.inner, value.extra = found.copy("K"), outlived
+            return value.inner
     return found
 
 
@@ -288,6 +289,12 @@ class Registry:
     """Gives an array that was made while tracing a traced value."""
     operand: Callable[[Any], Any]
     """Converts a value that is no tracer and no Python number to an operand beside a tracer."""
+    is_subclass: Callable[[type], bool]
+    """Whether a class is a subclass of ndarray that results keep."""
+    deferred: Callable[[Any, str, Any, Any], Any]
+    """A ufunc of traced values and instances of subclasses of ndarray."""
+    lifted_function: Callable[[Any, Any, Any, Any], Any]
+    """A function of NumPy's of traced values and instances of subclasses of ndarray."""
     numbers: Callable[[Any, Any], Any]
     """Converts operands of a ufunc that are all Python numbers, so that results are NumPy's."""
 
@@ -371,12 +378,19 @@ class Iterating(OfArrays):
 
 
 class OfOutlived(OfArrays):
-    """A method of values that have outlived their transform: traced ones have no such attribute."""
+    """A method of values that have outlived their transform. Traced ones have it in Python code,
+    `x.__array__()`, alone: NumPy, which looks for it, too, would take no traced array from it.
+    """
 
     def __get__(self, instance: Any, owner: Any) -> Any:
-        if instance is None or not instance.owner.ended or current() is not EVAL:
+        if instance is None:
             raise AttributeError(self.function.__name__)
-        return self.function.__get__(instance)
+        if instance.owner.ended and current() is EVAL:
+            return self.function.__get__(instance)
+        frame = sys._getframe(1)
+        if frame.f_code.co_code[frame.f_lasti] not in interception.LOADS:
+            raise AttributeError(self.function.__name__)
+        return functools.partial(registry.functions[np.asarray], instance)
 
 
 class _TracerClass(type):
@@ -398,17 +412,17 @@ class Tracer(metaclass=_TracerClass):
     number, as an element or a sum, np.float64 or its kin; of a Python number float, int, bool or
     complex. `type(x)`, and compiled code, which reads the memory of ndarrays, finds Tracer.
 
-    It is a handle: `owner`, `value` and `extra` are one traced value, which never changes; a write
+    It is a handle: `owner`, `inner` and `extra` are one traced value, which never changes; a write
     into the array gives the handle another value (`aliasing.adopt`). Code that needs the present
     value later takes a handle of its own (`aliasing.fresh`). A value without axes is an array if it
     has an `alias`: arrays have memory, numbers have none.
     """
 
-    __slots__ = ("__weakref__", "alias", "extra", "owner", "value")
+    __slots__ = ("__weakref__", "alias", "extra", "inner", "owner")
     __array_priority__ = 1000.0
 
     owner: Trace
-    value: Any
+    inner: Any
     extra: Any
     alias: Any
     """The arrays that share its elements (`aliasing.Alias`); not set if there are none, except of
@@ -417,7 +431,7 @@ class Tracer(metaclass=_TracerClass):
 
     def __init__(self, trace: Trace, value: Any, extra: Any) -> None:
         self.owner = trace
-        self.value = value
+        self.inner = value
         self.extra = extra
 
     if TYPE_CHECKING:  # operators and methods are installed by fungrad.numpy
@@ -469,8 +483,8 @@ class Tracer(metaclass=_TracerClass):
         return id(self)
 
     def __repr__(self) -> str:
-        if self.owner.ended and type(self.value) is not Tracer:
-            return repr(self.value)
+        if self.owner.ended and type(self.inner) is not Tracer:
+            return repr(self.inner)
         return f"Tracer({self.type}, {self.owner.label()})"
 
     def __bool__(self) -> bool:
@@ -507,16 +521,16 @@ class Tracer(metaclass=_TracerClass):
             function = ufuncs.get(ufunc)
             if function is not None:
                 if (
-                    type(self.value) not in STRONG
+                    type(self.inner) not in STRONG
                     and type(getattr(function, "eval", None)) is not np.ufunc
                     and all(map(is_weak, inputs))
                 ):
                     inputs = registry.numbers(function, inputs)
                 for value in inputs if len(inputs) > 1 else ():
                     if type(value) not in PLAIN:
-                        inputs = tuple([registry.operand(v) for v in inputs])
+                        given, inputs = inputs, tuple([registry.operand(v) for v in inputs])
                         if any(v is NotImplemented for v in inputs):
-                            return NotImplemented
+                            return registry.deferred(ufunc, method, given, {})
                         break
                 if type(function) is FunctionType:
                     return function(*inputs)
@@ -527,8 +541,11 @@ class Tracer(metaclass=_TracerClass):
         if _current.get() is EVAL:
             return func(*all_outlived(args), **all_outlived(kwargs))
         for type_ in types:
-            if type_ is not Tracer and not issubclass(type_, np.ndarray):
-                return NotImplemented
+            if type_ is not Tracer and type_ is not np.ndarray:
+                if not issubclass(type_, np.ndarray):
+                    return NotImplemented
+                if registry.is_subclass(type_):
+                    return registry.lifted_function(func, types, args, kwargs)
         function = registry.functions.get(func) or registry.later(func)
         if function is None:
             raise unsupported(func)
@@ -572,7 +589,7 @@ def unsupported(func: Any) -> UnsupportedFunctionError:
 
 def content(tracer: Tracer) -> tuple[int, int, int]:
     """A key of a handle's value: copies of one value share it."""
-    return id(tracer.owner), id(tracer.value), id(tracer.extra)
+    return id(tracer.owner), id(tracer.inner), id(tracer.extra)
 
 
 def arrived(value: Any) -> Any:

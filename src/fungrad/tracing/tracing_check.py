@@ -350,7 +350,7 @@ class _Lines:
 def _number(value: Any) -> float | None:
     """A number that stands for a value: itself, or the sum of the sizes of its elements."""
     while type(value) is Tracer:
-        value = value.value
+        value = value.inner
     try:
         if isinstance(value, (bool, int, float, complex, np.number, np.ndarray)):
             with np.errstate(all="ignore"):

@@ -25,6 +25,7 @@ from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.primitive import zeros
 from fungrad.support import pytree
 from fungrad.tracing.created_arrays import holds_traced
+from fungrad.tracing.quantity_trees import derivative, is_quantity
 from fungrad.tracing.source_location import check_function, describe, user_line
 from fungrad.tracing.trace import EVAL, PLAIN, Tracer, arrived, current, registry, typeof
 
@@ -320,13 +321,14 @@ class Inputs:
     def differentiated(self) -> list[Any]:
         return [self.leaves[i] for i in self.active]
 
-    def rebuild(self, leaves: Sequence[Any]) -> list[Any]:
+    def rebuild(self, leaves: Sequence[Any], treedefs: Sequence[pytree.TreeDef] = ()) -> list[Any]:
         """One tree for each argument."""
-        if len(self.treedefs) == 1 and self.treedefs[0] is pytree.LEAF:
+        treedefs = treedefs or self.treedefs
+        if len(treedefs) == 1 and treedefs[0] is pytree.LEAF:
             return list(leaves)
         result = []
         start = 0
-        for treedef in self.treedefs:
+        for treedef in treedefs:
             if treedef is pytree.LEAF:
                 result.append(leaves[start])
                 start += 1
@@ -345,9 +347,13 @@ class Inputs:
         return self.rebuild(leaves)
 
     def cotangents(
-        self, found: Sequence[Any], unconnected: str, foreign: Sequence[Any] = ()
+        self,
+        found: Sequence[Any],
+        unconnected: str,
+        foreign: Sequence[Any] = (),
+        output: pytree.TreeDef = pytree.LEAF,
     ) -> list[Any]:
-        """One tree of cotangents for each argument."""
+        """One tree of cotangents for each argument; `output` is the structure of the result."""
         leaves: list[Any] = [None] * len(self.leaves)
         if self.nondiff == "zero":
             for i, leaf in enumerate(self.leaves):
@@ -364,7 +370,8 @@ class Inputs:
                 value = zeros(Type(type_.shape, type_.dtype))
                 value = value[()] if type(value) is np.ndarray else value
             leaves[i] = value
-        return self.rebuild(owned(leaves, foreign) if current() is EVAL else leaves)
+        treedefs = [derivative(treedef, output) for treedef in self.treedefs]
+        return self.rebuild(owned(leaves, foreign) if current() is EVAL else leaves, treedefs)
 
 
 _ONE = np.float64(1.0)
@@ -386,6 +393,8 @@ def seed_of(f: Any, values: Sequence[Any], treedef: pytree.TreeDef, holomorphic:
     Raises:
       NonScalarOutputError, ArgumentError: if it is not one number, or has no derivative.
     """
+    if is_quantity(treedef):
+        treedef = pytree.LEAF
     if treedef is pytree.LEAF and not holomorphic:
         kind = type(values[0])
         if kind is np.float64 or kind is float:

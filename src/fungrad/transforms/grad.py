@@ -170,7 +170,7 @@ def _differentiated(
         try:
             values, treedef, aux, pullback = _pullback_of(f, call, inputs, has_aux, "grad", keeper)
             seed = seed_of(f, values, treedef, holomorphic)
-            gradients = inputs.cotangents(pullback([seed]), unconnected)
+            gradients = inputs.cotangents(pullback([seed]), unconnected, (), treedef)
         finally:
             try:
                 if keeper.locked or keeper.copied:
@@ -251,7 +251,9 @@ class Pullback:
     def __call__(self, cotangent: Any) -> tuple[Any, ...]:
         given = pytree.match(self._treedef, cotangent, "cotangent")
         checked = [matching(c, t, "cotangent") for c, t in zip(given, self._types, strict=True)]
-        return tuple(self._inputs.cotangents(self._flat(checked), self._unconnected, given))
+        return tuple(
+            self._inputs.cotangents(self._flat(checked), self._unconnected, given, self._treedef)
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         flat = self._flat if isinstance(self._flat, Program) else self._program()

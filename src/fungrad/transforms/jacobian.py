@@ -24,6 +24,7 @@ from fungrad.primitives.movement.stack_iota import basis
 from fungrad.primitives.primitive import zeros
 from fungrad.support import pytree
 from fungrad.tracing.captured_arrays import WriteGuards
+from fungrad.tracing.quantity_trees import derivative, each_output
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
@@ -120,11 +121,14 @@ class Call:
 
     def result(self, jacobian: list[list[Any]], values: Sequence[Any]) -> Any:
         """The tree of the Jacobian's blocks (a list for each output); with aux, a pair."""
+        parts, above = each_output(self.outputs)
         rows = [
-            pytree.unflatten(self.inputs, owned(row) if current() is EVAL else row)
-            for row in jacobian
+            pytree.unflatten(
+                derivative(self.inputs, part), owned(row) if current() is EVAL else row
+            )
+            for row, part in zip(jacobian, parts, strict=True)
         ]
-        tree = pytree.unflatten(self.outputs, rows)
+        tree = pytree.unflatten(above, rows)
         if self.aux is None:
             return tree
         aux = values[self.count :]
@@ -489,6 +493,7 @@ def elementwise_grad(
             except BaseException:  # an interrupt has cut it short
                 keeper.release()
                 raise
-        return pytree.unflatten(call.inputs, owned(slopes) if current() is EVAL else slopes)
+        structure = derivative(call.inputs, call.outputs)
+        return pytree.unflatten(structure, owned(slopes) if current() is EVAL else slopes)
 
     return TransformedFunction(run, elementwise_grad, f, argnums)

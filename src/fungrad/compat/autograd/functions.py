@@ -150,7 +150,7 @@ def _examples(f: Callable[..., Sequence[Any]], values: Sequence[Any]) -> list[An
         rows = []
         for i in range(trace.batch_size):
             given = zip(values, mapped, strict=True)
-            rows.append(f(*[take_first(v.value, i) if m else v for v, m in given]))
+            rows.append(f(*[take_first(v.inner, i) if m else v for v, m in given]))
         return [_stacked(column) for column in zip(*rows, strict=True)]
 
     assert trace.parent is not None

@@ -283,7 +283,7 @@ def _checked(report: Digits, f: Any, flat: Any, leaves: Sequence[Any]) -> Digits
 
 def _plain(value: Any) -> Any:
     while type(value) is Tracer:
-        value = value.value
+        value = value.inner
     return value
 
 

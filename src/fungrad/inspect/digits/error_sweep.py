@@ -316,7 +316,7 @@ class ObservingTrace(Trace):
     def _raw(self, value: Any) -> Any:
         """The value below that of reverse mode."""
         if type(value) is Tracer and value.owner is self.parent and self.below is not self.parent:
-            return value.value
+            return value.inner
         return value
 
     def _constant(self, value: Any, where: Place) -> Any:

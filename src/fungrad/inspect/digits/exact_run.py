@@ -123,7 +123,7 @@ class ExactTrace(Trace):
             return self.run(unfold, primitive, args, params)
         if opens(primitive, params):
             return self.run(opened, primitive, args, params)
-        values = [arg.value if own else arg for arg, own in zip(args, mine, strict=True)]
+        values = [arg.inner if own else arg for arg, own in zip(args, mine, strict=True)]
         exact = [arg.extra if own else _exact(arg) for arg, own in zip(args, mine, strict=True)]
         parent: Trace = self.parent  # type: ignore[assignment]
         output = parent.process(primitive, values, params)
@@ -191,5 +191,5 @@ def exact_errors(
         for output in outputs:
             if typeof(output).inexact:
                 mine = type(output) is Tracer and output.owner is trace
-                errors.append(relative_error(output.value, output.extra) if mine else 0.0)
+                errors.append(relative_error(output.inner, output.extra) if mine else 0.0)
         return errors, trace

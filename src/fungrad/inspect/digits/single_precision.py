@@ -47,7 +47,7 @@ class PrecisionTrace(Trace):
             return self.run(opened, primitive, args, params)
         source = place().source
         rounds = source is not None and (source.file, source.line) in self.lines
-        values = [arg.value if own else arg for arg, own in zip(args, mine, strict=True)]
+        values = [arg.inner if own else arg for arg, own in zip(args, mine, strict=True)]
         if rounds and rounding_of(primitive) != EXACT:
             values = list(map(to_single, values))
         output = parent.process(primitive, values, params)
@@ -144,4 +144,4 @@ def rounded_run(
     given = [Tracer(trace, x, None) if a else x for x, a in zip(leaves, active, strict=True)]
     with np.errstate(all="ignore"):
         outputs = trace.run(flat, given)
-    return [o.value if type(o) is Tracer and o.owner is trace else o for o in outputs]
+    return [o.inner if type(o) is Tracer and o.owner is trace else o for o in outputs]

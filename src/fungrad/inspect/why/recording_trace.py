@@ -98,7 +98,7 @@ class WhyTrace(Trace):
             if size <= left:
                 return self.run(unfold, primitive, args, params, left // max(size, 1))
             self._look_inside(primitive, args, mine, params)
-        values = [arg.value if own else arg for arg, own in zip(args, mine, strict=True)]
+        values = [arg.inner if own else arg for arg, own in zip(args, mine, strict=True)]
         slots = [arg.extra if own else 0 for arg, own in zip(args, mine, strict=True)]
         source, scope, _ = place()
         cuts = primitive.cuts

@@ -213,7 +213,7 @@ def _explained(
             return _explained(f, flat, leaves, names, active, chosen)
         return _raised(name, names, error)
     mine = [o for o in outputs if type(o) is Tracer and o.owner is trace]
-    seeds = [(o.extra, _one(o.value)) for o in mine]
+    seeds = [(o.extra, _one(o.inner)) for o in mine]
     steps, total = walked_back(trace, seeds)
     slots = iter(tracers)
     findings = []

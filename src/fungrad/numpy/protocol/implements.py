@@ -14,11 +14,13 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from fungrad.errors import AbstractValueError, ArgumentError
+from fungrad.ir.canonical import own_arithmetic, refused_arithmetic
 from fungrad.tracing import interception
 from fungrad.tracing.aliasing import array_over
 from fungrad.tracing.concrete_answers import whole
 from fungrad.tracing.created_arrays import holds_traced
 from fungrad.tracing.source_location import user_line
+from fungrad.tracing.subclass_arrays import OfTraced, holds_own, value_of
 from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -120,6 +122,12 @@ def as_array(value: Any) -> Any:
     """
     if type(value) in PLAIN:
         return value
+    if isinstance(value, np.ndarray) and holds_own(value):
+        if isinstance(value, OfTraced):
+            return value_of(value)
+        if own_arithmetic(value):
+            raise refused_arithmetic(value, user_line())
+        value = value.view(np.ndarray)
     ready = registry.operand(value)
     if ready is NotImplemented and not hasattr(value, "__array_function__"):
         ready = registry.operand(array_from(value))

@@ -48,7 +48,7 @@ def array_of(value: Any) -> Any:
     """An array-like argument as an object with shape and dtype: numbers become NumPy's."""
     kind = type(value)
     if kind is Tracer:
-        strong = type(value.value) in STRONG or not is_weak(value)
+        strong = type(value.inner) in STRONG or not is_weak(value)
         return value if strong else cast(value, value.dtype)
     if kind is np.ndarray:
         return value if value.dtype is DOUBLE else as_array(value)

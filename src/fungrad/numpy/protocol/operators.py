@@ -23,6 +23,7 @@ from fungrad.primitives.movement.stack_iota import stack
 from fungrad.primitives.primitive import Primitive
 from fungrad.tracing.created_arrays import Writable, holds_traced, unwrapped
 from fungrad.tracing.source_location import user_line
+from fungrad.tracing.subclass_arrays import OfTraced, holds_own
 from fungrad.tracing.trace import (
     EVAL,
     NO_PARAMS,
@@ -128,6 +129,8 @@ def operand(value: Any) -> Any:
     if isinstance(value, Writable):
         return operand(unwrapped(value))
     if isinstance(value, np.ndarray):
+        if holds_own(value):
+            return NotImplemented
         if own_arithmetic(value):
             raise refused_arithmetic(value, user_line())
         return arrived(np.asarray(value))
@@ -156,7 +159,15 @@ def listed(values: Sequence[Any]) -> Any:
     """
     if not holds_traced(values):
         return operand(np.array(values))
-    return stack(*promoted([array_of(value) for value in values]))
+    return stack(*promoted([array_of(_number_in(value)) for value in values]))
+
+
+def _number_in(value: Any) -> Any:
+    """The number of an item without axes, as its class's `__float__` gives it; else the item."""
+    if isinstance(value, OfTraced) and not value.ndim:
+        give = type(value).__float__
+        return value if give is OfTraced.__float__ else give(value)
+    return value
 
 
 def stacked(objects: Any) -> Any:

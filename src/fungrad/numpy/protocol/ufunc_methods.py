@@ -22,6 +22,7 @@ from fungrad.numpy.reductions import ACCUMULATE, REDUCE
 from fungrad.primitives.movement.reshape_broadcast_cast import cast, reshape
 from fungrad.primitives.primitive import Later
 from fungrad.tracing.source_location import user_line
+from fungrad.tracing.subclass_arrays import holds_own
 from fungrad.tracing.trace import NO_PARAMS, current, is_weak, registry, unsupported
 
 
@@ -31,9 +32,11 @@ def ufunc_method(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, An
         return ufunc_at(ufunc, *inputs)
     out = kwargs.pop("out", None)
     rebinds = type(out) is tuple and may_rebind(ufunc, inputs, out, sys.getrefcount(out[0]))
-    inputs = _prepared(inputs)
-    if inputs is None:
-        return NotImplemented
+    given, inputs = inputs, _prepared(inputs)
+    if inputs is None or (out is not None and any(map(holds_own, out))):
+        return registry.deferred(
+            ufunc, method, given, kwargs if out is None else {**kwargs, "out": out}
+        )
     if rebinds and method == "__call__" and not kwargs:
         return replacing(out[0], _call(ufunc, inputs, kwargs), f"ufunc '{ufunc.__name__}'")
     if out is not None and any(o is not None for o in out):

@@ -56,11 +56,11 @@ class BatchTrace(Trace):
                 spoil(tracer, self)
 
     def typeof(self, tracer: Tracer) -> Type:
-        type_ = typeof(tracer.value)
+        type_ = typeof(tracer.inner)
         return Type(type_.shape[1:], type_.dtype)
 
     def shape(self, tracer: Tracer) -> tuple[int, ...]:
-        return shape_of(tracer.value)[1:]
+        return shape_of(tracer.inner)[1:]
 
     def concrete(
         self, tracer: Tracer, error: type[Exception], asked: str, read: Callable[[Any], T]
@@ -92,7 +92,7 @@ class BatchTrace(Trace):
 
         if not asked:
             raise refused("and may differ")
-        value = tracer.value
+        value = tracer.inner
         if type(value) is Tracer:
             return value.owner.concrete(value, error, asked, agreed)
         return agreed(value)
@@ -103,7 +103,7 @@ class BatchTrace(Trace):
         for arg in args:
             mine = type(arg) is Tracer and arg.owner is self
             if type(arg) is Tracer:
-                arg = arg.value if mine else self.foreign(arg)
+                arg = arg.inner if mine else self.foreign(arg)
             values.append(arg)
             batched.append(mine)
         parent: Trace = self.parent  # type: ignore[assignment]
@@ -175,7 +175,7 @@ def batched_call(
         flags = []
         for result in trace.run(f, *tracers):
             mine = type(result) is Tracer and result.owner is trace
-            outputs.append(private(result.value if mine else result))
+            outputs.append(private(result.inner if mine else result))
             flags.append(mine)
         trace.end()
         return outputs, flags

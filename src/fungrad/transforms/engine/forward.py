@@ -34,7 +34,7 @@ class JvpTrace(Trace):
         active = False
         for position, arg in enumerate(args):
             if type(arg) is Tracer and arg.owner is self:
-                primals.append(arg.value)
+                primals.append(arg.inner)
                 if cuts is True or (cuts and position in cuts):
                     tangents.append(None)
                 else:
@@ -145,6 +145,6 @@ def pushed_forward(
         return pushed_forward(f, primals, tangents, label, kind)
     for result in results:
         mine = type(result) is Tracer and result.owner is trace
-        outputs.append(private(result.value if mine else result))
+        outputs.append(private(result.inner if mine else result))
         out_tangents.append(private(result.extra) if mine else None)
     return outputs, out_tangents

@@ -78,7 +78,7 @@ class VjpTrace(Trace):
         if type(arg) is not Tracer or arg.owner is not self:
             return self._any(primitive, args, params)
         # The hottest path of all: one array, and a primitive without cuts.
-        value = arg.value
+        value = arg.inner
         slots = arg.extra
         kept: Any = (value,)
         if primitive.plain:
@@ -93,7 +93,7 @@ class VjpTrace(Trace):
         self.tape.extend((primitive, params, slots, kept, saved, slot, None))
         traced = blank(Tracer)
         traced.owner = self
-        traced.value = output
+        traced.inner = output
         traced.extra = slot
         return traced
 
@@ -103,10 +103,10 @@ class VjpTrace(Trace):
         slot_x = slot_y = 0
         if type(x) is Tracer and x.owner is self:
             slot_x = x.extra
-            x = x.value
+            x = x.inner
         if type(y) is Tracer and y.owner is self:
             slot_y = y.extra
-            y = y.value
+            y = y.inner
         if not (slot_x or slot_y) or type(x) is Tracer or type(y) is Tracer:
             return self._any(primitive, args, params)
         slots = (slot_x, slot_y)
@@ -129,7 +129,7 @@ class VjpTrace(Trace):
         self.tape.extend((primitive, params, slots, kept, saved, slot, None))
         traced = blank(Tracer)
         traced.owner = self
-        traced.value = output
+        traced.inner = output
         traced.extra = slot
         return traced
 
@@ -141,7 +141,7 @@ class VjpTrace(Trace):
         for arg in args:
             if type(arg) is Tracer:
                 if arg.owner is self:
-                    values.append(arg.value)
+                    values.append(arg.inner)
                     slots.append(arg.extra)
                     continue
                 foreign = True
@@ -319,7 +319,7 @@ def linearized(
     slots = []
     for result in results:
         mine = type(result) is Tracer and result.owner is trace
-        value = result.value if mine else result
+        value = result.inner if mine else result
         values.append(private(value) if type(value) is Tracer else value)
         slots.append(result.extra if mine else 0)
     if handed:

@@ -1,0 +1,195 @@
+"""Instances of a subclass of ndarray over traced values.
+
+`x.view(Sub)` of a traced x has to be an instance of Sub, with its attributes and methods, and an
+ndarray for C code, but its numbers are those of x. Its class is made from Sub:
+
+    class Overlay(OverTraced, Sub, OfTraced)
+
+`OfTraced` stands between Sub and ndarray. It has all methods and attributes of ndarray, and answers
+them by the traced value that the instance holds, so that `super().method(...)` in Sub comes to it.
+`OverTraced` stands above Sub: it hides the overlay's class. The memory of an instance is never
+read: it is one byte of a dtype that nothing computes with.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from fungrad.errors import MemoryAccessError
+from fungrad.support import forks, pytree
+from fungrad.tracing.source_location import user_line
+from fungrad.tracing.trace import Tracer, registry
+
+_VALUE = "_fungrad_value"
+_VOID = np.dtype((np.void, 1))
+_MEMORY = b"\0"
+
+
+class OfTraced(ndarray):
+    """The base below a subclass: ndarray's methods, answered by the traced value.
+
+    numpy/protocol/subclass_methods.py installs them.
+    """
+
+    __slots__ = ()
+
+
+class OverTraced:
+    """The base above a subclass: what the overlay hides from it."""
+
+    __slots__ = ()
+
+    _fungrad_plain: type[ndarray]
+    """The subclass itself."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """An overlay is no subclass that the subclass has to register."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return self._fungrad_plain
+
+    def __array_finalize__(self, obj: Any) -> None:
+        if holds_value(self):
+            super().__array_finalize__(obj)  # type: ignore[misc]
+        elif obj is not None:
+            raise MemoryAccessError(
+                f"A view was made{user_line()} of the memory of a {type(self).__name__} of traced "
+                "values, which has none, by code that does not support traced values: a method "
+                "of ndarray called by its class, or compiled code. Call the method of the array, "
+                "or give it fg.stop_gradient(np.asarray(x))."
+            )
+
+
+def holds_value(array: Any) -> bool:
+    """Whether an overlay has its value: it has none while it is made."""
+    try:
+        object.__getattribute__(array, _VALUE)
+    except AttributeError:
+        return False
+    return True
+
+
+def value_of(array: Any) -> Any:
+    """The traced value (or, for one operation, the plain array) that an overlay holds."""
+    return object.__getattribute__(array, _VALUE)
+
+
+def give_value(array: Any, value: Any) -> None:
+    """Lets an overlay hold another value."""
+    object.__setattr__(array, _VALUE, value)
+
+
+_overlays: dict[type, type] = {}
+_lock = forks.lock()
+
+
+def overlay(kind: type) -> Any:
+    """The class of instances of a subclass of ndarray over traced values."""
+    found = _overlays.get(kind)
+    if found is not None:
+        return found
+    if issubclass(kind, OfTraced):
+        return kind
+    with _lock:
+        if kind not in _overlays:
+            names = {
+                "__slots__": (_VALUE,),
+                "__module__": kind.__module__,
+                "__qualname__": kind.__qualname__,
+                "__doc__": kind.__doc__,
+                "_fungrad_plain": kind,
+            }
+            meta: Any = type(kind)
+            made = meta(kind.__name__, (OverTraced, kind, OfTraced), names)
+            if not pytree.is_container(kind):
+                pytree.mark_leaf(made, value_of)
+            _overlays[kind] = made
+    return _overlays[kind]
+
+
+def overlaid(kind: type, value: Any, source: Any) -> Any:
+    """An instance of a subclass of ndarray over a value, made as `source` is viewed as it.
+
+    Args:
+      kind: the subclass, or its overlay.
+      value: a traced array, or a plain one.
+      source: what `__array_finalize__` gets; None for an array that is made anew.
+    """
+    ndim = len(value.shape)
+    made: Any = ndarray.__new__(overlay(kind), value.shape, _VOID, _MEMORY, 0, (0,) * ndim)
+    give_value(made, value)
+    made.__array_finalize__(source)
+    return made
+
+
+def viewed(kind: type, value: Any, source: Any) -> Any:
+    """A value, traced or not, as an instance of a subclass: an overlay if it is traced."""
+    if type(value) is Tracer:
+        return overlaid(kind, value, source)
+    plain: type = getattr(kind, "_fungrad_plain", kind)
+    made: Any = np.asarray(value).view(plain)
+    if source is not value:
+        made.__array_finalize__(source)
+    return made
+
+
+_KINDS: dict[type, bool] = {ndarray: False}
+
+
+def _is_of_numpy(kind: type) -> bool:
+    package = kind.__module__.partition(".")[0]
+    return package == "fungrad" or (package == "numpy" and kind is not ndarray)
+
+
+def is_subclass(kind: type) -> bool:
+    """Whether a class is a subclass of ndarray that traced values keep: none of fungrad's own, nor
+    of NumPy's or derived from these, which call ndarray's methods by its class.
+    """
+    found = _KINDS.get(kind)
+    if found is None:
+        found = (
+            issubclass(kind, ndarray)
+            and not issubclass(kind, OfTraced)
+            and not any(_is_of_numpy(k) for k in kind.__mro__)
+        )
+        _KINDS[kind] = found
+    return found
+
+
+def holds_own(value: Any) -> bool:
+    """Whether a value is an instance of a subclass of ndarray, of traced values or not."""
+    kind = type(value)
+    return is_subclass(kind) or issubclass(kind, OfTraced)
+
+
+def lifted(value: Any) -> Any:
+    """A plain instance of a subclass as an overlay, also in lists, tuples and dicts; any other
+    value itself.
+    """
+    kind = type(value)
+    if kind is list or kind is tuple:
+        items = [lifted(item) for item in value]
+        return kind(items) if any(map(_differ, items, value)) else value
+    if kind is dict:
+        return {key: lifted(item) for key, item in value.items()}
+    if kind is ndarray or not is_subclass(kind):
+        return value
+    return overlaid(kind, value.view(ndarray), value)
+
+
+def _differ(new: Any, old: Any) -> bool:
+    return new is not old
+
+
+def has_arithmetic(kind: Any) -> bool:
+    """Whether a subclass of ndarray has its own arithmetic, as units have."""
+    return (
+        kind.__mul__ is not ndarray.__mul__ or kind.__array_ufunc__ is not ndarray.__array_ufunc__
+    )
+
+
+registry.is_subclass = is_subclass

@@ -23,14 +23,22 @@ SAID = ("Tracer", "fungrad.tracing", "can't unbox array from PyObject")
 UNBOXED = "bad argument type for built-in operation"
 """The error of a function that numba has compiled for numbers, and of others in C."""
 _TRACING = "fungrad.tracing."
+_AT = "was given to it at "
+"""The words of a note that names the user's line."""
 
 
 def _traced(values: Iterable[Any]) -> Any:
-    """A traced value among others, or in a tuple, list or dict of them, if there is one."""
+    """A traced value among others, in a tuple, list or dict of them, or an instance of a subclass
+    of ndarray over one, if there is one.
+    """
     for value in values:
         kind = type(value)
         if kind.__module__.startswith(_TRACING) and kind.__name__ == "Tracer":
             return value
+        if "_fungrad_plain" in vars(kind):
+            found = _traced([object.__getattribute__(value, "_fungrad_value")])
+            if found is not None:
+                return found
         if kind in (tuple, list, dict):
             found = _traced(value.values() if kind is dict else value)
             if found is not None:
@@ -52,8 +60,26 @@ def _is_compiled(frame: FrameType) -> bool:
     return name == "<stringsource>" or not (name.startswith("<") or os.path.isabs(name))
 
 
+def _in_instances(values: Iterable[Any]) -> Any:
+    """A traced value in the attributes of an instance among values, if there is one."""
+    for value in values:
+        attributes = getattr(value, "__dict__", None)
+        if type(attributes) is dict and not isinstance(value, type):
+            found = _traced(attributes.values())
+            if found is not None:
+                return found
+    return None
+
+
 def _is_of(frame: FrameType, package: str) -> bool:
     return str(frame.f_globals.get("__name__")).partition(".")[0] == package
+
+
+def _is_users(frame: FrameType, is_installed: Any) -> bool:
+    """Whether a frame is of the user's code: of no package, nor of source that one generated."""
+    code = frame.f_code
+    generated = code.co_filename == "<string>" and code.co_name.startswith("__")
+    return not generated and not is_installed(code.co_filename)
 
 
 class _Failure:
@@ -61,11 +87,12 @@ class _Failure:
 
     def __init__(self, error: BaseException, is_library: Any, is_installed: Any) -> None:
         self.error = error
+        self.given = getattr(error, "__notes__", ())
         self.frames = frames = _frames(error.__traceback__)
         python = [i for i, (f, *_) in enumerate(frames) if not _is_compiled(f)]
         self.outside = [i for i in python if not is_library(frames[i][0].f_code.co_filename)]
         """The frames of others than fungrad and NumPy, by their positions."""
-        self.users = [i for i in self.outside if not is_installed(frames[i][0].f_code.co_filename)]
+        self.users = [i for i in self.outside if _is_users(frames[i][0], is_installed)]
         self.inside = bool(self.outside) and self.outside[-1] not in self.users
         """Whether the last of them is a package's."""
         self.compiled = bool(python) and python[-1] < len(frames) - 1
@@ -75,10 +102,14 @@ class _Failure:
 
     def tracer(self) -> Any:
         """The traced value that was given to the code, if one is found there."""
-        by_user = self.of_numba and self.users  # numba fails far below its call
-        first = self.users[-1] if by_user else self.outside[-1]
-        frames = reversed(self.frames[first:])
-        return _traced(v for f, *_ in frames for v in f.f_locals.values())
+        first = self.outside[-1]
+        if self.users and self.of_numba:  # it fails far below its call
+            first = self.users[-1]
+        elif self.users and self.inside:  # a package may fail far below the call that got the value
+            first = self.users[-1] + 1
+        values = [v for f, *_ in reversed(self.frames[first:]) for v in f.f_locals.values()]
+        found = _traced(values)
+        return _in_instances(values) if found is None and self.inside else found
 
     def why(self) -> str:
         """Why the code does not take traced values, in one or two sentences."""
@@ -103,7 +134,8 @@ class _Failure:
             where += f", called at {Source(frame.f_code.co_filename, line, frame.f_code.co_name)}"
         type_ = "" if tracer is None else f" of type {tracer.owner.typeof(tracer)}"
         instead = ways_out(frame.f_code, at, frame.f_locals)
-        return f"A traced value{type_} was given to it{where}. {self.why()} {instead}"
+        why = "" if self.given else f"{self.why()} "
+        return f"A traced value{type_} was given to it{where}. {why}{instead}"
 
 
 def add_note(error: BaseException, is_library: Any, is_installed: Any) -> None:
@@ -111,12 +143,12 @@ def add_note(error: BaseException, is_library: Any, is_installed: Any) -> None:
 
     `is_library` and `is_installed` tell the files of fungrad and NumPy, and of packages.
     """
-    if isinstance(error, (FungradError, np.linalg.LinAlgError)) or hasattr(error, "__notes__"):
+    if isinstance(error, (FungradError, np.linalg.LinAlgError)):
         return
     failure = _Failure(error, is_library, is_installed)
-    if not failure.outside:
+    if not failure.outside or any(_AT in note for note in failure.given):
         return
     tracer = failure.tracer()
     foreign = failure.inside or failure.compiled or failure.of_numba
-    if failure.said or (foreign and tracer is not None):
+    if failure.said or failure.given or (foreign and tracer is not None):
         error.add_note(failure.note(tracer))

@@ -236,6 +236,59 @@ def test_threads_outside_of_the_block_call_the_function_itself():
     assert all(np.array_equal(value, compiled(X)) for value in seen)
 
 
+def test_threads_differentiate_at_the_same_time():
+    """Each thread finds its own boundaries; what one drops, another keeps."""
+    import threading
+
+    codes = compiled.__code__, numbers_of.__code__
+    wanted = {f: fg.grad(around(traceable))(X) for f in (compiled, numbers_of)}
+    start = threading.Barrier(6)
+    wrong: list[object] = []
+
+    def work(k):
+        start.wait()
+        for i in range(4):
+            f = (compiled, numbers_of)[(i + k) % 2]
+            with fg.opaque("differences"):
+                try:
+                    found = fg.grad(around(f))(X)
+                    if not np.allclose(found, wanted[f], rtol=1e-8):
+                        wrong.append(found)
+                except Exception as error:
+                    wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert (compiled.__code__, numbers_of.__code__) == codes
+
+
+def test_functions_that_the_garbage_collector_does_not_show():
+    import gc
+
+    def inner(x):
+        return compiled(x) * 2.0
+
+    gc.freeze()
+    found = fg.grad(around(inner))(X)
+    assert np.allclose(found, fg.grad(around(lambda x: traceable(x) * 2.0))(X), rtol=1e-8)
+
+
+def numbers_of(x):
+    """The same, by a helper that is no boundary: it fills a list of its caller."""
+    filled = []
+
+    def fill(v):
+        filled.append(array.array("d", [v])[0])
+
+    for v in x:
+        fill(v)
+    return np.array([np.sin(v) * v for v in filled])
+
+
 def test_an_interrupt_leaves_the_functions_as_they_were():
     code = compiled.__code__
     fg.grad(around(compiled))(X)

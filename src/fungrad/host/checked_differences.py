@@ -20,6 +20,7 @@ import numpy as np
 from numpy import ndarray
 
 from fungrad.errors import GradientCheckError
+from fungrad.support import forks
 
 Arrays = list[Any]
 Run = Callable[[Arrays], Arrays]
@@ -35,6 +36,8 @@ is taken as a part of the results, too: a derivative may be zero.
 """
 IMAGINARY = 1e-20
 """The complex step: its square is below the last place of 1."""
+_filters = forks.lock()
+"""Held where the filters of warnings are changed: they are those of all threads."""
 
 
 class Found:
@@ -182,7 +185,7 @@ class Differences:
         if not self._real or any(dtype.kind == "c" for _, dtype in self.shapes):
             return None
         try:
-            with np.errstate(all="ignore"), warnings.catch_warnings():
+            with _filters, np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("error", np.exceptions.ComplexWarning)
                 found = self._values(along, IMAGINARY * 1j)
         except Exception:  # whatever code for real numbers says to complex ones

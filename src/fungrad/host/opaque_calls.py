@@ -23,7 +23,7 @@ import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -46,11 +46,12 @@ from fungrad.host.checked_differences import digits
 from fungrad.host.external import External
 from fungrad.ir.graph import Source
 from fungrad.primitives.movement.reshape_broadcast_cast import number
-from fungrad.support import pytree
+from fungrad.support import forks, pytree
 from fungrad.tracing.concrete_answers import whole
 from fungrad.tracing.created_arrays import Writable, Written, tracer_of
 from fungrad.tracing.graph_trace import GraphTrace
 from fungrad.tracing.opaque_mode import Opaque, checked, chosen, mode
+from fungrad.tracing.quantity_trees import Attributes
 from fungrad.tracing.random_states import random_states, restore
 from fungrad.tracing.source_location import (
     is_library,
@@ -60,6 +61,7 @@ from fungrad.tracing.source_location import (
     user_line,
     warn_user,
 )
+from fungrad.tracing.subclass_arrays import OfTraced, value_of
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, typeof
 
 _OWN_MISTAKES = (
@@ -122,10 +124,12 @@ class Parts:
                 continue
             self._seen.add(id(value))
             self._kept.append(value)
-            if kind is not Written and kind is not Tracer:
+            if kind is not Written and kind is not Tracer and not issubclass(kind, OfTraced):
                 waiting += self._inside(value, kind)
                 continue
-            tracer = tracer_of(value) if kind is Written else value
+            tracer = _tracer_in(value)
+            if type(tracer) is not Tracer:
+                continue
             if self._ended or _lives(tracer):
                 self._slots[id(value)] = len(self.inputs)
                 self.inputs.append(tracer)
@@ -184,6 +188,10 @@ class Parts:
             return _plain_number(value) if slot is None else numbers[slot]
         if kind is Writable:
             return value.view(np.ndarray)
+        if issubclass(kind, OfTraced):
+            slot = self._slots.get(id(value))
+            held = value_of(value) if slot is None else numbers[slot]
+            return Attributes(value).around(held)
         if isinstance(value, tuple):
             items = [self.rebuilt(item, numbers) for item in value]
             if all(new is old for new, old in zip(items, value, strict=True)):
@@ -234,7 +242,14 @@ def _digest(array: np.ndarray[Any, Any]) -> bytes:
 
 
 def _may_hold(value: Any) -> bool:
-    return type(value) in (Tracer, Written, Writable) or isinstance(value, tuple)
+    kind = type(value)
+    return kind in (Tracer, Written, Writable) or issubclass(kind, (tuple, OfTraced))
+
+
+def _tracer_in(value: Any) -> Any:
+    if type(value) is Tracer:
+        return value
+    return tracer_of(value) if type(value) is Written else value_of(value)
 
 
 def _set(owner: Any, key: Any, value: Any) -> None:
@@ -268,7 +283,7 @@ def _plain_number(value: Any) -> Any:
     """The number under a traced value of a transform that has ended; the value if it has none."""
     found = value
     while type(found) in (Tracer, Written):
-        found = tracer_of(found).value if type(found) is Written else found.value
+        found = tracer_of(found).inner if type(found) is Written else found.inner
     return value if found is None else found
 
 
@@ -390,29 +405,6 @@ class Boundary:
         self._types: dict[Any, Any] = {}
         """By the types of the inputs: the types and the structure of the results."""
 
-    def install(self) -> None:
-        """Lets calls of the functions come here."""
-        for ref in self.functions:
-            function = ref()
-            if function is not None and function.__code__ is self.code:
-                plain = FunctionType(
-                    self.code, function.__globals__, function.__name__, None, function.__closure__
-                )
-                plain.__defaults__ = function.__defaults__
-                plain.__kwdefaults__ = function.__kwdefaults__
-                vars(plain)[MARK] = True
-                target = functools.partial(self.call, plain)
-                code = _template(self.code.co_freevars)
-                constants = tuple([target if c == MARK else c for c in code.co_consts])
-                function.__code__ = code.replace(co_consts=constants)
-
-    def remove(self) -> None:
-        """Undoes `install`."""
-        for ref in self.functions:
-            function = ref()
-            if function is not None and function.__code__.co_filename == _BOUNDARY:
-                function.__code__ = self.code
-
     def call(self, plain: FunctionType, /, *args: Any, **kwargs: Any) -> Any:
         """Calls a function, as an opaque one if traced values go in."""
         if current() is EVAL or mode() != "differences" or not self.sound:
@@ -421,7 +413,7 @@ class Boundary:
         if not parts.inputs:
             return plain(*args, **kwargs)
         self.calls += 1
-        caller = sys._getframe(1).f_back  # of the frame that stands for the function
+        caller = sys._getframe(2).f_back  # of the frame that stands for the function
         pure = self.whole and caller is not None and is_ours(caller.f_code.co_filename)
         try:
             return self._opaque(plain, parts, args, kwargs, pure)
@@ -503,39 +495,110 @@ def _recording() -> bool:
     return False
 
 
-_known: dict[CodeType, Boundary] = {}
-"""The boundaries that were found, by the code of their functions."""
-_lock = threading.RLock()
-_installed: dict[CodeType, int] = {}
+class _OfThread(threading.local):
+    """What a thread has found: each thread finds its boundaries itself, so that no run is changed
+    by the errors of another.
+    """
+
+    def __init__(self) -> None:
+        self.boundaries: dict[CodeType, Boundary] = {}
+        """By the code of their functions."""
+
+
+_found = _OfThread()
+_lock = forks.lock()
+
+
+class _Replaced:
+    """A function with the code of a boundary: how many runs of all threads need it."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self.function = function
+        self.code = code = function.__code__
+        self.count = 0
+        plain = FunctionType(
+            code, function.__globals__, function.__name__, None, function.__closure__
+        )
+        plain.__defaults__ = function.__defaults__
+        plain.__kwdefaults__ = function.__kwdefaults__
+        vars(plain)[MARK] = True
+        template = _template(code.co_freevars)
+        target = functools.partial(_called, code, plain)
+        constants = tuple([target if c == MARK else c for c in template.co_consts])
+        function.__code__ = template.replace(co_consts=constants)
+
+
+_installed: dict[int, _Replaced] = {}
+"""The functions that have the code of a boundary now, by their identities."""
+
+
+def _called(code: CodeType, plain: FunctionType, /, *args: Any, **kwargs: Any) -> Any:
+    """A call of a function that has the code of a boundary, in this thread or in another."""
+    boundary = _found.boundaries.get(code)
+    return plain(*args, **kwargs) if boundary is None else boundary.call(plain, *args, **kwargs)
 
 
 @contextmanager
 def _replaced() -> Iterator[None]:
-    """A block in which calls of known boundaries come to them."""
-    with _lock:
-        now = [b for b in _known.values() if b.sound]
-        for boundary in now:
-            _installed[boundary.code] = _installed.get(boundary.code, 0) + 1
-            if _installed[boundary.code] == 1:
-                boundary.install()
+    """A block in which calls of this thread's boundaries come to them."""
+    mine: list[int] = []
     try:
+        with _lock:
+            for boundary in list(_found.boundaries.values()):
+                for ref in boundary.functions if boundary.sound else ():
+                    function = ref()
+                    if function is None:
+                        continue
+                    if id(function) not in _installed:
+                        if function.__code__ is not boundary.code:
+                            continue
+                        _installed[id(function)] = _Replaced(function)
+                    _installed[id(function)].count += 1
+                    mine.append(id(function))
         yield
     finally:
         with _lock:
-            for boundary in now:
-                _installed[boundary.code] -= 1
-                if not _installed[boundary.code]:
-                    del _installed[boundary.code]
-                    boundary.remove()
+            for key in mine:
+                replaced = _installed[key]
+                replaced.count -= 1
+                if not replaced.count:
+                    replaced.function.__code__ = replaced.code
+                    del _installed[key]
 
 
 # --- from an error to a boundary ------------------------------------------------------------------
 
 
-def _functions_of(code: CodeType) -> list[FunctionType]:
-    """The functions that run a code: one, or the closures of one definition."""
-    found = [f for f in gc.get_referrers(code) if type(f) is FunctionType and f.__code__ is code]
-    return [f for f in found if MARK not in vars(f)]
+def _functions_of(frame: FrameType) -> list[FunctionType]:
+    """The functions that run the code of a frame: one, or the closures of one definition.
+
+    The garbage collector knows them all, but for those that gc.freeze() has hidden: these are
+    looked for by their names, and among the caller's values.
+    """
+    code = frame.f_code
+    with _lock:  # another thread may replace one
+        near = gc.get_referrers(code)
+        if gc.get_freeze_count():
+            near += _near(frame)
+        found = [f for f in near if type(f) is FunctionType and f.__code__ is code]
+        found += [r.function for r in _installed.values() if r.code is code]
+    return list({id(f): f for f in found if MARK not in vars(f)}.values())
+
+
+def _near(frame: FrameType) -> list[Any]:
+    """The functions under the name of a frame's code, and among the values of its caller."""
+    first, *names = frame.f_code.co_qualname.split(".")
+    value = frame.f_globals.get(first)
+    for name in names:
+        value = getattr(value, "__dict__", {}).get(name)
+    caller = frame.f_back
+    near = [value, *(() if caller is None else caller.f_locals.values())]
+    found = []
+    for item in near:
+        found.append(item)
+        for name in ("__func__", "fget", "__wrapped__"):
+            found.append(getattr(item, name, None))
+    return found
 
 
 _NO_CALL = 0x20 | 0x80 | 0x200
@@ -544,11 +607,11 @@ FEW = 8
 """The most closures of one definition that become a boundary: more are those of a decorator."""
 
 
-def _candidates(error: BaseException) -> list[tuple[float, int, CodeType]]:
+def _candidates(error: BaseException) -> list[tuple[float, int, CodeType, list[FunctionType]]]:
     """The functions between the transform and an error: the numbers that go in, the depth as a
-    negative number, and the code.
+    negative number, the code, and its functions.
     """
-    found: list[tuple[float, int, CodeType]] = []
+    found: list[tuple[float, int, CodeType, list[FunctionType]]] = []
     depth = 0
     traceback = error.__traceback__
     while traceback is not None:
@@ -557,7 +620,10 @@ def _candidates(error: BaseException) -> list[tuple[float, int, CodeType]]:
         traceback = traceback.tb_next
         if (is_library(file) and not is_scipy(file)) or is_of_python(file) or file == _BOUNDARY:
             continue
-        if code.co_flags & _NO_CALL or not 0 < len(_functions_of(code)) <= FEW:
+        if code.co_flags & _NO_CALL:
+            continue
+        functions = _functions_of(frame)
+        if not 0 < len(functions) <= FEW:
             continue
         depth += 1
         count = code.co_argcount + code.co_kwonlyargcount
@@ -566,7 +632,7 @@ def _candidates(error: BaseException) -> list[tuple[float, int, CodeType]]:
         parts = Parts([frame.f_locals.get(name) for name in names], ended=True)
         size = sum([typeof(x).size for x in parts.inputs])
         if size or depth == 1:
-            found.append((size or np.inf, -depth, code))
+            found.append((size or np.inf, -depth, code, functions))
     return found
 
 
@@ -582,10 +648,9 @@ def _next_boundary(error: BaseException, dropped: set[CodeType]) -> Boundary | N
         if f is None or f.__code__ in dropped:
             return None
         return Boundary(f.__code__, [f], True)
-    _, depth, code = min(found, key=lambda c: c[:2])
+    _, depth, code, functions = min(found, key=lambda c: c[:2])
     whole = depth == max(c[1] for c in candidates)
-    known = _known.get(code)
-    functions = _functions_of(code)
+    known = _found.boundaries.get(code)
     if known is not None:
         known.functions = [weakref.ref(f) for f in functions]
         known.whole = whole
@@ -603,9 +668,9 @@ def attempt(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     if current() is not EVAL or mode() != "differences":
         return f(*args, **kwargs)
     states, dropped, tried = random_states(), set[CodeType](), set[CodeType]()
-    eager = getattr(f, "eager", None)
+    eager, known = getattr(f, "eager", None), _found.boundaries
     while True:
-        calls = {boundary: boundary.calls for boundary in _known.values()}
+        calls = {boundary: boundary.calls for boundary in known.values()}
         failed: Exception | None = None
         result = None
         try:
@@ -613,9 +678,9 @@ def attempt(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
                 result = f(*args, **kwargs)
         except Exception as error:
             failed = error
-        unsound = [boundary for boundary in _known.values() if not boundary.sound]
+        unsound = [boundary for boundary in known.values() if not boundary.sound]
         for boundary in unsound:
-            del _known[boundary.code]
+            known.pop(boundary.code, None)
             dropped.add(boundary.code)
             if boundary.final and boundary.cause is not None:
                 raise boundary.cause
@@ -638,7 +703,7 @@ def attempt(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         for boundary, before in calls.items():
             if boundary.calls == before and not boundary.proven:
                 dropped.add(boundary.code)  # its functions are made anew in each run
-                _known.pop(boundary.code, None)
+                known.pop(boundary.code, None)
         found = _next_boundary(failed, dropped)
         while found is not None and (
             found.code in tried or found.calls != calls.get(found, found.calls)
@@ -648,7 +713,7 @@ def attempt(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if found is None:
             raise failed
         tried.add(found.code)
-        _known[found.code] = found
+        known[found.code] = found
 
 
 # --- the setting ----------------------------------------------------------------------------------

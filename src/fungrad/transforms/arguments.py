@@ -370,7 +370,9 @@ class Inputs:
                 value = zeros(Type(type_.shape, type_.dtype))
                 value = value[()] if type(value) is np.ndarray else value
             leaves[i] = value
-        treedefs = [derivative(treedef, output) for treedef in self.treedefs]
+        treedefs = self.treedefs
+        if output is not pytree.LEAF or len(treedefs) > 1 or treedefs[0] is not pytree.LEAF:
+            treedefs = [derivative(treedef, output) for treedef in treedefs]
         return self.rebuild(owned(leaves, foreign) if current() is EVAL else leaves, treedefs)
 
 
@@ -393,7 +395,7 @@ def seed_of(f: Any, values: Sequence[Any], treedef: pytree.TreeDef, holomorphic:
     Raises:
       NonScalarOutputError, ArgumentError: if it is not one number, or has no derivative.
     """
-    if is_quantity(treedef):
+    if treedef is not pytree.LEAF and is_quantity(treedef):
         treedef = pytree.LEAF
     if treedef is pytree.LEAF and not holomorphic:
         kind = type(values[0])

@@ -240,6 +240,8 @@ SCALED = {
     "hermitian_function",
     "matrix_function",
     "solve_banded",
+    "sparse_eigsh",
+    "sparse_solve",
 }
 """Primitives of conditions and matrices that leave their domain if elements are rotated."""
 

@@ -7,6 +7,7 @@ from samples_linalg import positive, regular, upto
 from sampling import C64, C128, F32, F64, add, draw
 
 import fungrad.scipy.linalg  # noqa: F401 - its primitives are declared when it is imported
+from fungrad.scipy.sparse.linalg import LU, Method, Options, Structure
 
 for dtype in (F64, C128, F32):
     single = dtype == F32
@@ -47,3 +48,17 @@ add("solve_banded", band, draw("columns", (4, 2), F64), u=1, definite=True, upto
 add("permutation_of_pivots", np.array([2, 2, 2], np.int32), size=3)
 add("permutation_of_pivots", np.array([[1, 1], [0, 1]], np.int32), size=2)
 add("finite", np.ones((2, 1), C64), upto=1)
+
+
+ROWS, COLUMNS = np.array([0, 0, 1, 2, 2, 1, 1]), np.array([0, 1, 1, 2, 0, 2, 2])
+SYMMETRIC = Structure(np.array([0, 1, 2, 3, 0, 1]), np.array([0, 1, 2, 3, 1, 0]), 4)
+for dtype in (F64, C128):
+    data = draw("sparse", (7,), dtype) + np.array([5, 0, 5, 5, 0, 0, 0])
+    for transposed in (False, True):
+        add("sparse_solve", data.astype(dtype), draw("columns", (3, 2), dtype), method=LU,
+            structure=Structure(ROWS, COLUMNS, 3), transposed=transposed, upto=2)  # fmt: skip
+real = np.array([3.0, 5.0, 7.0, 11.0, 0.5, 0.5])
+add("sparse_solve", real, draw("columns", (4, 1), F64), structure=SYMMETRIC, transposed=False,
+    method=Method(lambda a, b: np.linalg.solve(a.toarray(), b)), upto=1)  # fmt: skip
+add("sparse_eigsh", real, structures=(SYMMETRIC,),
+    options=Options({"k": 2, "v0": np.ones(4)}), upto=0)  # fmt: skip

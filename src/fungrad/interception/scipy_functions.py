@@ -45,6 +45,8 @@ TABLE = {
     "signal": "coherence convolve convolve2d correlate correlate2d csd detrend fftconvolve "
     "filtfilt hilbert istft lfilter lfilter_zi oaconvolve periodogram resample savgol_coeffs "
     "savgol_filter sosfilt sosfilt_zi sosfiltfilt stft welch",
+    "sparse.linalg": "bicg bicgstab cg cgs eigsh factorized gmres lgmres minres norm qmr splu "
+    "spsolve",
     "spatial.distance": "cdist pdist squareform",
     "special": "comb diric factorial lambertw log_softmax logsumexp multigammaln perm polygamma "
     "softmax softplus spherical_in spherical_jn spherical_kn spherical_yn zeta",
@@ -58,6 +60,8 @@ TABLE = {
 NumPy calls the protocol of traced values for them.
 """
 
+KEPT_FOR_LATER = frozenset(["factorized", "splu"])
+"""Functions whose results are called with traced values later."""
 WITHOUT_MEANING = frozenset(
     ["check_finite", "overwrite_a", "overwrite_b", "overwrite_x", "overwrite_ab", "overwrite_c",
      "overwrite_data", "copy", "workers", "disp", "lapack_driver", "driver"]
@@ -99,6 +103,8 @@ def _held_by(value: Any, kind: type) -> Iterable[Any]:
         return held
     if issubclass(kind, functools.partial):
         return *value.args, *value.keywords.values(), value.func
+    if kind.__module__.startswith("scipy.sparse."):
+        return vars_of(value)
     bound = getattr(value, "__self__", None) if callable(value) else None
     return () if bound is None or isinstance(bound, ModuleType) else vars_of(bound)
 
@@ -181,13 +187,21 @@ def _call(full: str, ours: Any, original: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _function(part: str, name: str, original: Any) -> Callable[..., Any]:
+    later = name in KEPT_FOR_LATER
+
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
-        if _given(args, kwargs):
+        if _given(args, kwargs) or (later and _is_users()):
             return _call(f"scipy.{part}.{name}", _ours(part, name), original, args, kwargs)
         return original(*args, **kwargs)
 
     return function
+
+
+def _is_users() -> bool:
+    """Whether a transform traces, and the caller is neither SciPy nor fungrad."""
+    name = str(sys._getframe(2).f_globals.get("__name__"))
+    return current() is not EVAL and not name.startswith((*_COMPOSED, "scipy."))
 
 
 def _class(part: str, name: str, original: Any) -> Any:

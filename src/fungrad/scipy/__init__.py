@@ -1,5 +1,5 @@
 """SciPy's namespaces for traced values (`fungrad.scipy`): integrate, interpolate, linalg, ndimage,
-optimize, signal, spatial, special, stats.
+optimize, signal, sparse, spatial, special, stats.
 
 They, and SciPy itself (the extra `scipy`), are imported at first use.
 """
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from fungrad.scipy import ndimage as ndimage
     from fungrad.scipy import optimize as optimize
     from fungrad.scipy import signal as signal
+    from fungrad.scipy import sparse as sparse
     from fungrad.scipy import spatial as spatial
     from fungrad.scipy import special as special
     from fungrad.scipy import stats as stats
 
 _LATER = (
-    "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "spatial", "special",
-    "stats",
+    "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse", "spatial",
+    "special", "stats",
 )  # fmt: skip
 
 

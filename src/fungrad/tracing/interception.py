@@ -420,6 +420,25 @@ def intercept(package: str) -> None:
         State.modules = 0
 
 
+_used: dict[str, tuple[int, list[Binding]]] = {}
+"""By package: the places in it, and the number of modules when they were found."""
+
+
+def use_in(package: str) -> None:
+    """Replaces functions that a package has bound to names of its own, for the rest of the
+    outermost trace.
+    """
+    with _lock:
+        if not holders or not State.on:
+            return
+        known = _used.get(package)
+        if known is None or known[0] != len(modules):
+            if State.modules != len(modules):
+                _look_at_modules()
+            known = _used[package] = len(modules), bindings_in(package, replaced)
+        _use(known[1])
+
+
 def _look_at_modules() -> None:
     """Registers modules that were imported since the last call."""
     waiting = [name for name in _waiting if name in modules]

@@ -246,7 +246,8 @@ def test_on_traced_values(name):
         same(as_list(fg.vjp(f, *arrays)[0]), expected, f"{what} under vjp")
         if name in VALUE_SHAPES:
             with pytest.raises(AbstractValueError):
-                fg.jit(f)(*arrays)
+                fg.jit(f, branches="error")(*arrays)
+            same(as_list(fg.jit(f)(*arrays)), expected, f"{what} under jit")
             same(as_list(fg.vmap(f)(*[np.stack([a, a]) for a in arrays])),
                  [np.stack([e, e]) for e in expected], f"{what} under vmap")  # fmt: skip
             with pytest.raises(AbstractValueError):  # the examples differ

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import pickle
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -118,7 +119,7 @@ def test_masks_that_all_examples_share():
 
 
 def test_values_that_are_not_known_stay_an_error():
-    for staged in (fg.jit(fg.vmap(signed)), fg.make_jaxpr(fg.vmap(signed))):
+    for staged in (strict(fg.vmap(signed)), fg.make_jaxpr(fg.vmap(signed))):
         with pytest.raises(errors.AbstractBooleanError, match="only the type"):
             staged(np.array([1.5, 2.0]))
 
@@ -131,6 +132,10 @@ def test_a_branch_within_a_compiled_batch_is_asked_of_what_is_known():
 
 
 # --- jit: a program for each path -----------------------------------------------------
+
+
+def strict(f):
+    return fg.jit(f, branches="error")
 
 
 def guarded(f, **options):
@@ -442,23 +447,26 @@ def test_a_function_that_depends_on_more_than_its_arguments_is_found():
 # --- other transforms, options, threads -----------------------------------------------
 
 
-def test_the_default_is_an_error_that_offers_it():
-    for f in (fg.jit(signed), fg.jit(signed, branches="error"), fg.jit(fg.grad(signed))):
-        with pytest.raises(errors.AbstractBooleanError, match=r'fg\.jit\(f, branches="guard"\)'):
+def test_the_default_follows_and_a_refusal_offers_it():
+    follows, slope = fg.jit(signed), fg.jit(fg.grad(signed))
+    for x in (2.0, 0.5, -3.0):
+        assert follows(x) == signed(x) and slope(x) == fg.grad(signed)(x)
+    for f in (strict(signed), strict(fg.grad(signed))):
+        with pytest.raises(errors.AbstractBooleanError, match=r'fg\.jit\(f\) without branches="er'):
             f(2.0)
 
 
 def test_the_setting():
-    assert fg.config.branches == "error"
-    f, strict = fg.jit(signed), fg.jit(signed, branches="error")
+    assert fg.config.branches == "guard"
+    f = fg.jit(signed)
     try:
-        fg.config.branches = "guard"
-        assert f(2.0) == 4.0 and f(0.5) == 1.5
-        with pytest.raises(errors.AbstractBooleanError):
-            strict(2.0)
-    finally:
         fg.config.branches = "error"
-    assert f(3.0) == 9.0  # the traced path stays
+        assert guarded(signed)(2.0) == 4.0
+        with pytest.raises(errors.AbstractBooleanError):
+            f(2.0)
+    finally:
+        fg.config.branches = "guard"
+    assert f(3.0) == 9.0 and f(0.5) == 1.5
     for bad in (True, None, "guards"):
         with pytest.raises(errors.ArgumentError, match='"error" or "guard"'):
             fg.config.branches = bad
@@ -529,7 +537,7 @@ def test_functions_with_rules_and_checkpoints_ask_of_their_arguments():
             np.testing.assert_allclose(compiled(x), f(x))
             np.testing.assert_allclose(slope(x), fg.grad(f)(x))
         with pytest.raises(errors.AbstractBooleanError, match="only the type"):
-            fg.jit(f)(2.0)
+            strict(f)(2.0)
     # both at once: the values of a closure, and of the arguments
     outer = guarded(fg.grad(lambda w: fg.checkpoint(lambda x: x * w if x > w else w**2)(2.0 * w)))
     assert (outer(1.0), outer(-1.0), outer(3.0)) == (4.0, -2.0, 12.0)
@@ -540,9 +548,9 @@ def test_recording_transforms_do_not_know_the_values():
     f(2.0)
     for record in (
         fg.make_jaxpr(f),
-        fg.jit(f),
+        strict(f),
         fg.export(f),
-        fg.jit(lambda x: fg.vmap(f)(x[None])),
+        strict(lambda x: fg.vmap(f)(x[None])),
     ):
         with pytest.raises(errors.AbstractBooleanError, match="only the type") as info:
             record(2.0)
@@ -633,6 +641,93 @@ def test_a_compiled_function_follows_the_branches_that_its_caller_follows():
         assert followed(x) == signed(x) * scale
         assert slope(x) == pytest.approx(fg.grad(signed)(x) * scale, rel=1e-15)
     with pytest.raises(errors.AbstractBooleanError):
-        inner(2.0)  # called by itself it does not
+        strict(f)(2.0)  # its own branches do not
     with pytest.raises(errors.AbstractBooleanError):
-        fg.jit(f, branches="guard")(fg.jit(signed, branches="error")(2.0))
+        guarded(lambda x: strict(signed)(x))(2.0)
+
+
+# --- first calls ----------------------------------------------------------------------
+
+
+def test_paths_beyond_the_limit_are_traced_with_one_warning():
+    def f(x, n):
+        return x ** int(n)
+
+    compiled = fg.jit(f, max_paths=3)
+    found = [compiled(2.0, n) for n in range(3)]
+    with pytest.warns(errors.RetraceWarning, match=r"more than 3 paths .*int\(\) at .*0, 1, 2, 3"):
+        found.append(compiled(2.0, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found += [compiled(2.0, 4), compiled(2.0, 1)]
+        assert fg.grad(compiled)(2.0, 5) == 80.0
+    assert found == [1.0, 2.0, 4.0, 8.0, 16.0, 2.0]
+    assert len(compiled.lower(2.0, 1).paths) == 3
+
+
+def test_effects_beyond_the_limit_happen_once(capsys):
+    @fg.jit(max_paths=1)
+    def f(x):
+        fg.debug.print("x is {x}", x=x)
+        y = x if x > 0 else -x
+        fg.debug.print("y is {y}", y=y)
+        return y
+
+    assert f(1.0) == 1.0
+    with pytest.warns(errors.RetraceWarning):
+        assert f(-1.0) == 1.0
+    assert capsys.readouterr().out == "x is 1.0\ny is 1.0\nx is -1.0\ny is 1.0\n"
+
+
+ROW = np.array([1.0, 10.0, 100.0])
+
+
+def test_an_index_of_an_array_is_traced_and_asks_nothing():
+    def f(x, i):
+        y = x * ROW[i]
+        return y if x > 0 else -y
+
+    compiled = fg.jit(f)
+    for x in (2.0, -2.0):
+        for i in range(3):
+            assert compiled(x, i) == 2.0 * 10.0**i
+    assert len(compiled.lower(2.0, 0).paths) == 2
+    ranges = fg.jit(lambda x, n: sum(x * ROW[k] for k in range(n)))
+    assert [ranges(2.0, n) for n in (1, 2, 3)] == [2.0, 22.0, 222.0]
+
+
+def test_questions_about_constants_are_no_guards():
+    def f(x):
+        zeros = np.zeros_like(x)
+        return x * 2.0 if np.all(zeros == 0.0) else x
+
+    compiled = fg.jit(f)
+    assert compiled(3.0) == 6.0 and compiled(-3.0) == -6.0
+    assert compiled.lower(3.0).paths == ()
+
+
+def test_a_path_of_many_questions_is_evaluated_first():
+    def f(x):
+        total = 0.0 * x
+        for k in range(100):
+            total = total + np.sin(x * k) if x * k < 60.0 else total * 0.5
+        return total, x
+
+    compiled = fg.jit(f)
+    for x in (0.3, 0.31, 2.0, 0.32, 2.1, 0.33, 2.2, 2.2, 0.3):
+        np.testing.assert_allclose(compiled(x), f(x), rtol=1e-13)
+    slope = fg.jit(fg.grad(lambda x: f(x)[0]))
+    for x in (0.3, 2.0, 0.3):
+        np.testing.assert_allclose(slope(x), fg.grad(lambda x: f(x)[0])(x), rtol=1e-12)
+
+
+def test_memory_order_of_arguments_of_functions_with_branches():
+    def f(x):
+        flat = x.reshape(-1)
+        flat[0] = 7.0
+        return np.sum(x**2) if x[0, 0] > 0 else x[0, 1]
+
+    compiled = fg.jit(f)
+    assert compiled(np.ones((2, 3))) == f(np.ones((2, 3)))
+    with pytest.raises(errors.UnsupportedArgumentError, match="C order"):
+        compiled(np.ones((3, 2)).T)

@@ -58,6 +58,9 @@ def branches(x):
         total = total + x * x
     return total
 
+def of_steps(x):
+    return fg.lax.fori_loop(0, 2, lambda i, c: c * x if fg.stop_gradient(c) > 0 else c, x)
+
 def text(w, x):
     return "none"
 """
@@ -143,7 +146,7 @@ def test_a_wrong_gradient_by_hand_is_a_failed_check(run, run_json):
 
 
 def test_what_cannot_be_traced_is_timed_without_jit(run, run_json):
-    command = ("bench", "FUNC:branches", "--arg", "x=1.1", "--rounds", "1")
+    command = ("bench", "FUNC:of_steps", "--arg", "x=1.1", "--rounds", "1")
     code, out, err = run(*command)
     assert (code, err) == (0, "") and "jit cannot be traced" in out
     rows = {row["what"]: row for row in run_json(*command)["timings"]}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import array
 import collections
+import functools
 import math
 import statistics
 import sys
@@ -145,7 +146,7 @@ def test_under_grad_int_and_indices_work():
     ],
 )
 def test_the_cure_fits_what_was_asked(f, words):
-    error = raised(errors.AbstractValueError, lambda: fg.jit(f)(2), *words)
+    error = raised(errors.AbstractValueError, lambda: fg.jit(f, branches="error")(2), *words)
     assert "`if`" not in error.message
     batched = [w for w in words if w != "static_argnums"]
     error = raised(errors.AbstractValueError, lambda: fg.vmap(f)(np.arange(2)), *batched)
@@ -245,7 +246,8 @@ def test_a_package_that_cuts_is_named_with_the_line_that_called_it(package):
         return package.convert(x)
 
     line = f"{__file__}:{f.__code__.co_firstlineno + 1} (f)"
-    for transform, class_ in ((fg.grad, "GradientCutError"), (fg.jit, "AbstractValueError")):
+    strict = functools.partial(fg.jit, branches="error")
+    for transform, class_ in ((fg.grad, "GradientCutError"), (strict, "AbstractValueError")):
         error = raised(
             getattr(errors, class_),
             lambda transform=transform: transform(f)(1.0),

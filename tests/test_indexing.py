@@ -4,6 +4,7 @@ derivatives, also where indices repeat.
 
 from __future__ import annotations
 
+import functools
 import pickle
 import tracemalloc
 
@@ -704,7 +705,8 @@ def read():
     lambda i: fg.lax.fori_loop(0, 2, lambda k, c: c + read()[k, 0], 0.0) * i,
 ])  # fmt: skip
 def test_an_ndarray_indexed_by_a_traced_value_names_line_and_remedy(f):
-    for run, i in ((fg.jit, 1), (fg.jit, np.array([0, 1])), (fg.vmap, np.array([0, 1]))):
+    strict = functools.partial(fg.jit, branches="error")
+    for run, i in ((strict, 1), (strict, np.array([0, 1])), (fg.vmap, np.array([0, 1]))):
         with pytest.raises(fg.errors.AbstractValueError) as caught:
             run(f)(i)
         text = str(caught.value)

@@ -273,7 +273,7 @@ def test_endless_retracing_is_noticed():
 
 def test_mistakes():
     with pytest.raises(AbstractBooleanError, match=r"argument x"):
-        fg.jit(lambda x: x if x > 0 else -x)(1.0)
+        fg.jit(lambda x: x if x > 0 else -x, branches="error")(1.0)
     with pytest.raises(ArgumentError, match="static_argnames"):
         fg.jit(lambda x: x)("text")
     with pytest.raises(ArgumentError, match="returned a str"):

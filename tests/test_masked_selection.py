@@ -199,4 +199,4 @@ def test_a_mask_that_holds_nowhere():
 )
 def test_what_asks_for_the_elements_raises_the_error_of_the_read(use):
     with pytest.raises(AbstractValueError, match=r"a boolean index .*test_masked_selection"):
-        fg.jit(lambda x: use(x, x > 0))(X)
+        fg.jit(lambda x: use(x, x > 0), branches="error")(X)

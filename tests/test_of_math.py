@@ -137,7 +137,8 @@ def test_integers():
     assert fg.grad(h)(1.0) == 2.0
     assert fg.grad(lambda x: math.floor(x) * math.sqrt(np.argmax(x) + 4))(1.5) == 0.0
     with pytest.raises(AbstractValueError):
-        fg.jit(lambda x: math.floor(x))(1.5)
+        fg.jit(lambda x: math.floor(x), branches="error")(1.5)
+    assert fg.jit(lambda x: math.floor(x))(1.5) == 1
 
 
 @pytest.mark.parametrize(

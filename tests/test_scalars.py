@@ -253,7 +253,7 @@ def test_whole_numbers_say_so():
     assert fg.grad(f)(3.5) == 1.0
     assert fg.grad(lambda a: f(a[0]))(np.array([3.0])) == np.array([6.0])
     with pytest.raises(fg.errors.AbstractValueError):
-        fg.jit(f)(3.0)
+        fg.jit(f, branches="error")(3.0)
 
 
 def test_increments_of_numbers_are_new_and_of_arrays_in_place():

@@ -463,7 +463,7 @@ def test_mistakes():
     with pytest.raises(ShapeError, match="has to return an array of the shape"):
         solve_ivp(lambda t, y: np.ones(3), (0, 1), [1.0])
     with pytest.raises(AbstractValueError, match="t_eval"):
-        fg.jit(lambda y: solve_ivp(decay, (0, 1), y).y)(np.ones(1))
+        fg.jit(lambda y: solve_ivp(decay, (0, 1), y).y, branches="error")(np.ones(1))
     with pytest.raises(AbstractValueError, match="t_eval"):
         fg.vmap(lambda y: solve_ivp(decay, (0, 1), y).y)(np.array([[1.0], [2.0]]))
     with pytest.raises(UnsupportedArgumentError, match="events"):
@@ -473,7 +473,9 @@ def test_mistakes():
             ]
         )(1.0)
     with pytest.raises(AbstractValueError, match="t_eval"):
-        fg.jit(lambda a: solve_ivp(decay, (0, 1), [a], events=lambda t, y: y[0]).y)(1.0)
+        fg.jit(
+            lambda a: solve_ivp(decay, (0, 1), [a], events=lambda t, y: y[0]).y, branches="error"
+        )(1.0)
     with pytest.raises(UnsupportedArgumentError, match="dense_output"):
         fg.grad(
             lambda a: solve_ivp(decay, (0, 1), [a], dense_output=True, gradient="adjoint").sol(0.5)[

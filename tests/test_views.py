@@ -212,3 +212,11 @@ def test_an_index_with_an_ellipsis_is_a_view_of_one_element(f):
     np.testing.assert_allclose(fg.jit(f)(x), expected, rtol=1e-12)
     np.testing.assert_allclose(fg.vmap(f)(np.stack([x, x])), [expected] * 2, rtol=1e-12)
     np.testing.assert_array_equal(x, [1.0, 2.0, 3.0])
+
+
+def test_layouts_of_views_by_several_arrays():
+    def f(x):
+        return sum(np.sum(a.ravel() ** 2) for a in np.broadcast_arrays(x[:1] * 2.0, x, 3.0))
+
+    x = np.array([1.0, 2.0, 3.0])
+    assert fg.jit(f)(x) == fg.jit(f, branches="error")(x) == f(x)

@@ -624,7 +624,7 @@ def _of_the_other_sign(x):
 @pytest.mark.parametrize("f", [_of_an_older_value, _of_another_limit, _of_the_other_sign])
 def test_masks_that_may_differ_are_told_apart(f):
     with pytest.raises(AbstractValueError, match="boolean index"):
-        fg.jit(f)(MASK_X)
+        fg.jit(f, branches="error")(MASK_X)
 
 
 def test_masks_of_a_batch_are_compared_by_their_values():

@@ -123,15 +123,15 @@ class Config:
 
     @property
     def branches(self) -> str:
-        """How compiled functions act if Python needs a value (`if x > 0`, `int(n)`): "error"
-        raises, "guard" follows the value and makes a program for each path.
+        """How compiled functions act if Python needs a value (`if x > 0`, `int(n)`): "guard"
+        follows the value and makes a program for each path, "error" raises.
 
-        Initially "error". `fg.jit(f, branches="guard")` sets it for one function. A change applies
+        Initially "guard". `fg.jit(f, branches="error")` sets it for one function. A change applies
         to functions traced later. See docs/control-flow.md.
 
         >>> import fungrad as fg
         >>> fg.config.branches
-        'error'
+        'guard'
         """
         return branch_guards.state.branches
 

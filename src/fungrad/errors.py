@@ -48,8 +48,9 @@ _BY_MASK = (
 
 
 class AbstractBooleanError(FungradError, TypeError):
-    """Python needs True or False, but under make_jaxpr or jit only the type of the value is known,
-    or the examples of vmap give different answers.
+    """Python needs True or False, but under make_jaxpr, in the body of a loop, or under jit with
+    `branches="error"`, only the type of the value is known; or the examples of vmap give different
+    answers.
 
     Fails::
 
@@ -66,11 +67,11 @@ class AbstractValueError(FungradError, TypeError):
 
     Fails::
 
-        fg.jit(lambda n: np.zeros(int(n)))(3)
+        fg.make_jaxpr(lambda n: np.zeros(int(n)))(3)
 
     Repaired: name the argument that is to stay a number; or close over it::
 
-        fg.jit(lambda n: np.zeros(int(n)), static_argnums=0)(3)
+        fg.make_jaxpr(lambda n: np.zeros(int(n)), static_argnums=0)(3)
 
     Print by `fg.debug.print("{x}", x=x)`; select by a mask by `np.where(mask, x, 0.0)`,
     `np.sum(x[mask])`, or `x[fg.numpy.flatnonzero(mask, size=n)]`.

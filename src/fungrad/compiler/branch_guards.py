@@ -1,7 +1,7 @@
 """Guards for Python's branches in compiled functions.
 
-With `branches="guard"` the values of the call answer Python's questions (`if x > 0`, `int(n)`), and
-tracing follows that path. The paths form a tree. Each node has a program that computes the value
+The values of the call answer Python's questions (`if x > 0`, `int(n)`), and tracing follows that
+path. The paths form a tree. Each node has a program that computes the value
 its question needs from the values of the nodes above, and a branch for each known answer; each leaf
 has the program of the rest. A later call computes everything once, and nothing off its path. A new
 answer starts a new trace, which reuses the values computed so far.
@@ -9,16 +9,18 @@ answer starts a new trace, which reuses the values computed so far.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fungrad.compiler.guard_trace import GuardTrace, Question, impure
 from fungrad.control_flow.call import Runner, call, compiled, compiled_key, run
-from fungrad.errors import ArgumentError, BranchError
+from fungrad.errors import ArgumentError, BranchError, RetraceWarning
 from fungrad.ir.graph import Atom, Graph, Variable, effectful
 from fungrad.retracing.graph_transforms import drop_dead
 from fungrad.retracing.staging import Staged
 from fungrad.support import forks, pytree
+from fungrad.tracing import interception
 from fungrad.tracing.concrete_answers import key, words
 from fungrad.tracing.graph_trace import GraphTrace, put
 from fungrad.tracing.interpreter import evaluate
@@ -30,10 +32,14 @@ CHOICES = ("error", "guard")
 MAX_PATHS = 16
 SHOWN = 4
 """The number of answers that the error for too many paths shows."""
+LONG = 32
+"""The first call of a path with more questions than this computes equation by equation. Each
+further call compiles the programs of so many questions.
+"""
 
 
 class _State:
-    branches = "error"
+    branches = "guard"
 
 
 state = _State()
@@ -71,24 +77,44 @@ def chosen(branches: str | None) -> str:
 
 
 class UnguardedTrace(GraphTrace):
-    """Records a compiled function without guards; branches on traced values are errors."""
+    """Records a function compiled with `branches="error"`: branches on traced values are errors."""
 
     __slots__ = ()
-    remedy = 'let fg.jit(f, branches="guard") make a program for each path; or '
+    remedy = 'let fg.jit(f) without branches="error" make a program for each path; or '
 
 
 class Program:
-    """A Graph, its compiled forms, and the numbers of the values that it returns."""
+    """A Graph, its compiled forms, and the numbers of the values that it returns.
 
-    __slots__ = ("_runners", "graph", "returns")
+    Args:
+      make: makes the Graph, when it is first needed.
+      returns: the numbers of its outputs.
+      patience: how often it is evaluated equation by equation before it is compiled.
+    """
 
-    def __init__(self, graph: Graph, returns: tuple[int, ...] = ()) -> None:
-        self.graph = graph
+    __slots__ = ("_graph", "_make", "_patience", "_runners", "returns")
+
+    def __init__(
+        self, make: Callable[[], Graph], returns: tuple[int, ...] = (), patience: int = 0
+    ) -> None:
+        self._make = make
+        self._graph: Graph | None = None
+        self._patience = patience
         self.returns = returns
         self._runners: dict[Any, Runner] = {}
 
+    @property
+    def graph(self) -> Graph:
+        """The Graph."""
+        if self._graph is None:
+            self._graph = self._make()
+        return self._graph
+
     def run(self, args: Sequence[Any]) -> Sequence[Any]:
         """The outputs on arrays."""
+        if self._patience > 0:
+            self._patience -= 1
+            return evaluate(self.graph, args)
         key = compiled_key(self.graph)
         runner = self._runners.get(key)
         if runner is not None:
@@ -131,10 +157,16 @@ class Node(Part):
     """A question, the program that computes its value, and the next node or leaf by answer."""
 
     def __init__(
-        self, question: Question, trace: GuardTrace, positions: Sequence[int], whole: Graph
+        self,
+        question: Question,
+        trace: GuardTrace,
+        positions: Sequence[int],
+        whole: Graph,
+        patience: int = 0,
     ) -> None:
         super().__init__(trace, positions, [question.number], whole)
         self.question = question
+        self.patience = patience
         self.paths: dict[Any, Node | Leaf] = {}
         self.descriptions: dict[Any, str] = {}
         """The answers in words."""
@@ -148,7 +180,8 @@ class Node(Part):
         given = () if self.program is None else self.program.returns
         returns = tuple(sorted({*given, *numbers}))
         if self.equations and (self.program is None or returns != given):
-            self.program = Program(self.graph(tuple([self.defines[n] for n in returns])), returns)
+            outputs = tuple([self.defines[n] for n in returns])
+            self.program = Program(lambda: self.graph(outputs), returns, self.patience)
 
 
 class Leaf(Part):
@@ -161,7 +194,8 @@ class Leaf(Part):
         self._inputs = tuple([trace.variables[n] for n in self.reads])
         self.staged = staged
         self.captured = staged.captured
-        self.program = Program(self.graph(whole.outputs, whole.inputs[: len(staged.captured)]))
+        given = whole.inputs[: len(staged.captured)]
+        self.program = Program(lambda: self.graph(whole.outputs, given))
         self.out = staged.out
 
 
@@ -172,6 +206,8 @@ class TakenPath(NamedTuple):
     nodes: list[Node]
     answers: list[Any]
     values: dict[int, Any]
+    results: list[Any] | None = None
+    """The outputs, if they are computed already."""
 
 
 _lock = forks.lock()
@@ -185,13 +221,26 @@ class Paths:
       stage: traces the function into a Graph, by a trace that its argument makes.
       name: the function's name, for messages.
       limit: the largest number of paths.
+      strict: whether one path more is an error; else its calls are traced without compiling.
+      check_order: raises if a leaf does not lie in memory as a Graph takes it to.
       inline: whether programs are recorded equation by equation under other transforms.
     """
 
-    def __init__(self, stage: Callable[[Any], Staged], name: str, limit: int, inline: bool) -> None:
+    def __init__(
+        self,
+        stage: Callable[[Any], Staged],
+        name: str,
+        limit: int,
+        inline: bool,
+        strict: bool,
+        check_order: Callable[[Staged, Sequence[Any]], None],
+    ) -> None:
         self._stage = stage
         self._name = name
         self._limit = limit
+        self._check_order = check_order
+        self._strict = strict
+        self._warned = False
         self._inline = inline
         self.root: Node | Leaf | None = None
         self.count = 0
@@ -232,44 +281,65 @@ class Paths:
                 answer = error
             end = place.paths.get(key(answer))
             if end is None:
-                if not isinstance(answer, Exception):
-                    self._check_limit(place, answer)
-                return self.trace(values, answers, nodes)
+                keep = isinstance(answer, Exception) or self._has_room(place, answer)
+                return self.trace(values, answers, nodes, keep)
             answers.append(answer)
             place = end
         if place is None or not values.keys() >= place.needs:
             return self.trace(values, answers, nodes)
         return TakenPath(place, nodes, answers, values)
 
-    def trace(self, values: dict[int, Any], answers: list[Any], nodes: list[Node]) -> TakenPath:
+    def first(self, leaves: Sequence[Any]) -> TakenPath | Staged:
+        """Traces the first path; without a question on it the Graph is all that there is."""
+        trace, staged = self._traced(dict(enumerate(leaves)), [], [])
+        return self._path(trace, staged) if trace.questions else staged
+
+    def trace(
+        self, values: dict[int, Any], answers: list[Any], nodes: list[Node], keep: bool = True
+    ) -> TakenPath:
         """Traces the path that the values take; the first answers are known."""
+        return self._path(*self._traced(values, answers, nodes), keep)
+
+    def _traced(
+        self, values: dict[int, Any], answers: list[Any], nodes: list[Node]
+    ) -> tuple[GuardTrace, Staged]:
+        """The trace of a path, which keeps the values that it computes, and its Graph."""
         made: list[GuardTrace] = []
         marks = [node.question.mark for node in nodes]
 
         def make(parent: Trace, label: Callable[[], str]) -> GuardTrace:
-            made.append(GuardTrace(parent, label, values, answers, marks))
-            return made[0]
+            # An index is refused at first, for then arrays that it reads are traced, too.
+            refuses = not made and interception.State.on
+            made.append(GuardTrace(parent, label, dict(values), answers, marks, refuses))
+            return made[-1]
 
         staged = self._stage(make)
-        (trace,) = made
+        return made[-1], staged
+
+    def _path(self, trace: GuardTrace, staged: Staged, keep: bool = True) -> TakenPath:
+        """The path of a trace, added to the tree if it is to be kept."""
         trace.count()
+        evaluates = not keep or len(trace.questions) > LONG
         parts: list[Node] = []
         have: set[int] = set()
         start = 0
         for q in trace.questions:
             positions = trace.needed([q.number], trace.effects(start, q.position), have)
-            parts.append(Node(q, trace, positions, staged.graph))
+            parts.append(Node(q, trace, positions, staged.graph, len(parts) // LONG))
             have.update(parts[-1].defines)
             start = q.position
         wanted = trace.numbers(staged.graph.outputs)
         rest = trace.needed(wanted, trace.effects(start, len(trace.equations)), have)
         leaf = Leaf(trace, rest, staged)
         trace.compute(leaf.reads)
+        results = None
+        if evaluates and not staged.captured and current() is EVAL:
+            results = trace.results(staged.graph.outputs)
         values, trace.known = trace.known, {}
         replies = [q.answer for q in trace.questions]
-        if not staged.captured:  # captured values of another trace end with it
+        if keep and not staged.captured:  # captured values of another trace end with it
             parts = self._keep(parts, replies, leaf)
-        return TakenPath(leaf, parts, replies, values)
+        return TakenPath(leaf, parts, replies, values, results)
 
     def _keep(self, parts: list[Node], answers: list[Any], leaf: Leaf) -> list[Node]:
         """Adds a path to the tree; returns the nodes of the tree along it."""
@@ -301,8 +371,13 @@ class Paths:
     def finish(self, way: TakenPath) -> Any:
         """Runs the leaf's program; returns the call's result."""
         leaf = way.leaf
+        if leaf.staged.rows:
+            count = len(leaf.whole.inputs) - len(leaf.captured)
+            self._check_order(leaf.staged, [way.values[n] for n in range(count)])
         args = [*leaf.captured, *[way.values[n] for n in leaf.reads]]
-        if current() is EVAL:
+        if way.results is not None:
+            out = owned(way.results, list(way.values.values()))
+        elif current() is EVAL:
             out = owned(leaf.program.run(args), args)
         else:
             out = self._recorded(leaf.program, args)
@@ -313,10 +388,16 @@ class Paths:
             return evaluate(program.graph, args)
         return list(call(*args, graph=program.graph))
 
-    def _check_limit(self, place: Node, answer: Any) -> None:
-        """Raises BranchError if one more path would exceed the limit."""
+    def _has_room(self, place: Node, answer: Any) -> bool:
+        """Whether one more path is within the limit.
+
+        Raises:
+          BranchError: if it is not, and this is strict; else it warns once.
+        """
         if self.count < self._limit:
-            return
+            return True
+        if not self._strict and self._warned:
+            return False
         forks: dict[str, list[str]] = {}
         for node in self.nodes():
             said = [*node.descriptions.values(), *([words(answer)] if node is place else [])]
@@ -325,13 +406,19 @@ class Paths:
                 forks.setdefault(line, []).extend(said)
         line, said = max(forks.items(), key=lambda item: len(item[1]))
         said = list(dict.fromkeys(said))
-        raise BranchError(
+        text = (
             f"{self._name} takes more than {self._limit} paths for arguments of the same "
             f"types{user_line()}: {line} was answered {', '.join(said[:SHOWN])}"
-            f"{', ...' if len(said) > SHOWN else ''}. Each answer that is new makes a program: "
+            f"{', ...' if len(said) > SHOWN else ''}. Each answer that is new "
+            f"{'makes a program' if self._strict else 'is traced, at each call from now on'}: "
             "raise max_paths of fg.jit, name the argument in static_argnames, write the branch as "
             "np.where or the loop as fg.lax.while_loop, or call the function without jit."
         )
+        if self._strict:
+            raise BranchError(text)
+        self._warned = True
+        warnings.warn(f"{text}\n(more: fungrad explain RetraceWarning)", RetraceWarning, 6)
+        return False
 
     def nodes(self) -> list[Node]:
         """All nodes, from the root down."""

@@ -39,8 +39,8 @@ class GuardTrace(GraphTrace):
     """Records, and answers Python's questions from the values of its inputs."""
 
     __slots__ = (
-        "_constants", "_counted", "_effects", "_makers", "_numbers", "_ran", "_seen", "answers",
-        "known", "marks", "questions", "variables",
+        "_constants", "_counted", "_depends", "_effects", "_makers", "_numbers", "_ran", "_seen",
+        "answers", "known", "marks", "questions", "refuses_indices", "variables",
     )  # fmt: skip
 
     def __init__(
@@ -50,8 +50,11 @@ class GuardTrace(GraphTrace):
         known: dict[int, Any],
         answers: Sequence[Any],
         marks: Sequence[Any],
+        refuses_indices: bool = False,
     ) -> None:
         super().__init__(parent, label)
+        self.refuses_indices = refuses_indices
+        """Whether indices are refused first: then arrays that are indexed can become traced."""
         self.known = known
         """Values by number; those computed for a question are added."""
         self.answers = answers
@@ -64,6 +67,8 @@ class GuardTrace(GraphTrace):
         self._numbers: dict[int, int] = {}
         self._makers: list[int] = []
         """By number: the position of the equation, -1 for inputs."""
+        self._depends: list[bool] = []
+        """By number: whether the value depends on inputs or effects."""
         self._counted = 0
         self._effects: list[int] = []
         self._ran = 0
@@ -78,6 +83,13 @@ class GuardTrace(GraphTrace):
             return super().concrete(tracer, error, asked, read)
         self.count()
         number, i, position = self._numbers[id(tracer.extra)], len(self.questions), self._counted
+        if not self._depends[number]:  # the same in each call
+            self.compute([number])
+            return put(self.known[number], error, asked, read)
+        if asked == "an index" and self.refuses_indices and not self._ran:
+            refusal = error(f"{asked} of a traced value{user_line()}")
+            refusal.indexes_array = True  # type: ignore[attr-defined]
+            raise refusal
         mark = (asked, number, self._mark(self.questions[-1].position if i else 0))
         line = user_line()
         answer: Any = None
@@ -111,14 +123,18 @@ class GuardTrace(GraphTrace):
         if not self._counted and not self.variables:
             self.variables.extend(self.inputs)
             self._makers.extend([-1] * len(self.inputs))
+            self._depends.extend([True] * len(self.inputs))
             self._numbers.update((id(v), n) for n, v in enumerate(self.inputs))
         for position in range(self._counted, len(self.equations)):
             equation = self.equations[position]
+            acts = effectful(equation)
+            depends = acts or any(self._depends[n] for n in self.numbers(equation.inputs))
             for variable in equation.outputs:
                 self._numbers[id(variable)] = len(self.variables)
                 self.variables.append(variable)
                 self._makers.append(position)
-            if effectful(equation):
+                self._depends.append(depends)
+            if acts:
                 self._effects.append(position)
         self._counted = len(self.equations)
 
@@ -169,6 +185,11 @@ class GuardTrace(GraphTrace):
                 self.known.update(zip(self.numbers(equation.outputs), results, strict=True))
         finally:
             leave(token)
+
+    def results(self, outputs: Sequence[Atom]) -> list[Any]:
+        """The values of the outputs, after all effects that have not happened yet."""
+        self.compute(self.numbers(outputs), effects=True)
+        return [self._value(atom) for atom in outputs]
 
     def _value(self, atom: Atom) -> Any:
         if not isinstance(atom, Variable):

@@ -297,7 +297,7 @@ class Jitted(OfFunction):
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The Graph for arguments of these types, without running it.
 
-        With `branches="guard"` it is the Graph of the path that these values take; the values that
+        Of a function with branches it is the Graph of the path of these values; the values that
         its branches depend on are computed.
         """
         leaves, staged, way = self._entry(args, kwargs)
@@ -433,16 +433,21 @@ class Jitted(OfFunction):
 
         def stage(make: Callable[..., Any]) -> Staged:
             what = "a jitted function"
-            rows: set[int] | None = set() if make is UnguardedTrace else None
+            rows: set[int] = set()
             staged = stage_tree(self._f, apply, treedef, types, names, what, make, rows)
             return staged._replace(graph=self.choose(staged.graph))
 
         if branches == "error":
             return stage(UnguardedTrace), None
-        paths = Paths(stage, describe(self._f), self._max_paths, self._inline)
+
+        def check_order(staged: Staged, leaves: Sequence[Any]) -> None:
+            check_rows(staged, leaves, self._f, lambda: names)
+
+        strict, name = self._branches is not None, describe(self._f)
+        paths = Paths(stage, name, self._max_paths, self._inline, strict, check_order)
         if not current().records:
-            way = paths.trace(dict(enumerate(leaves)), [], [])
-            return (paths, way) if way.nodes else (way.leaf.staged, None)
+            found = paths.first(leaves)
+            return (found, None) if isinstance(found, Staged) else (paths, found)
         try:
             return stage(GraphTrace), None
         except (AbstractBooleanError, AbstractValueError):  # it has branches on its arguments
@@ -570,9 +575,10 @@ def jit(
         for the functions that f calls too, jitted ones included. docs/performance.md lists the
         rules.
       branches: how Python's questions about traced values (`if x > 0`, `range(n)`) are handled:
-        "error" refuses them; "guard" answers them with the values of the call, and compiles a
-        program for each path that the answers lead to; None means `fg.config.branches`.
-      max_paths: the most paths that "guard" follows for arguments of the same types.
+        "guard" answers them with the values of the call, and compiles a program for each path that
+        the answers lead to; "error" refuses them; None means `fg.config.branches`, which is
+        "guard", but calls beyond `max_paths` are traced anew, with a warning, not refused.
+      max_paths: the most paths that are compiled for arguments of the same types.
       verify: which runs of a program are compared with the evaluator: "first", "always" or "never";
         None means `fg.config.verify`.
 
@@ -582,13 +588,13 @@ def jit(
     Raises:
       ArgumentError: if f has no such static argument, a call's static argument is not hashable,
         another argument is no array and no number, or an option has no such value.
-      BranchError: if a function takes more paths than `max_paths`.
+      BranchError: if a function with `branches="guard"` takes more paths than `max_paths`.
 
     >>> import numpy as np
     >>> square = jit(lambda x: x * x)
     >>> square(np.arange(3.0)), square.cache_info().misses
     (array([0., 1., 4.]), 1)
-    >>> halve = jit(lambda n: n // 2 if n % 2 == 0 else 3 * n + 1, branches="guard")
+    >>> halve = jit(lambda n: n // 2 if n % 2 == 0 else 3 * n + 1)
     >>> halve(10), halve(7)
     (5, 22)
     """

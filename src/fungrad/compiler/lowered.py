@@ -50,7 +50,7 @@ class Lowered:
         self.args = args
         """The leaves of the arguments."""
         self.paths = tuple(paths)
-        """With `branches="guard"`: the paths taken so far, each with its questions and answers."""
+        """The paths taken so far, each with its questions and answers, if it has branches."""
         self.parts = tuple(parts) or (graph,)
         """The Graphs that run one after the other: one up to each question, and the rest."""
 

@@ -1,7 +1,7 @@
 """np.emath: functions that return complex numbers where a real argument is out of their domain.
 
-The class of the result depends on the numbers, which have to be known; compiled functions follow
-them with `branches="guard"`.
+The class of the result depends on the numbers, which have to be known; compiled functions make a
+program for each class.
 """
 
 from __future__ import annotations

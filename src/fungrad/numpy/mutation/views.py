@@ -255,9 +255,10 @@ def each_view(function: F) -> F:
     def viewing(*arrays: Any, **kwargs: Any) -> Any:
         found = function(*arrays, **kwargs)
         parts = (found,) if type(found) is Tracer else found
+        shapes = tuple([np.broadcast_to(0, a.shape) if type(a) is Tracer else a for a in arrays])
         for number, (array, part) in enumerate(zip(arrays, parts, strict=True)):
             if type(array) is Tracer and type(part) is Tracer and part is not array:
-                alone = functools.partial(_one_of, function, number, arrays)
+                alone = functools.partial(_one_of, function, number, shapes)
                 refusal = "broadcast to another shape" if part.size > array.size else ""
                 link(part, array, Again(alone, (), kwargs), refusal)
         return found

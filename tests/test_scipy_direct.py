@@ -16,7 +16,6 @@ import scipy.interpolate
 import scipy.linalg
 import scipy.optimize
 import scipy.sparse
-import scipy.sparse.csgraph
 import scipy.spatial
 import scipy.special as sp
 import scipy.stats
@@ -142,9 +141,6 @@ def test_a_function_that_fungrad_has_not_says_so(name):
 
 MATRIX = scipy.sparse.csr_array(S)
 NOT_HERE = {
-    "sparse.csgraph.shortest_path": lambda x: scipy.sparse.csgraph.shortest_path(
-        scipy.sparse.csr_array((x, (np.arange(3), np.arange(3))))
-    ),
     "fft.fht": lambda x: scipy.fft.fht(x, 0.1, 0.0),
     "linalg.ldl": lambda x: scipy.linalg.ldl(S * x)[0],
 }

@@ -132,7 +132,9 @@ def run(graph: Graph, args: Sequence[Any]) -> Sequence[Any]:
     return compiled(graph)(*args)
 
 
-def in_one(primitive: Callable[[], Primitive], steps: Callable[..., Any]) -> Callable[..., Any]:
+def whole_loop_or_steps(
+    primitive: Callable[[], Primitive], steps: Callable[..., Any]
+) -> Callable[..., Any]:
     """The `eval` of a loop: the backend's program of the whole loop, else `steps`."""
 
     def eval(*args: Any, **params: Any) -> Any:
@@ -257,7 +259,8 @@ def _eval(*args: Any, graph: Graph, quiet: bool = False) -> Sequence[Any]:
 call = structural("call", eval=_eval, pure=True)
 """`call(*args, graph=, quiet=)`: the outputs of a Graph, as a tuple.
 
-Results of a quiet call are partly dropped (those of a branch not taken): NumPy does not warn there.
+In a quiet call both branches of a choice are computed and one of them is dropped: NumPy's
+floating-point warnings are off.
 """
 
 

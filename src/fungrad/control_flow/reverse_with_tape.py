@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fungrad.control_flow.call import in_one
+from fungrad.control_flow.call import whole_loop_or_steps
 from fungrad.control_flow.tape_type import TAPE, as_tape, residuals_of
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, or_zero
@@ -64,7 +64,7 @@ class Reverse:
         self.get = get
         self.record = Primitive(
             f"{name}_record",
-            eval=in_one(lambda: self.record, self.record_eval),
+            eval=whole_loop_or_steps(lambda: self.record, self.record_eval),
             type=self.record_type,
             jvp=self.record_jvp,
             vjp=self.record_vjp,
@@ -76,7 +76,7 @@ class Reverse:
         )
         self.pullback = Primitive(
             f"{name}_pullback",
-            eval=in_one(lambda: self.pullback, self.pullback_eval),
+            eval=whole_loop_or_steps(lambda: self.pullback, self.pullback_eval),
             type=self.pullback_type,
             jvp=self.pullback_jvp,
             vjp=self.pullback_vjp,

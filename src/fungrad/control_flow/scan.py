@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.control_flow.call import in_one, run
+from fungrad.control_flow.call import run, whole_loop_or_steps
 from fungrad.control_flow.reverse_with_tape import Reverse, Rules
 from fungrad.control_flow.scan_reverse import Counts, Plan, order_of, parts, plan, replay
 from fungrad.control_flow.while_loop import for_output, spread_wanted
@@ -342,7 +342,7 @@ scan_pullback = _checkpointed.pullback
 
 scan: Primitive = Primitive(
     "scan",
-    eval=in_one(lambda: scan, _eval),
+    eval=whole_loop_or_steps(lambda: scan, _eval),
     type=_type,
     jvp=_jvp,
     vjp=_vjp,

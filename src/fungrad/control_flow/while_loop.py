@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fungrad.control_flow.call import in_one, run
+from fungrad.control_flow.call import run, whole_loop_or_steps
 from fungrad.control_flow.reverse_with_tape import Reverse, Rules
 from fungrad.control_flow.scan_reverse import Steps, again, go_back
 from fungrad.ir.graph import Graph
@@ -403,7 +403,7 @@ while_loop_pullback = _reverse.pullback
 
 while_loop: Primitive = Primitive(
     "while_loop",
-    eval=in_one(lambda: while_loop, _eval),
+    eval=whole_loop_or_steps(lambda: while_loop, _eval),
     type=_type,
     jvp=_jvp,
     vjp=_reverse.vjp,

@@ -17,7 +17,13 @@ from numpy import _CopyMode
 from fungrad.numpy.mutation.views import each_view
 from fungrad.numpy.protocol.implements import as_array, implements
 from fungrad.numpy.protocol.operands import array_of, axis_index, common_dtype, sizes
-from fungrad.numpy.protocol.result_order import copied, in_order, laid, like, like_axes
+from fungrad.numpy.protocol.result_order import (
+    as_order,
+    axes_like,
+    copy_in_order,
+    like,
+    with_layout,
+)
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
@@ -58,8 +64,8 @@ def _cast(given: Any, x: Any, dtype: Any, copy: Any, order: str | None) -> Any:
     if copy is False and (isinstance(given, (list, tuple)) or found.dtype != x.dtype):
         raise ValueError(f"An array of {found.dtype} cannot be made without a copy{user_line()}.")
     if copy:
-        return copied(found, order) if type(found) is Tracer else found
-    return in_order(found, order) if type(found) is Tracer else found
+        return copy_in_order(found, order) if type(found) is Tracer else found
+    return as_order(found, order) if type(found) is Tracer else found
 
 
 @implements(np.asarray, np.asanyarray, np.asarray_chkfinite)
@@ -91,7 +97,11 @@ def asfortranarray(a: Any, dtype: Any = None) -> Any:
 def copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
     """Another array with the same elements, as np.copy."""
     x = array_of(a)
-    return array_over(copied(x, order)) if type(x) is Tracer else writable(np.array(x, order=order))
+    return (
+        array_over(copy_in_order(x, order))
+        if type(x) is Tracer
+        else writable(np.array(x, order=order))
+    )
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
@@ -172,11 +182,11 @@ def full_like(
     x = array_of(a)
     if type(x) is not Tracer or len(new_shape) != x.ndim:
         return made
-    axes = like_axes(x, order)
+    axes = axes_like(x, order)
     if axes is None:
         return made
     if type(made) is Tracer:
-        return laid(made, axes)
+        return with_layout(made, axes)
     plain = np.full([new_shape[axis] for axis in axes], fill_value, new_dtype)
     return _new(plain.transpose(np.argsort(axes)))
 

@@ -16,7 +16,7 @@ from fungrad.errors import ShapeError
 from fungrad.numpy.mutation.views import Again, linked
 from fungrad.numpy.protocol.implements import implements
 from fungrad.numpy.protocol.operands import array_of
-from fungrad.numpy.protocol.result_order import as_by, laid
+from fungrad.numpy.protocol.result_order import with_layout, with_numpy_layout
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import mul
 from fungrad.primitives.movement.diagonal_roll import diagonal
@@ -298,8 +298,8 @@ def einsum(
         return found if found is x else linked(found, x, Again(_contracted, (), {"plan": plan}))
     found = _contracted(*arrays, plan=plan)
     if optimize is not False or order != "K":
-        return laid(found, None) if order == "C" else found
-    return as_by(lambda *examples: np.einsum(text, *examples), found, arrays)
+        return with_layout(found, None) if order == "C" else found
+    return with_numpy_layout(lambda *examples: np.einsum(text, *examples), found, arrays)
 
 
 def _contracted(*operands: Any, plan: Plan) -> Any:

@@ -12,7 +12,7 @@ from fungrad.errors import ShapeError
 from fungrad.numpy.mutation.views import views
 from fungrad.numpy.protocol.implements import implements
 from fungrad.numpy.protocol.operands import array_of, axis_index, promoted
-from fungrad.numpy.protocol.result_order import as_by, laid
+from fungrad.numpy.protocol.result_order import with_layout, with_numpy_layout
 from fungrad.numpy.shaping import at_least, reshaped
 from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.primitives.movement import stack_iota
@@ -70,8 +70,8 @@ def stack(
     axis = axis_index(axis, len(shape) + 1)
     found = s.moveaxis(stack_iota.stack(*promoted(parts, dtype)), 0, axis)
     if one_order(shape):
-        return found if axis == 0 else laid(found, None)
-    return as_by(lambda *examples: np.stack(examples, axis), found, parts)
+        return found if axis == 0 else with_layout(found, None)
+    return with_numpy_layout(lambda *examples: np.stack(examples, axis), found, parts)
 
 
 @implements(np.hstack)

@@ -27,7 +27,7 @@ from fungrad.numpy.protocol.operands import (
     complete_shape,
     sizes,
 )
-from fungrad.numpy.protocol.result_order import axes_in_memory, by_columns_only, copied
+from fungrad.numpy.protocol.result_order import axes_in_memory, copy_in_order, is_fortran_only
 from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.tracing.aliasing import fresh
@@ -64,7 +64,7 @@ def _read(x: Any, order: str | None) -> tuple[Any, str]:
             "with most arrays, or order='F' to read it by columns."
         )
     if name == "A":
-        return x, "F" if by_columns_only(x) else "C"
+        return x, "F" if is_fortran_only(x) else "C"
     return (x if axes == sorted(axes) else transposed_view(x, tuple(axes))), "C"
 
 
@@ -301,7 +301,7 @@ def _astype_method(
     copy: bool = True,
 ) -> Any:  # fmt: skip
     found = cast(self, dtype)
-    return copied(found, order) if copy and type(found) is Tracer else found
+    return copy_in_order(found, order) if copy and type(found) is Tracer else found
 
 
 def _set_shape(self: Tracer, shape: Any) -> None:

@@ -98,7 +98,7 @@ def check_rows(
                 "array that does not lie in memory in C order, without gaps. That decides what the "
                 "compiled function reads, or who sees its writes. Give it np.ascontiguousarray(a)."
             )
-        count_on(found.rows)
+        count_on(found.c_inputs)
 
 
 def types_of(tree: Any, what: str) -> tuple[list[Any], pytree.TreeDef, list[Type]]:

@@ -38,14 +38,14 @@ class Apart:
     """A step between an array and its reshaped elements, which NumPy returns as a view or as a copy
     depending on the array's memory layout.
 
-    They are a copy if the inputs `rows` are in C order. If `rows` is None, the layout is unknown:
-    after a write into one of the two arrays the other cannot be used.
+    They are a copy if the inputs `c_inputs` are in C order. If `c_inputs` is None, the layout is
+    unknown: after a write into one of the two arrays the other cannot be used.
     """
 
-    __slots__ = ("rows",)
+    __slots__ = ("c_inputs",)
 
-    def __init__(self, rows: frozenset[Any] | None) -> None:
-        self.rows = rows
+    def __init__(self, c_inputs: frozenset[Any] | None) -> None:
+        self.c_inputs = c_inputs
 
 
 class Alias:
@@ -60,7 +60,7 @@ class Alias:
     """The number of views above which those that no longer exist are removed."""
     memory: MemoryLayout | None = None
     """The memory layout of the handle's first value; set at the first write."""
-    rows: frozenset[Any] = frozenset()
+    c_inputs: frozenset[Any] = frozenset()
     """The inputs that have to be in C order for this to be a view."""
     written: Trace | None = None
     """The trace to which a write has moved the array from the one that it was made in."""
@@ -81,7 +81,7 @@ def link(
     base: Tracer,
     step: Step | Apart,
     refusal: str = "",
-    rows: frozenset[Any] = frozenset(),
+    c_inputs: frozenset[Any] = frozenset(),
 ) -> Tracer:
     """Makes a new handle a view of another handle; returns the view.
 
@@ -90,17 +90,17 @@ def link(
       base: the handle that it becomes a view of.
       step: the functions between their values.
       refusal: why the view is read-only, if it is: the end of "The array is ...".
-      rows: the inputs that have to be in C order for this to be a view.
+      c_inputs: the inputs that have to be in C order for this to be a view.
     """
     above = getattr(base, "alias", None)
     if above is None:
         if not base.owner.shape(base):  # a number, which has no memory to share
             return view
         above = base.alias = Alias(None, None, "")
-    copy = type(step) is Apart and step.rows is not None
+    copy = type(step) is Apart and step.c_inputs is not None
     view.alias = alias = Alias(base, step, "" if copy else refusal or above.refusal)
-    if rows:
-        alias.rows = rows
+    if c_inputs:
+        alias.c_inputs = c_inputs
     views = above.views
     if type(views) is not list:
         above.views = [weakref.ref(view)]
@@ -175,8 +175,8 @@ def adopt(tracer: Any, new: Any, region: Step | None = None) -> None:
     while base is not None:  # computes all values first, so that an error changes nothing
         if type(alias.step) is Apart:
             break
-        if alias.rows:
-            count_on(alias.rows)
+        if alias.c_inputs:
+            count_on(alias.c_inputs)
         if base.owner is not current():
             check_home(base)
         new = alias.step.back(base, new)
@@ -260,7 +260,7 @@ def root_layout(tracer: Tracer) -> MemoryLayout:
     found = memory_layout(tracer)
     if found.strides is None:
         return found
-    return MemoryLayout(dense(shape, axes_of(shape, found.strides)), found.rows)
+    return MemoryLayout(dense(shape, axes_of(shape, found.strides)), found.c_inputs)
 
 
 def set_layout(tracer: Tracer, found: MemoryLayout) -> None:
@@ -339,8 +339,8 @@ def _part(view: Tracer) -> None:
     view.alias.base = view.alias.step = None
     above = base.alias
     above.views = [ref for ref in above.views if ref() is not view]
-    if step.rows is not None:
-        count_on(step.rows)
+    if step.c_inputs is not None:
+        count_on(step.c_inputs)
         return
     while above.base is not None:
         base, above = above.base, above.base.alias
@@ -359,12 +359,12 @@ def _forget(tracer: Tracer, line: str) -> None:
             _forget(view, line)
 
 
-def count_on(rows: frozenset[Any]) -> None:
+def count_on(c_inputs: frozenset[Any]) -> None:
     """Tells the recording traces that these inputs have to be in C order."""
     trace: Trace | None = current()
     while trace is not None:
         if hasattr(trace, "count_on"):
-            trace.count_on(rows)
+            trace.count_on(c_inputs)
         trace = trace.parent
 
 
@@ -376,14 +376,14 @@ def _renew(tracer: Tracer, region: Step | None, but: Tracer | None) -> None:
             continue
         step = view.alias.step
         if type(step) is Apart:
-            if step.rows is None:
+            if step.c_inputs is None:
                 _forget(view, user_line())
             else:
-                count_on(step.rows)
+                count_on(step.c_inputs)
             continue
         if region is not None and step.apart(region):
             continue
-        if view.alias.rows:
-            count_on(view.alias.rows)
+        if view.alias.c_inputs:
+            count_on(view.alias.c_inputs)
         _move(view, step.forward(tracer))
         _renew(view, None, None)

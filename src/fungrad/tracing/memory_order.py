@@ -23,12 +23,12 @@ Strides = tuple[int, ...]
 
 
 class MemoryLayout(Record):
-    """The memory layout of an array: its strides (None if unknown), which hold if the inputs `rows`
-    are in C order.
+    """The memory layout of an array: its strides (None if unknown), which hold if the inputs
+    `c_inputs` are in C order.
     """
 
     strides: Strides | None
-    rows: frozenset[Any] = frozenset()
+    c_inputs: frozenset[Any] = frozenset()
 
 
 LARGEST = 8
@@ -75,17 +75,17 @@ def memory_layout(value: Any) -> MemoryLayout:
         return MemoryLayout(tuple([n // value.itemsize for n in value.strides]))
     if not hasattr(value, "owner"):
         return MemoryLayout(None)
-    strides, rows = value.owner.layout(value)
+    strides, c_inputs = value.owner.layout(value)
     if strides is not None and len(strides) > value.ndim:
         strides = strides[len(strides) - value.ndim :]
-    return MemoryLayout(strides, rows)
+    return MemoryLayout(strides, c_inputs)
 
 
 def follow(equation: Equation, given: Sequence[MemoryLayout]) -> list[MemoryLayout]:
     """The memory layouts of an equation's outputs, from those of its operands."""
     found = _follow(equation, [layout.strides for layout in given])
-    rows = frozenset().union(*[layout.rows for layout in given])
-    return [MemoryLayout(strides, rows) for strides in found]
+    c_inputs = frozenset().union(*[layout.c_inputs for layout in given])
+    return [MemoryLayout(strides, c_inputs) for strides in found]
 
 
 def _follow(equation: Equation, given: Sequence[Strides | None]) -> list[Strides | None]:

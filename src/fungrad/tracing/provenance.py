@@ -16,8 +16,8 @@ current_scope = _scope.get
 
 
 class Place(Record):
-    """Where an equation comes from: the user's line, the scope, and the backward walks behind it
-    (see `Equation`).
+    """Where an equation comes from: the user's line, the scope, and the number of backward walks
+    that made it (see `Equation`).
     """
 
     source: Source | None

@@ -287,7 +287,7 @@ def reshaped_view(base: Any, found: Any, order: str, compact: bool) -> Any:
     """
     if type(base) is not Tracer or type(found) is not Tracer:
         return found
-    strides, rows = root_layout(base) if not _is_view(base) else layout_of(base)
+    strides, c_inputs = root_layout(base) if not _is_view(base) else layout_of(base)
     view = fresh(found) if found is base else found
     shape, new, by_columns = base.shape, found.shape, order == "F"
     if not shape and is_number(base):
@@ -300,11 +300,11 @@ def reshaped_view(base: Any, found: Any, order: str, compact: bool) -> Any:
         shape, strides, new = shape[::-1], strides[::-1], new[::-1]
     strides_of_view = dense(new) if 0 in shape else reshaped(shape, strides, new)
     if strides_of_view is None or (compact and not is_dense(shape, strides)):
-        return link(view, base, Apart(rows)) if rows else view
+        return link(view, base, Apart(c_inputs)) if c_inputs else view
     step: Step = Reshaped(found.shape)
     if by_columns:
         step = between(base.shape, lambda a: a.reshape(found.shape, order="F"))
-    return link(view, base, step, rows=rows)
+    return link(view, base, step, c_inputs=c_inputs)
 
 
 def _long_axes(shape: tuple[int, ...]) -> list[int]:
@@ -322,25 +322,25 @@ def layout_of(x: Tracer) -> MemoryLayout:
     alias = alias_of(x)
     if alias is None or alias.base is None or type(alias.step) is Apart:
         return root_layout(x)
-    (strides, rows), step = layout_of(alias.base), alias.step
+    (strides, c_inputs), step = layout_of(alias.base), alias.step
     if strides is None:
         return MemoryLayout(None)
-    rows, shape = rows | alias.rows, alias.base.shape
+    c_inputs, shape = c_inputs | alias.c_inputs, alias.base.shape
     if type(step) is Transposed:
-        return MemoryLayout(tuple([strides[axis] for axis in step.axes]), rows)
+        return MemoryLayout(tuple([strides[axis] for axis in step.axes]), c_inputs)
     if type(step) is Part:
-        return MemoryLayout(tuple([2 * n for n in strides]), rows)
+        return MemoryLayout(tuple([2 * n for n in strides]), c_inputs)
     if hasattr(step, "in_memory"):  # of bits in another dtype
-        return MemoryLayout(step.in_memory(strides, alias.base.dtype.itemsize), rows)
+        return MemoryLayout(step.in_memory(strides, alias.base.dtype.itemsize), c_inputs)
     if type(step) is Indexed:
         dummy = np.lib.stride_tricks.as_strided(np.empty(1, np.int8), shape, strides)
-        return MemoryLayout(dummy[step.index.entries].strides, rows)
+        return MemoryLayout(dummy[step.index.entries].strides, c_inputs)
     token = enter(EVAL)
     try:
         positions = step.forward(np.arange(math.prod(shape)).reshape(shape))
     finally:
         leave(token)
-    return MemoryLayout(_laid(shape, strides, positions), rows)
+    return MemoryLayout(_laid(shape, strides, positions), c_inputs)
 
 
 def _laid(shape: tuple[int, ...], strides: tuple[int, ...], positions: Any) -> tuple[int, ...]:

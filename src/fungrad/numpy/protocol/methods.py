@@ -25,7 +25,7 @@ from fungrad.numpy import (
 )
 from fungrad.numpy.mutation import assignment, flat, memory, writing_functions
 from fungrad.numpy.protocol import array_api, operands
-from fungrad.numpy.protocol.result_order import copied
+from fungrad.numpy.protocol.result_order import copy_in_order
 from fungrad.primitives.primitive import Later
 from fungrad.tracing.aliasing import fresh
 from fungrad.tracing.source_location import user_line
@@ -33,7 +33,7 @@ from fungrad.tracing.trace import OfArrays, OfNumbers, Tracer, registry
 
 
 def _copy(self: Tracer, order: str = "C") -> Any:
-    return copied(self, order)
+    return copy_in_order(self, order)
 
 
 def _deepcopy(self: Tracer, memo: Any) -> Any:

@@ -1,7 +1,7 @@
 """Results in NumPy's memory layout, if a primitive's result has another one.
 
-A value is written into an array of that layout; a compiled program does nothing for it. If NumPy's
-layout is not known, the array is marked so (tracing/memory_order.py).
+Eagerly the value is copied into an array of that layout; a Graph only records the layout. If
+NumPy's layout is not known, the array is marked so (tracing/memory_order.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 WHOLE = Index((Ellipsis,))
 
 
-def laid(x: Any, axes: Sequence[int] | None) -> Any:
+def with_layout(x: Any, axes: Sequence[int] | None) -> Any:
     """A value whose axes have this order in memory, the outermost first; x itself if it has it."""
     shape = shape_of(x)
     if one_order(shape):
@@ -46,24 +46,24 @@ def laid(x: Any, axes: Sequence[int] | None) -> Any:
     return transpose(turned, axes=inverse_permutation(order))
 
 
-def copied(x: Tracer, order: str | None) -> Tracer:
+def copy_in_order(x: Tracer, order: str | None) -> Tracer:
     """A copy in a named order of memory, as np.array makes."""
-    return fresh(laid(x, _axes(x, order))) if _named(x, order) else fresh(x)
+    return fresh(with_layout(x, _axes(x, order))) if _named(x, order) else fresh(x)
 
 
-def in_order(x: Tracer, order: str | None) -> Any:
+def as_order(x: Tracer, order: str | None) -> Any:
     """The array itself if it is in the named order, else a copy, as np.asarray returns."""
     if order not in ("C", "F") or len(shape_of(x)) < 2:
         return x
-    strides, rows = layout_of(x)
+    strides, c_inputs = layout_of(x)
     shape = x.shape
     axes = _axes(x, order)
     if strides is None:
-        return link(fresh(laid(x, axes)), x, Apart(None))
+        return link(fresh(with_layout(x, axes)), x, Apart(None))
     if is_dense(shape, strides, axes):
         return x
-    copy = fresh(laid(x, axes))
-    return link(copy, x, Apart(rows)) if rows else copy
+    copy = fresh(with_layout(x, axes))
+    return link(copy, x, Apart(c_inputs)) if c_inputs else copy
 
 
 def _named(x: Tracer, order: str | None) -> bool:
@@ -73,11 +73,11 @@ def _named(x: Tracer, order: str | None) -> bool:
 def _axes(x: Tracer, order: str | None) -> Sequence[int]:
     """The order of axes that a letter names."""
     ndim = x.ndim
-    by_columns = order == "F" or (order == "A" and by_columns_only(x))
+    by_columns = order == "F" or (order == "A" and is_fortran_only(x))
     return range(ndim)[::-1] if by_columns else range(ndim)
 
 
-def by_columns_only(x: Tracer) -> bool:
+def is_fortran_only(x: Tracer) -> bool:
     """Whether an array is in Fortran order, and not in C order."""
     strides = layout_of(x).strides
     shape = x.shape
@@ -93,14 +93,14 @@ def axes_in_memory(x: Tracer) -> Sequence[int] | None:
     shape = x.shape
     if one_order(shape):
         return range(len(shape))
-    strides, rows = layout_of(x)
+    strides, c_inputs = layout_of(x)
     if strides is None or 0 in [step for n, step in zip(shape, strides, strict=True) if n > 1]:
         return None  # NumPy keeps the order of axes with repeated elements
-    count_on(rows)
+    count_on(c_inputs)
     return axes_of(shape, strides)
 
 
-def like_axes(x: Any, order: str | None = "K") -> Sequence[int] | None:
+def axes_like(x: Any, order: str | None = "K") -> Sequence[int] | None:
     """The order of axes in which np.empty_like makes an array like this one."""
     if type(x) is not Tracer or order == "C" or one_order(x.shape):
         return None
@@ -137,10 +137,10 @@ def _laid_like(found: Any, a: Any, order: str) -> Any:
         if type(a) is Tracer and layout_of(a).strides is None:
             return unknown(found)
         if order == "K" and np.ndim(a) == found.ndim:
-            return laid(found, like_axes(a))
-        if order == "A" and type(a) is Tracer and by_columns_only(a):
-            return laid(found, range(found.ndim)[::-1])
-    return laid(found, None)
+            return with_layout(found, axes_like(a))
+        if order == "A" and type(a) is Tracer and is_fortran_only(a):
+            return with_layout(found, range(found.ndim)[::-1])
+    return with_layout(found, None)
 
 
 def unknown(found: Tracer) -> Tracer:
@@ -150,7 +150,7 @@ def unknown(found: Tracer) -> Tracer:
     return found
 
 
-def as_by(function: Callable[..., Any], found: Any, arrays: Sequence[Any]) -> Any:
+def with_numpy_layout(function: Callable[..., Any], found: Any, arrays: Sequence[Any]) -> Any:
     """Gives a result the memory layout that a function of NumPy returns for small arrays with the
     layouts of `arrays`.
     """
@@ -169,14 +169,14 @@ def as_by(function: Callable[..., Any], found: Any, arrays: Sequence[Any]) -> An
             return unknown(found)
         examples.append(example(shape, strides, np.float64))
     strides = function(*examples).strides
-    return laid(found, axes_of(tuple([min(n, 2) for n in found.shape]), strides))
+    return with_layout(found, axes_of(tuple([min(n, 2) for n in found.shape]), strides))
 
 
 def like(
     make: Callable[..., Any], x: Any, shape: tuple[int, ...], order: str | None, *args: Any
 ) -> Any:
     """A new array, `make(shape, *args)`, with the order of axes of another one."""
-    axes = like_axes(x, order) if len(shape) == len(shape_of(x)) else None
+    axes = axes_like(x, order) if len(shape) == len(shape_of(x)) else None
     if axes is None or math.prod(shape) == 0:
         return make(shape, *args)
     return make([shape[axis] for axis in axes], *args).transpose(np.argsort(axes))

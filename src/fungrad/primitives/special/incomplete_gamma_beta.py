@@ -77,7 +77,10 @@ def bell(slopes: Callable[[int, int], Any], m: int, n: int) -> Any:
 
 
 def reach(fall: Callable[[Array], Array], slope: Callable[[Array], Array], start: Array) -> Array:
-    """The point at which a convex function that grows from 0 is FALL, or a little more (Newton)."""
+    """The cut-off of the integral by Newton: the smallest y with fall(y) >= FALL, or a bit more.
+
+    `fall` is convex and grows from 0.
+    """
     y = start
     for _ in range(12):
         y = np.maximum(y - (fall(y) - FALL) / slope(y), 0.5 * y)

@@ -232,5 +232,5 @@ def chosen(mask: Any, x: Any, y: Any, out: Any, t: Any) -> None:
 SCRATCH = {
     sincos: (1, 2), logaddexp: (0, 1), hypot: (1, 0), chosen: (1, 0),
 }  # fmt: skip
-"""The numbers of scratch arrays of each, behind its outputs: those that must differ from the
+"""The numbers of scratch arrays of each, after its outputs: those that must differ from the
 arguments, then those that may be arguments, as these are read before the first write to them."""

@@ -231,7 +231,7 @@ def _padded(x: Any, padtype: Any, padlen: Any, taps: int) -> tuple[int, Any]:
 
 
 def edge_extension(x: Any, kind: Any, edge: int) -> Any:
-    """x with `edge` elements before and behind along the last axis: "even", "odd", "constant"."""
+    """x with `edge` elements before and after along the last axis: "even", "odd", "constant"."""
     if not edge or kind is None:
         return x
     before, after = x[..., edge:0:-1], x[..., -2 : -(edge + 2) : -1]

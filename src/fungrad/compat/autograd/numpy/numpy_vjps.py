@@ -17,7 +17,7 @@ def unbroadcast(x: Any, target_meta: Any, broadcast_idx: int = 0) -> Any:
     Args:
       x: the cotangent.
       target_meta: the result of `autograd.numpy.metadata` for the array.
-      broadcast_idx: the place of further axes of x: 0 before, -1 behind those of the array.
+      broadcast_idx: the place of further axes of x: 0 before, -1 after those of the array.
 
     >>> unbroadcast(np.ones((2, 3)), ((3,), 1, np.dtype(float), False))
     array([2., 2., 2.])

@@ -20,8 +20,10 @@ ELSEWHERE = ("errors.md", "how-it-works.md", "interop/whole-jobs.md", "mistakes.
 """Pages that test_error_docs.py, test_how_it_works.py and test_whole_jobs.py run."""
 NEEDS = {
     "digits.md": "mpmath",
+    "interop/astropy.md": "astropy",
     "interop/dlpack.md": "torch",
     "interop/iminuit.md": "iminuit",
+    "interop/ipopt.md": "cyipopt",
     "interop/jax.md": "jax",
     "interop/lmfit.md": "lmfit",
     "interop/numba.md": "numba",

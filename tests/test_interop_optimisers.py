@@ -7,6 +7,7 @@ import doctest
 import numpy as np
 import pytest
 
+import fungrad as fg
 from fungrad.errors import ArgumentError
 
 # --- OpenMDAO -------------------------------------------------------------------------------------
@@ -146,3 +147,21 @@ def test_ipopt_solves_with_exact_hessians(casadi, callback):
     assert solver.stats()["success"] and solver.stats()["iter_count"] < 60
     y = np.array(found["x"]).ravel()
     assert y @ y <= 1.5 + 1e-6 and float(found["f"]) < 0.05
+
+
+def test_the_first_example_of_cyipopts_documentation():
+    cyipopt = pytest.importorskip("cyipopt")
+    start, low = np.array([1.0, 5.0, 5.0, 1.0]), np.ones(4)
+    problem = fg.sparse.IpoptProblem(
+        lambda x: x[0] * x[3] * np.sum(x[:3]) + x[2],
+        lambda x: np.array([np.prod(x), np.dot(x, x)]),
+        start,
+    )
+    solver = cyipopt.Problem(
+        n=4, m=2, problem_obj=problem, lb=low, ub=5.0 * low, cl=[25.0, 40.0], cu=[2e19, 40.0]
+    )
+    solver.add_option("print_level", 0)
+    solver.add_option("sb", "yes")
+    x, information = solver.solve(start)
+    assert information["status"] == 0
+    np.testing.assert_allclose(x, [1.0, 4.74299963, 3.82114998, 1.37940829], rtol=1e-6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -66,12 +67,11 @@ def _exact_class(base: type) -> type:
         "fit_deriv": property(fit_deriv), "col_fit_deriv": True, "__reduce__": reduce,
         "__module__": base.__module__, "__doc__": base.__doc__,
     }  # fmt: skip
-    return type(base)(base.__name__, (base,), members)
+    return types.new_class(base.__name__, (base,), exec_body=lambda names: names.update(members))
 
 
 def _empty(base: type) -> Any:
-    made = _exact_class(base)
-    return made.__new__(made)
+    return object.__new__(_exact_class(base))
 
 
 class _Compiled(dict[Any, Callable[..., Any]]):
@@ -106,7 +106,10 @@ def _derivatives(model: Any, *args: Any) -> Any:
 def _rows(f: Callable[..., Any]) -> Callable[..., Any]:
     """The compiled derivatives of f(p, *inputs) by p: one row for each number of p."""
     jacobian = jacfwd(f)
-    return jit(lambda p, *inputs: np.moveaxis(jacobian(p, *inputs), -1, 0), branches="guard")
+    made: Callable[..., Any] = jit(
+        lambda p, *inputs: np.moveaxis(jacobian(p, *inputs), -1, 0), branches="guard"
+    )
+    return made
 
 
 def _of_vector(model: Any, ties: Mapping[str, Any], limits: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -48,7 +48,7 @@ def exact_derivatives(model: Any) -> Any:
                 "exact_derivatives takes models whose parameters are numbers."
             )
     if not hasattr(copied, "_exact_compiled"):
-        copied.__class__ = _exact_class(type(copied))
+        copied.__class__ = _exact_class(cast(Any, type(copied)))
         copied._exact_compiled = _Compiled()
     return copied
 

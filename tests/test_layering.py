@@ -432,7 +432,7 @@ EXTRAS = {
     "sparse": {"scipy"},
     "dask": {"dask", "distributed"},
     "engines": {"jax", "torch"},
-    "interop": {"casadi", "iminuit", "lmfit", "nutpie", "openmdao", "pytensor", "scipy"},
+    "interop": {"astropy", "casadi", "iminuit", "lmfit", "nutpie", "openmdao", "pytensor", "scipy"},
     "testing": {"hypothesis"},
     "cli": {"rich", "matplotlib", "shtab"},
 }

@@ -204,7 +204,7 @@ class _Keywords:
 
 
 def why_command(options: Namespace, output: TextIO) -> int:
-    """`fungrad why`: why the gradient by each argument is zero, NaN, infinite or fine."""
+    """`fungrad why`: why the gradient of each argument is zero, NaN, infinite or fine."""
     call = call_of(options)
     names = select(call, options.wrt) if options.wrt else list(call.values)
     if not names:

@@ -33,7 +33,7 @@ STEP = EPSILON ** (1 / 5)  # balances rounding against the error h**4 of the ext
 
 
 def gradient(call: Call, names: Sequence[str]) -> dict[str, Any]:
-    """The gradient by each named argument, in the argument's own structure and dtype."""
+    """The gradient with respect to each named argument, in its own structure and dtype."""
     selected = {name: call.values[name] for name in names}
     with quiet(call.notes), user_code(call, "was being differentiated"):
         found: dict[str, Any] = fg.grad(call)(selected)

@@ -94,7 +94,7 @@ class Parameters:
         return np.stack([part + 0.0 for part in parts])
 
     def slopes(self, free: Any) -> Any:
-        """The derivatives of all parameters by the free ones: float64[n, k]."""
+        """The derivatives of all parameters with respect to the free ones: float64[n, k]."""
         return np.asarray(jacfwd(self.vector)(free), np.float64)
 
 

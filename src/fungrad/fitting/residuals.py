@@ -142,7 +142,7 @@ class Residuals:
         return np.asarray(self._values(v), np.float64)
 
     def jacobian(self, v: Any) -> Any:
-        """The derivatives of the residuals by the unknowns: float64[m, n]."""
+        """The derivatives of the residuals with respect to the unknowns: float64[m, n]."""
         return np.asarray(self._slopes(v), np.float64)
 
     def smallest(self, method: str, options: dict[str, Any]) -> Any:

@@ -31,8 +31,8 @@ LADDER = (2, 3, 4, -1, -2, -3, -4, 5, 6)
 LEAST = 1e-2
 """The estimated relative error above which differences are no derivative."""
 SMALL = 1e-4
-"""The derivative by the logarithm of the arguments, as a part of the results, below which the error
-is taken as a part of the results, too: a derivative may be zero.
+"""The derivative with respect to the logarithm of the arguments, as a part of the results, below
+which the error is taken as a part of the results, too: a derivative may be zero.
 """
 IMAGINARY = 1e-20
 """The complex step: its square is below the last place of 1."""

@@ -1,7 +1,7 @@
 """lmfit with exact Jacobians: of residual functions, of models, of parameters with expressions.
 
 lmfit minimises over internal variables, which bounds make of the parameters; it scales the
-derivatives by the parameters that these functions return.
+derivatives with respect to the parameters that these functions return.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SMALLEST = lmfit.lineshapes.tiny
 
 
 def jacobian(objective: Any, *, compiled: bool = True) -> Callable[..., Any]:
-    """The exact Jacobian of residuals by the parameters that vary, as lmfit's `Dfun`.
+    """The exact Jacobian of residuals with respect to the parameters that vary, as lmfit's `Dfun`.
 
     For the methods "leastsq" and "least_squares".
 

@@ -171,7 +171,7 @@ def interp(
 ) -> Any:
     """Piecewise linear interpolation, as numpy.interp; also differentiable by the points.
 
-    At a point where the slope changes, the derivative by x is the mean of both slopes.
+    At a point where the slope changes, the derivative with respect to x is the mean of both slopes.
     """
     x, xp, fp = (array_of(v) for v in (x, xp, fp))
     for v, widest in ((x, np.float64), (xp, np.float64), (fp, np.complex128)):

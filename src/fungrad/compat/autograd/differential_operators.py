@@ -133,7 +133,7 @@ def grad_and_aux(fun: Function, argnum: Argnum = 0) -> Function:
 
 
 def grad_named(fun: Function, argname: str) -> Function:
-    """The gradient by the argument with the given name.
+    """The gradient with respect to the argument with the given name.
 
     >>> float(grad_named(lambda x, y: x * y, "y")(2.0, 3.0))
     2.0
@@ -142,7 +142,7 @@ def grad_named(fun: Function, argname: str) -> Function:
 
 
 def multigrad_dict(fun: Function) -> Function:
-    """The gradients by all arguments, by name, in an OrderedDict.
+    """The gradients with respect to all arguments, by name, in an OrderedDict.
 
     >>> {name: float(g) for name, g in multigrad_dict(lambda x, y: x * y)(2.0, 3.0).items()}
     {'x': 3.0, 'y': 2.0}
@@ -286,7 +286,7 @@ def make_jvp_reversemode(fun: Function, argnum: Argnum = 0) -> Function:
 
 
 def deriv(fun: Function, argnum: Argnum = 0) -> Function:
-    """The derivative of all outputs by one number, in forward mode.
+    """The derivative of all outputs with respect to one number, in forward mode.
 
     >>> deriv(lambda x: np.array([1.0, 2.0]) * x**2)(3.0)
     array([ 6., 12.])

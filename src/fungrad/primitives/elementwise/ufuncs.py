@@ -197,8 +197,8 @@ fabs = elementwise(
 
 
 def _part(z: Any, x: Any, y: Any) -> Any:
-    """The derivative of an extremum by the number that attains it: 0.5 for equal numbers. It has
-    the dtype of the extremum: plain Python numbers would select doubles.
+    """The derivative of an extremum with respect to the number that attains it: 0.5 for equal
+    numbers. It has the dtype of the extremum: plain Python numbers would select doubles.
     """
     type_ = typeof(z)
     number = float if type_.weak or not type_.inexact else type_.dtype.type

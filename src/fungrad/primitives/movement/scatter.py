@@ -251,7 +251,7 @@ def _other_values(x: Any, values: Any, arrays: Any, index: Index) -> Any:
 
 
 def _slope(x: Any, values: Any, arrays: Any, index: Index) -> Any:
-    """The derivative of the product by each of the values."""
+    """The derivative of the product with respect to each of the values."""
     slope = getitem(x, *arrays, index=index)
     if repeatable(arrays) and not index.unique:
         slope = slope * _other_values(x, values, arrays, index)

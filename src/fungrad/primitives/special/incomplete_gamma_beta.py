@@ -241,8 +241,8 @@ log_gamma_quantile: Primitive = elementwise(
 )
 """`log_gamma_quantile(a, known_a, known_z)`: the logarithm z of the quantile of a gamma variable of
 shape a for which P(a, e^z) = P(known_a, e^known_z); if a is known_a, it is known_z itself. The
-derivative by a is that of implicit reparameterisation (Figurnov, Mohamed and Mnih 2018, equation
-6); known_a and known_z are constants."""
+derivative with respect to a is that of implicit reparameterisation (Figurnov, Mohamed and Mnih
+2018, equation 6); known_a and known_z are constants."""
 
 
 _BETA_POINTS = 32

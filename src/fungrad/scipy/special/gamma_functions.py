@@ -143,14 +143,14 @@ def _gamma_by_a(a: Any, x: Any, height: Any = _gamma_height) -> Any:
 
 
 def _beta_by(a: Any, b: Any, x: Any, m: int, n: int, height: Any = _beta_height) -> Any:
-    """The derivative of betainc by a (m = 1) or b (n = 1); 0 at both ends."""
+    """The derivative of betainc with respect to a (m = 1) or b (n = 1); 0 at both ends."""
     inside = np.logical_and(x > 0, x < 1)
     at = select(inside, x, 0.5)
     return select(inside, beta_slope(a, b, at, m=m, n=n) * height(a, b, at), 0.0)
 
 
 def _gamma_inverse_by_a(a: Any, x: Any) -> Any:
-    """The derivative by a of the x with a given probability: the density cancels."""
+    """The derivative with respect to a of the x with a given probability: the density cancels."""
     return -_gamma_by_a(a, x, lambda a, x: x)
 
 

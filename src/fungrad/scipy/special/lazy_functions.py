@@ -18,11 +18,13 @@ from fungrad.scipy.optional import scipy_special
 from fungrad.scipy.special import (
     bessel,
     cdfs,
+    differential_equations,
     elementary,
     elliptic,
     gamma_functions,
     integrals,
     logsumexp_erf,
+    noncentral,
 )
 from fungrad.scipy.special.gamma_functions import (
     comb,

@@ -1,4 +1,4 @@
-"""Fixed points of functions with a parameter, differentiated by the parameter.
+"""Fixed points of functions with a parameter, differentiated with respect to the parameter.
 
 The cotangent is a fixed point, too: w = g + (df/dx)' w (Christianson, Reverse accumulation and
 attractive fixed points, 1994).

@@ -76,9 +76,18 @@ def test_who_reads_a_name_of_numpy(name, transform):
     with pytest.raises(MemoryAccessError, match=rf"np\.{name}.*\(by_compiled_code\)"):
         transform(by_compiled_code)(1.5)
 
+    def by_what_getattr_found(x):
+        return getattr(operator, "methodcaller")(name, [x, x])(np)[0]  # noqa: B009
+
+    with pytest.raises(MemoryAccessError, match=rf"np\.{name}.*\(by_what_getattr_found\)"):
+        transform(by_what_getattr_found)(1.5)
+
     def by_python(x):
         one = np.ascontiguousarray(x)[0] * np.asfortranarray([x, x])[1] * np.require([x])[0]
         two = getattr(np, name)([x])[0] * 1.0
+        two *= getattr(
+            np, name
+        )([1.0])[0]  # fmt: skip
         three = [arrange([x]) for arrange in [getattr(module, name) for module in [np]]]
         from numpy import ascontiguousarray
 

@@ -7,7 +7,9 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ pytest.importorskip("llvmlite")
 import fungrad as fg
 from fungrad import lax
 from fungrad.compiler import backend_choice
-from fungrad.compiler.native import backend
+from fungrad.compiler.native import backend, entry
 from fungrad.compiler.native.kernel import Kernel, Refused
 from fungrad.compiler.native.llvm_ir import Function, Module
 from fungrad.ir.graph import Graph, Verification
@@ -307,3 +309,21 @@ def test_the_design_page_shows_the_native_program_that_runs(native: None) -> Non
     (shown,) = re.findall("```llvm\n(.*?)```", page, re.DOTALL)
     lowered = fg.jit(fg.grad(lambda x: np.sum(np.sin(x) * x))).lower(np.ones(2))
     assert shown in lowered.native
+
+
+def test_threads_that_build_one_program_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2, timeout=60.0)
+    made = entry.callable
+
+    def built(*args: Any) -> Any:
+        found = made(*args)
+        both.wait()
+        return found
+
+    monkeypatch.setattr(entry, "callable", built)
+    graph = fg.jit(lambda x: np.sin(x) * 2.0).lower(np.ones(3_000)).optimised
+    native = backend.Native()
+    with ThreadPoolExecutor(2) as pool:
+        programs = list(pool.map(native.compile, [graph, graph]))
+    for program in programs:
+        np.testing.assert_allclose(program(np.ones(3_000))[0], np.sin(1.0) * 2.0)

@@ -11,8 +11,10 @@ import random
 import struct
 import subprocess
 import sys
+import threading
 import zipfile
 from collections import OrderedDict, defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -27,6 +29,7 @@ from fungrad.errors import ArgumentError, FungradError, SavedFileError, Structur
 from fungrad.ir import verifier as ir_check
 from fungrad.ir.graph import Graph, Literal
 from fungrad.primitives.primitive import Primitive
+from fungrad.serialisation import archive
 from fungrad.serialisation.archive import Exported
 
 PYTHON_ONLY = {"custom", "debug_callback", "external"}
@@ -679,3 +682,17 @@ def test_a_file_stays_whole_while_it_is_written_again(path, monkeypatch):
         fg.save_tree([2.0], path)
     monkeypatch.undo()
     assert fg.load_tree(path) == [1.0] and list(path.parent.iterdir()) == [path]
+
+
+def test_threads_write_one_file_at_once(path, monkeypatch):
+    both = threading.Barrier(2, timeout=60.0)
+    write = archive._write_members
+
+    def written(*args):
+        write(*args)
+        both.wait()
+
+    monkeypatch.setattr(archive, "_write_members", written)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda k: fg.save_tree({"a": k}, path), [1.0, 1.0]))
+    assert fg.load_tree(path) == {"a": 1.0}

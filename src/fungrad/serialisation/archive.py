@@ -12,6 +12,7 @@ import json
 import math
 import os
 import zipfile
+from _thread import get_ident
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from os import PathLike
@@ -321,7 +322,7 @@ def _write(path: Target, kind: str, content: dict[str, Any], writer: Writer) -> 
     if not isinstance(path, (str, PathLike)):
         _write_members(path, text, writer.arrays)
         return
-    aside = Path(f"{os.fspath(path)}.{os.getpid()}.part")
+    aside = Path(f"{os.fspath(path)}.{os.getpid()}.{get_ident()}.part")
     try:
         _write_members(aside, text, writer.arrays)
         os.replace(aside, path)

@@ -8,7 +8,9 @@ that hold such functions; `interception/` has the tables.
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import functools
 import itertools
 import linecache
 import opcode
@@ -110,11 +112,23 @@ def _is_of_compiled_code(frame: FrameType) -> bool:
     code, at = frame.f_code, frame.f_lasti
     if code.co_code[at] in LOADS:
         return False
-    if "getattr" not in code.co_names:
-        return True
-    line, _, begin, _ = next(itertools.islice(code.co_positions(), at // 2, None))
-    text = linecache.getline(code.co_filename, line or 0).encode()  # columns are of bytes
-    return not text[begin or 0 :].startswith(b"getattr(")
+    return "getattr" not in code.co_names or not _is_getattr(code, at)
+
+
+@functools.lru_cache(KEPT)
+def _is_getattr(code: CodeType, at: int) -> bool:
+    """Whether an instruction is a call of getattr, by its source: False if that is not known."""
+    begin, end, first, last = next(itertools.islice(code.co_positions(), at // 2, None))
+    if begin is None or end is None or first is None or last is None:
+        return False
+    lines = [linecache.getline(code.co_filename, n).encode() for n in range(begin, end + 1)]
+    lines[-1] = lines[-1][:last]  # columns are of bytes; on one line both
+    lines[0] = lines[0][first:]
+    try:
+        call = ast.parse(b"".join(lines), mode="eval").body
+    except (SyntaxError, ValueError):  # the file has changed
+        return False
+    return isinstance(call, ast.Call) and getattr(call.func, "id", None) == "getattr"
 
 
 COMPILERS = frozenset(["numba", "llvmlite"])

@@ -107,7 +107,7 @@ class Native(CheckedBackend):
             except Refused as reason:
                 refused.append(reason.refusal)
             else:
-                del graph.derived["refused"]
+                graph.derived.pop("refused", None)  # another thread may have built it, too
                 return run
         return None
 

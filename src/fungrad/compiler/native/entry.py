@@ -66,7 +66,7 @@ class Program:
         self.kernel = kernel
         self.fallback = fallback
         registered()
-        threads.provide(kernel.module.text())
+        threads.provide(kernel.module.complete())
         self._built: Built = build(kernel.module)
         self._definition = _definition()
         self._definition.code = self._built.address("fg_entry")

@@ -21,6 +21,7 @@ from __future__ import annotations
 import itertools
 import re
 import struct
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -102,6 +103,7 @@ class Module:
     def __init__(self) -> None:
         self.functions: dict[str, Function] = {}
         self.quick = False
+        self._complete = b""
         self._lines: dict[str, None] = {}
         self._symbols: dict[tuple[Any, str], str] = {}
         self._numbers: dict[str, Iterator[int]] = {}
@@ -143,8 +145,20 @@ class Module:
         """The number of lines of its functions."""
         return sum(map(len, self.functions.values()))
 
+    def complete(self) -> str:
+        """The module in LLVM's syntax. From now on it keeps this text alone, compressed: a program
+        keeps its module, to show it, and thousands of lines take more memory than its code.
+        """
+        text = self.text()
+        self._complete = zlib.compress(text.encode(), 1)
+        for part in (self.functions, self._lines, self._symbols, self._numbers):
+            part.clear()
+        return text
+
     def text(self) -> str:
         """The module in LLVM's syntax."""
+        if self._complete:
+            return zlib.decompress(self._complete).decode()
         parts = [function.text() for function in self.functions.values()]
         return "\n".join([*self._lines, *parts])
 

@@ -306,3 +306,10 @@ def test_custom_rules_do_not_change_the_value_that_is_analysed() -> None:
 
     f.defvjp(lambda x: (f(x), None), lambda _, c: (0.0 * c,))
     assert fg.digits(f)(3e-9).digits == pytest.approx(7.9, abs=0.5)
+
+
+def test_a_product_with_an_inverse_gets_the_advice_on_inverses() -> None:
+    points = np.linspace(2.0, 3.0, 30)
+    a, b = points[:, None] ** np.arange(6), np.sin(points)
+    found = fg.digits(lambda a, b: np.linalg.inv(a.T @ a) @ (a.T @ b))(a, b)
+    assert [advice.cause for advice in found.advice] == ["inverse"], found

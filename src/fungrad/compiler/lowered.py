@@ -150,8 +150,8 @@ class Lowered:
         """Where each operation runs, how long it takes, and why it is not native.
 
         Args:
-          repetitions: the number of runs to take medians of; None for as many as half a second
-            allows.
+          repetitions: the number of runs, the fastest of which is shown; None for as many as half
+            a second allows.
 
         Returns:
           An `Explanation`, as `fg.explain_speed` returns it. It prints as tables.

@@ -23,7 +23,7 @@ def explain_speed(
 
     Args:
       f: a function, jitted or transformed or not: `fg.grad(f)` explains the gradient.
-      repetitions: the number of runs to take medians of; None for as many as half a second allows.
+      repetitions: the number of runs; None for as many as half a second allows.
 
     Returns:
       A function with f's arguments that returns an `Explanation` of the compiled function: for each

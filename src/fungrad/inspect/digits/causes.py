@@ -343,6 +343,8 @@ def _cause(site: Site, ops: Sequence[Operation], every: Sequence[Operation], cou
         return "arc"
     if site.primitive in _MATRIX:
         return _of_matrix(op)
+    if site.primitive == "dot_general" and any(_is(x, "inv") for o in ops for x in o.operands):
+        return "inverse"
     if site.primitive in ("reduce_sum", "dot_general"):
         return "difference"
     return ""

@@ -12,7 +12,7 @@ from fungrad.inspect.speed.operations import NativeKernel, Operation, Operations
 from fungrad.inspect.tables import Table, drawn, plain, seconds
 from fungrad.ir.graph import Graph, Source
 
-FEWEST, MOST = 3, 100
+FEWEST, MOST = 5, 100
 BUDGET = 0.5
 """The seconds for the repetitions where their number is not given."""
 SHOWN = 15
@@ -54,8 +54,8 @@ class Explanation:
     Attributes:
       name: of the function.
       operations: where each operation runs, its time, and why it is not native.
-      seconds: the median time of the compiled program.
-      repetitions: the number of runs of which medians are taken.
+      seconds: the time of the compiled program, in its fastest run.
+      repetitions: the number of runs.
       kernels: the native programs.
       causes: why the function is slow, where a cause is known, with measured factors.
     """
@@ -135,7 +135,7 @@ class Explanation:
             ["all operations", seconds(sum([o.seconds for o in self.operations]))],
             ["in native code", f"{self.native:.0%}"],
         ]
-        title = f"one call, median of {self.repetitions}"
+        title = f"one call, the fastest of {self.repetitions}"
         found = [
             Table(title, ["", "time"], whole, frozenset((1,))),
             self.by_line(),
@@ -170,7 +170,7 @@ def explained(graph: Graph, args: Sequence[Any], repetitions: int | None = None)
     Args:
       graph: the Graph, as traced.
       args: its arguments.
-      repetitions: the number of runs to take medians of; None for as many as half a second allows.
+      repetitions: the number of runs; None for as many as half a second allows.
     """
     operations = Operations(graph)
     found, whole, count = operations.measured(args, repeated(repetitions))

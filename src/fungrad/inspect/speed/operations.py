@@ -7,7 +7,7 @@ numbers has one as a whole: its time is divided among its equations by estimates
 from __future__ import annotations
 
 import functools
-import statistics
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -154,8 +154,8 @@ class Operations:
     def measured(
         self, args: Sequence[Any], repetitions: Callable[[float], int]
     ) -> tuple[list[Operation], float, int]:
-        """The operations with their median times, the median time of the whole program, and the
-        number of runs.
+        """The operations with their times in the fastest run, the time of the fastest run without
+        counters, and the number of runs. Other programs on the machine only add to a time.
 
         Args:
           args: the arguments of the Graph.
@@ -164,15 +164,18 @@ class Operations:
         run(self.graph, args)  # it is checked, and its caches are warm
         program = compiled(self.graph)
         count = repetitions(2 * _seconds(program, args))
-        wholes, found = list[float](), list[list[Step]]()
+        whole = fastest = math.inf
+        steps: list[Step] = []
         for _ in range(count):
-            wholes.append(_seconds(program, args))
+            whole = min(whole, _seconds(program, args))
             if self._timed is not None:
                 self._timed.reset()
                 self._timed.run(*args)
-                found.append(self._timed.steps())
-        whole = statistics.median(wholes)
-        return self._operations(_medians(found), whole), whole, count
+                found = self._timed.steps()
+                spent = sum([step.seconds for step in found])
+                if spent < fastest:
+                    fastest, steps = spent, found
+        return self._operations(steps, whole), whole, count
 
     def _operations(self, steps: Sequence[Step], whole: float) -> list[Operation]:
         self.kernels = []
@@ -300,15 +303,3 @@ def _seconds(function: Callable[..., Any], args: Sequence[Any]) -> float:
     start = time.perf_counter()
     function(*args)
     return time.perf_counter() - start
-
-
-def _medians(found: Sequence[Sequence[Step]]) -> list[Step]:
-    """The steps of several runs, with the median time of each."""
-    steps = []
-    for together in zip(*found, strict=True):
-        first, inner = together[0], None
-        if first.inner is not None:
-            inner = _medians([step.inner for step in together])
-        seconds = statistics.median([step.seconds for step in together])
-        steps.append(first._replace(seconds=seconds, inner=inner))
-    return steps

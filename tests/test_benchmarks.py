@@ -24,6 +24,7 @@ from benchmarks import (  # noqa: E402
     element_loops,
     everyday,
     libraries,
+    python_loops,
     staging,
     suite,
     tables,
@@ -166,6 +167,13 @@ def test_loops_over_elements_give_the_same_both_ways(capsys, monkeypatch):
     assert len(capsys.readouterr().out.splitlines()) == 10
     lstm = element_loops._of_lstm(2, 5)
     assert lstm["f"]() > 0 and [g.shape for g in lstm["gradient"]()] == [(4, 56), (3, 14)]
+
+
+def test_python_loops_are_their_scans(monkeypatch):
+    monkeypatch.setattr(python_loops, "ROUNDS", 1)
+    assert len(python_loops.CASES) == 12
+    case = python_loops.Case(python_loops.driven, (np.linspace(0.0, 1.0, 60), 0.3))
+    assert python_loops.measured(case).difference < 1e-12
 
 
 @pytest.mark.slow

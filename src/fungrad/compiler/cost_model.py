@@ -27,6 +27,10 @@ class CostModel:
     """The most equations of a Graph that is written for each of several calls; a larger one is
     compiled once and called: staging of functions that call others twice, which call others twice.
     """
+    rerolled_equations: int = 300
+    """The fewest equations of a loop that Python ran, which becomes a scan again: benchmarks/
+    python_loops.py.
+    """
     searched_operands: int = 8
     """The most definitions that a recursive rule follows upwards; further ones gain little and use
     Python's stack: staging of long chains.

@@ -94,7 +94,7 @@ def key_of(equation: Equation) -> Hashable:
             atoms.reverse()
     if not equation.params:
         return (id(equation.primitive), *atoms)
-    params = tuple([(k, _part(v)) for k, v in equation.params.items()])
+    params = tuple([(k, key_part(v)) for k, v in equation.params.items()])
     try:
         hash(params)
     except TypeError:
@@ -111,14 +111,14 @@ def _number(value: Any, equation: Equation) -> Hashable:
     return (id(type(value)), repr(value))
 
 
-def _part(value: Any) -> Hashable:
+def key_part(value: Any) -> Hashable:
     """The key of a parameter; those of 0.0, -0.0, 0 and False differ."""
     if isinstance(value, Graph):
         return id(value)
     if isinstance(value, (float, complex, np.generic)):
         return (type(value), repr(value))
     if type(value) is tuple:
-        return tuple(map(_part, value))
+        return tuple(map(key_part, value))
     found: Hashable = (type(value), value)
     return found
 

@@ -16,7 +16,7 @@ import numpy as np
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.rewriter import computed_now, rewritten
 from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
-from fungrad.compiler.passes.simplify.exact_identities import simplify
+from fungrad.compiler.passes.simplify.exact_identities import simplify, simplify_moves
 from fungrad.compiler.passes.store_forwarding import forward_stores
 from fungrad.control_flow.call import is_call
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
@@ -241,12 +241,22 @@ def settle(graph: Graph) -> Graph:
     return rewritten(graph, replace)
 
 
+def reroll_loops(graph: Graph) -> Graph:
+    """Makes loops that Python ran while the function was traced scans again."""
+    if len(graph.equations) < costs.rerolled_equations:
+        return graph
+    first = drop_dead(forward_stores(simplify_moves(graph)))
+    result: Graph = imported("fungrad.compiler.passes.loops.reroll").reroll(first)
+    return graph if result is first else result
+
+
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     inline,
     settle,
     erase_stops,
     drop_dead,
     propagate_diagonals,
+    reroll_loops,
     simplify_loops,
     rematerialise_residuals,
     split_loops,

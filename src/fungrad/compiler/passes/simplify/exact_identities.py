@@ -200,6 +200,11 @@ RULES = (
     *slices.RULES, *arithmetic.RULES, *choices.RULES, _added_in_place,
     filled,
 )  # fmt: skip
+MOVES = (
+    nothing_done, axes_in_order, reshaped_twice, all_in_order, *slices.RULES, _added_in_place,
+    filled,
+)  # fmt: skip
+"""The rules of equations that move elements: they do not depend on the values of numbers."""
 ELEMENTWISE = (_of_uniform, _without_broadcasts)
 
 
@@ -211,7 +216,7 @@ def _by_primitive(rules: Iterable[Rule]) -> dict[Any, tuple[Rule, ...]]:
     return found
 
 
-_EXACT, _KERNELS, _REGROUPED = map(_by_primitive, (RULES, KERNELS, REGROUPED))
+_EXACT, _KERNELS, _REGROUPED, _MOVES = map(_by_primitive, (RULES, KERNELS, REGROUPED, MOVES))
 
 
 @functools.cache
@@ -234,3 +239,8 @@ def rules_for(graph: Graph) -> Callable[[Any], tuple[Rule, ...]]:
 def simplify(graph: Graph) -> Graph:
     """Applies the rules to the Graph's equations, in one pass."""
     return apply_rules(graph, rules_for(graph))
+
+
+def simplify_moves(graph: Graph) -> Graph:
+    """Applies the rules of equations that move elements."""
+    return apply_rules(graph, lambda primitive: _MOVES.get(primitive, ()))

@@ -1,0 +1,272 @@
+"""Loops in a Graph that Python ran while it was traced: periods whose steps read alike.
+
+The equations of a step are the same, of the same lines of the program. Each operand is made at the
+same place of its step or of one of the LAGS steps before; or is the same in all steps; or comes
+from outside of the loop. Equations whose parameters differ from step to step may read values from
+outside only: they are computed before the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fungrad.compiler.cost_model import costs
+from fungrad.compiler.passes.loops.periods import candidates, runs
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, effectful
+from fungrad.retracing.graph_transforms import memoised
+from fungrad.retracing.inlining import is_pure, key_part
+
+TIMES = 6
+"""The fewest steps of a loop."""
+LAGS = 4
+"""A step reads values of at most so many steps before it."""
+OPERANDS = 8
+"""The most operands of an equation in a loop."""
+DIVISIONS = 8
+"""How often a range of equations is divided in search of a loop."""
+
+
+class Loop(NamedTuple):
+    """A loop in a Graph.
+
+    Attributes:
+      start: the first equation.
+      period: the number of equations of a step.
+      times: the number of steps.
+      outside: the places in a step of equations that are computed before the loop.
+    """
+
+    start: int
+    period: int
+    times: int
+    outside: frozenset[int]
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.period * self.times
+
+    @property
+    def inside(self) -> int:
+        """The number of equations that stay in a step."""
+        return self.period - len(self.outside)
+
+
+class Made(NamedTuple):
+    """A value that a step makes, `lag` steps before it is read: its place in the step."""
+
+    place: int
+    output: int
+    lag: int
+
+
+class TracedLoops:
+    """The equations of a Graph as numbers.
+
+    Attributes:
+      words: for each equation a number, equal for those that may be the same equation of two steps.
+      params: the same for its parameters.
+      maker: for each operand the number of the equation that makes it; -1 for others.
+      which: which output of it; a number of its own for other operands.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.equations = graph, graph.equations
+        count = len(graph.equations)
+        self.words = np.empty(count, np.int64)
+        self.params = np.empty(count, np.int64)
+        self.maker = np.full((count, OPERANDS), -1, np.int64)
+        self.which = np.full((count, OPERANDS), -1, np.int64)
+        made: dict[int, tuple[int, int]] = {}
+        seen: dict[Hashable, int] = {}
+        for n, equation in enumerate(graph.equations):
+            word = _word(equation)
+            self.words[n] = seen.setdefault(n if word is None else word, len(seen))
+            key = _params(equation)
+            self.params[n] = seen.setdefault(("params", n) if key is None else key, len(seen))
+            for k, atom in enumerate(equation.inputs[:OPERANDS]):
+                if id(atom) in made:
+                    self.maker[n, k], self.which[n, k] = made[id(atom)]
+                else:
+                    self.which[n, k] = seen.setdefault(_outside(atom), len(seen))
+            made.update((id(v), (n, k)) for k, v in enumerate(equation.outputs))
+        self.made = made
+
+    def periods(self) -> Iterator[tuple[int, int, int]]:
+        """Periods with their first equation and the end of the last one, the longest first."""
+        found = []
+        for period in candidates(self.words):
+            if period * (TIMES - 1) < len(self.words):
+                for start, stop in runs(self._same(period)):
+                    if (
+                        stop - start < (TIMES - 1) * period
+                        or stop - start < costs.rerolled_equations
+                    ):
+                        break
+                    found.append((start - stop, period, start, stop + period))
+        for _, period, start, stop in sorted(found):
+            yield period, start, stop
+
+    def _same(self, period: int) -> np.ndarray:
+        """For each equation whether the one a period later may be the same of the next step."""
+        same: np.ndarray = self.words[period:] == self.words[:-period]
+        return same
+
+    def loop(self, period: int, start: int, stop: int) -> Loop | None:
+        """The longest loop of a period within a range; None if all are too short."""
+        start = self._boundary(period, start, stop)
+        low, high = 0, (stop - start) // period
+        for _ in range(DIVISIONS):
+            if high - low < TIMES or (high - low) * period < costs.rerolled_equations:
+                return None
+            found = self._checked(period, start + low * period, high - low)
+            if isinstance(found, Loop):
+                return found if found.inside * found.times >= costs.rerolled_equations else None
+            if not 0 < found < high - low:
+                return None
+            if 2 * found < high - low:
+                low += found
+            else:
+                high = low + found
+        return None
+
+    def _boundary(self, period: int, start: int, stop: int) -> int:
+        """The first equation of a step: where the fewest values pass to the next step."""
+        middle = start + period * ((stop - start) // period // 2)
+        last: dict[tuple[int, int], int] = {}
+        for n in range(middle, middle + period):
+            for k in range(OPERANDS):
+                maker = int(self.maker[n, k])
+                if max(start, n - LAGS * period) <= maker:
+                    shift = period * max(0, -((maker - middle) // period))
+                    key = (maker + shift, int(self.which[n, k]))
+                    last[key] = max(last.get(key, 0), n + shift)
+        passing = np.zeros(period + 1, np.int64)  # differences
+        for (maker, _), reader in last.items():
+            length, first = min(reader - maker, period), (maker + 1 - start) % period
+            passing[first] += 1
+            passing[min(first + length, period)] -= 1
+            if first + length > period:
+                passing[0] += 1
+                passing[first + length - period] -= 1
+        return start + int(np.argmin(np.cumsum(passing[:-1])))
+
+    def _checked(self, period: int, start: int, times: int) -> Loop | int:
+        """The loop of a range, or the step at which the range has to be divided; 0 if that does not
+        help.
+        """
+        steps = slice(start, start + period * times)
+        changes = np.diff(self.params[steps].reshape(times, period), axis=0) != 0
+        outside = frozenset(np.flatnonzero(changes.any(axis=0)).tolist())
+        loop = Loop(start, period, times, outside)
+        for place in range(period):
+            for k in range(min(OPERANDS, len(self.equations[start + place].inputs))):
+                step = self._wrong(loop, place, k)
+                if step is not None:
+                    return int(np.argmax(changes[:, place])) + 1 if place in outside else step
+        return loop
+
+    def _operand(self, loop: Loop, place: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+        steps = slice(loop.start + place, loop.stop, loop.period)
+        return self.maker[steps, k], self.which[steps, k]
+
+    def _wrong(self, loop: Loop, place: int, k: int) -> int | None:
+        """The step at which an operand is not as in the steps before, 0 if it never is; None if it
+        is what a loop can read.
+        """
+        maker, which = self._operand(loop, place, k)
+        if place not in loop.outside:
+            if self._same_in_all(loop, maker, which) or self._later(loop, maker, which) is not None:
+                return None
+        inner = maker >= loop.start
+        if loop.outside:
+            inner &= ~np.isin((maker - loop.start) % loop.period, list(loop.outside))
+        if not inner.any():
+            return None
+        moved, same = np.diff(maker), np.diff(which) == 0
+        kept = same & ((moved == loop.period) | (moved == 0))
+        if not kept.all():
+            return int(np.argmin(kept)) + 1
+        return 0 if moved.any() else (int(maker[0]) - loop.start) // loop.period + 1
+
+    def _same_in_all(self, loop: Loop, maker: np.ndarray, which: np.ndarray) -> bool:
+        one = (maker == maker[0]).all() and (which == which[0]).all()
+        return bool(one) and int(maker[0]) < loop.start
+
+    def _later(self, loop: Loop, maker: np.ndarray, which: np.ndarray) -> Made | None:
+        """The value of this or of an earlier step that an operand is in all steps."""
+        first = int(maker[0]) - loop.start
+        lag, place = -(first // loop.period), first % loop.period
+        regular = (np.diff(maker) == loop.period).all() and (which == which[0]).all()
+        if not regular or int(maker[0]) < 0 or lag > LAGS or place in loop.outside:
+            return None
+        return Made(place, int(which[0]), lag)
+
+    def operand(self, loop: Loop, place: int, k: int) -> Atom | Made | list[Atom]:
+        """What an operand is: the same in all steps, made by a step, or one value for each step."""
+        maker, which = self._operand(loop, place, k)
+        atoms = [e.inputs[k] for e in self.equations[loop.start + place : loop.stop : loop.period]]
+        if self._same_in_all(loop, maker, which):
+            return atoms[0]
+        return self._later(loop, maker, which) or atoms
+
+
+def _word(equation: Equation) -> Hashable | None:
+    """What equations of two steps have in common; None for one that is in no loop."""
+    if len(equation.inputs) > OPERANDS or effectful(equation) or not is_pure(equation):
+        return None
+    source = equation.source
+    types = [(a.type.shape, a.type.dtype, a.type.weak, type(a) is Literal) for a in equation.inputs]
+    made = [(v.type.shape, v.type.dtype, v.type.weak) for v in equation.outputs]
+    line = (source.file, source.line) if source else None
+    return (id(equation.primitive), line, equation.scope, equation.backward, *types, *made)
+
+
+def _params(equation: Equation) -> Hashable | None:
+    """A key of the parameters; None if they are not comparable."""
+    if not equation.params:
+        return ()
+    key = tuple([(name, _param(value)) for name, value in equation.params.items()])
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _param(value: Any) -> Hashable:
+    if isinstance(value, Graph):
+        return ("graph", _text(value))
+    if type(value) is tuple:
+        return tuple(map(_param, value))
+    found: Hashable = key_part(value)
+    return found
+
+
+def _text(graph: Graph) -> Hashable:
+    """A key that only Graphs of the same equations share."""
+
+    def make() -> Hashable:
+        numbers: dict[int, int] = {}
+        for variable in (*graph.inputs, *[v for e in graph.equations for v in e.outputs]):
+            numbers[id(variable)] = len(numbers)
+
+        def atom(a: Atom) -> Hashable:
+            return _outside(a) if isinstance(a, Literal) else (numbers.get(id(a), -id(a)), a.type)
+
+        lines = [(_word(e), _params(e), tuple(map(atom, e.inputs))) for e in graph.equations]
+        if graph.constants or any(None in line for line in lines):
+            return id(graph)
+        return (tuple(map(atom, graph.inputs)), *lines, tuple(map(atom, graph.outputs)))
+
+    result: Hashable = memoised(graph, "text", make)
+    return result
+
+
+def _outside(atom: Atom) -> Hashable:
+    """A key of an operand that no equation makes."""
+    if isinstance(atom, Literal):
+        return ("literal", type(atom.value), repr(atom.value))
+    return ("variable", id(atom))

@@ -41,6 +41,7 @@ QUESTIONS = {
 }
 
 
+@settings(deadline=None)
 @given(st.sampled_from(sorted(QUESTIONS)), st.data())
 def test_vmap_gives_the_answer_that_all_examples_give(name, data):
     ask, numbers = QUESTIONS[name]
@@ -692,6 +693,13 @@ def test_an_index_of_an_array_is_traced_and_asks_nothing():
         for i in range(3):
             assert compiled(x, i) == 2.0 * 10.0**i
     assert len(compiled.lower(2.0, 0).paths) == 2
+    for shaped in (
+        lambda n: np.zeros(n), lambda n: np.ones((n, 2)), lambda n: ROW[:n],
+        lambda n: np.reshape(np.ones(6), (n, -1)), lambda n: fg.jit(lambda m: np.zeros(m) + 1.0)(n),
+    ):  # fmt: skip
+        for jitted in (fg.jit(shaped), guarded(shaped)):
+            for n in (3, 2):
+                np.testing.assert_array_equal(jitted(n), shaped(n))
     ranges = fg.jit(lambda x, n: sum(x * ROW[k] for k in range(n)))
     assert [ranges(2.0, n) for n in (1, 2, 3)] == [2.0, 22.0, 222.0]
 

@@ -628,5 +628,5 @@ def test_a_leak_names_the_transform(transform):
 
 def test_a_traced_number_as_a_shape():
     with pytest.raises(TypeError) as caught:
-        fg.jit(lambda n: np.zeros(n))(3)
+        fg.jit(lambda n: np.zeros(n), branches="error")(3)
     assert "static_argnames" in caught.value.__notes__[0]

@@ -313,7 +313,12 @@ class Paths:
             made.append(GuardTrace(parent, label, dict(values), answers, marks, refuses))
             return made[-1]
 
-        staged = self._stage(make)
+        try:
+            staged = self._stage(make)
+        except Exception:  # np.zeros(n) raises another error than that of the index
+            if len(made) > 1 or not made or not made[0].refused:
+                raise
+            staged = self._stage(make)
         return made[-1], staged
 
     def _path(self, trace: GuardTrace, staged: Staged, keep: bool = True) -> TakenPath:

@@ -20,8 +20,6 @@ from fungrad.compiler.lowered import CacheInfo, Lowered
 from fungrad.compiler.self_check.setting import checked_runs
 from fungrad.control_flow.call import call, compiled, run
 from fungrad.errors import (
-    AbstractBooleanError,
-    AbstractValueError,
     ArgumentError,
     RetraceWarning,
     TracingError,
@@ -450,7 +448,7 @@ class Jitted(OfFunction):
             return (found, None) if isinstance(found, Staged) else (paths, found)
         try:
             return stage(GraphTrace), None
-        except (AbstractBooleanError, AbstractValueError):  # it has branches on its arguments
+        except TypeError:  # mostly of a branch on its arguments; the outer trace raises others
             return paths, None
 
     def choose(self, graph: Graph) -> Graph:

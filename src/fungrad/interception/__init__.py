@@ -7,6 +7,7 @@ and removes the replacements.
 from fungrad.interception import math_functions as math_functions
 from fungrad.interception import numpy_functions as numpy_functions
 from fungrad.interception import other_packages as other_packages
+from fungrad.interception import pandas_windows as pandas_windows
 from fungrad.interception import python_numbers as python_numbers
 from fungrad.interception import scipy_functions as scipy_functions
 from fungrad.interception import scipy_transforms as scipy_transforms

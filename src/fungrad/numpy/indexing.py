@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy import float64
 
 from fungrad.errors import AbstractValueError
 from fungrad.numpy.mutation.masked_selection import row_and_mask, selected
@@ -94,7 +95,7 @@ def _getitem(self: Tracer, index: Any) -> Any:
             found = getitem(x, *arrays, index=static)
             return array_over(found) if static.view else found
     found = trace.process(getitem, (self,), static.params or {"index": static})
-    if type(found) is not Tracer or (type(found.inner) is np.float64 and not static.view):
+    if type(found) is not Tracer or (type(found.inner) is float64 and not static.view):
         return found
     if static.view or found.owner.shape(found):  # a number is no view
         step = static.step

@@ -272,6 +272,34 @@ def _input(trace: VjpTrace, value: Any) -> Tracer:
     return trace.tracer(kept) if value.ndim else with_memory(trace.tracer(kept))
 
 
+def _results(
+    trace: VjpTrace, f: Callable[..., Sequence[Any]], tracers: Sequence[Tracer],
+    label: Callable[[], str], keeper: WriteGuards | None,
+) -> list[Any] | None:  # fmt: skip
+    """The results of a function of tracers; None if it met a list of traced items, for which it has
+    to be traced once more (`listed_operands`).
+    """
+    results = None
+    try:
+        results = list(trace.run(f, *tracers))
+    except Exception as error:
+        if not meets_lists(label, f):
+            of_values = isinstance(error, ValueError) and not trace.records
+            refused = trace.keeper.refused(error) if of_values else None
+            if refused is None:
+                raise
+            raise refused.with_traceback(error.__traceback__) from None
+    finally:
+        trace.ended = True
+        if keeper is None and trace.parent.keeper is None:  # type: ignore[union-attr]
+            try:
+                trace.keeper.release()
+            except BaseException:  # an interrupt has cut it short
+                trace.keeper.release()
+                raise
+    return None if Met.threads and meets_lists(label, f) else results
+
+
 def linearized(
     f: Callable[..., Sequence[Any]],
     inputs: Sequence[Any],
@@ -295,25 +323,8 @@ def linearized(
     """
     trace = VjpTrace(current(), label, keeper or CopyingGuards())
     tracers = [trace.tracer(v) if type(v) is float else _input(trace, v) for v in inputs]
-    results = None
-    try:
-        results = list(trace.run(f, *tracers))
-    except Exception as error:
-        if not meets_lists(label, f):
-            of_values = isinstance(error, ValueError) and not trace.records
-            refused = trace.keeper.refused(error) if of_values else None
-            if refused is None:
-                raise
-            raise refused.with_traceback(error.__traceback__) from None
-    finally:
-        trace.ended = True
-        if keeper is None and trace.parent.keeper is None:  # type: ignore[union-attr]
-            try:
-                trace.keeper.release()
-            except BaseException:  # an interrupt has cut it short
-                trace.keeper.release()
-                raise
-    if results is None or (Met.threads and meets_lists(label, f)):
+    results = _results(trace, f, tracers, label, keeper)
+    if results is None:
         return linearized(f, inputs, label, keeper, handed)
     values = []
     slots = []

@@ -188,3 +188,21 @@ def test_stacks_in_threads_are_the_same() -> None:
         one = run(a)
         patch.setattr(fg.config, "num_threads", 2)
         np.testing.assert_array_equal(run(a), one)
+
+
+def test_factors_and_determinants_in_loops() -> None:
+    def steps(a: Any) -> Any:
+        def step(c: Any, _: Any) -> Any:
+            factor = np.linalg.cholesky(c @ c.T + a)
+            return 0.5 * factor, np.linalg.det(factor) * np.prod(c[0] + 2.0)
+
+        return np.sum(lax.scan(step, a, None, length=5)[1])
+
+    a = np.array([[4.0, 1.0, 0.5], [1.0, 3.0, 0.2], [0.5, 0.2, 2.0]])
+    run = fg.jit(fg.value_and_grad(steps))
+    assert run.lower(a).refused == ()
+    found, gradient = run(a)
+    assert np.isclose(found, steps(a), rtol=1e-13)
+    np.testing.assert_allclose(gradient, fg.grad(steps)(a), rtol=1e-12, atol=1e-14)
+    with pytest.raises(np.linalg.LinAlgError, match="positive"):
+        run(np.diag([1.0, -50.0, 1.0]))

@@ -76,9 +76,44 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
         if odd and x.shape[axis] > 1:
             x = _reflected(x, axis, width, mode == "symmetric")
         else:
-            positions = np.pad(np.arange(x.shape[axis]), width, mode=mode)
-            x = getitem(x, positions, index=Index((*[slice(None)] * axis, ARRAY)))
+            x = _taken(x, axis, np.pad(np.arange(x.shape[axis]), width, mode=mode))
     return x
+
+
+_RUNS = 5
+"""The most runs of positions that are joined: a border on both sides, of one period each."""
+
+
+def _taken(x: Any, axis: int, positions: Any) -> Any:
+    """The items of x at some positions along an axis: as slices, if they are in few runs."""
+    runs = _runs(positions.tolist())
+    if len(runs) > _RUNS:
+        return getitem(x, positions, index=Index((*[slice(None)] * axis, ARRAY)))
+    parts = []
+    for first, count, step in runs:
+        ahead = (slice(None),) * axis
+        if step:
+            stop = first + step * count
+            parts.append(x[(*ahead, slice(first, stop if stop >= 0 else None, step))])
+        else:
+            one = x[(*ahead, slice(first, first + 1))]
+            shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+            parts.append(s.broadcast_to(one, shape=shape))
+    return s.concatenate(*parts, axis=axis)
+
+
+def _runs(positions: list[int]) -> list[tuple[int, int, int]]:
+    """Positions as runs of one step, -1, 0 or 1: the first, the number, and the step."""
+    runs, first = list[tuple[int, int, int]](), 0
+    while first < len(positions):
+        last, step = first + 1, 1
+        if last < len(positions) and abs(positions[last] - positions[first]) <= 1:
+            step = positions[last] - positions[first]
+            while last < len(positions) and positions[last] - positions[last - 1] == step:
+                last += 1
+        runs.append((positions[first], last - first, step))
+        first = last
+    return runs
 
 
 # --- arguments as pairs for each axis -------------------------------------------------------------

@@ -79,6 +79,7 @@ def _has_short_axes(graph: Graph) -> bool:
         short = [math.prod([n for n in shape if n <= SHORT]) for shape in shapes]
         long = [math.prod(shape) // n for shape, n in zip(shapes, short, strict=True) if n]
         some = some or any(m > 1 and n > 1 for m, n in zip(long, short, strict=False))
+        some = some or any(shape and shape[-1] == 1 < math.prod(shape) for shape in shapes)
         longest, copies = max([longest, *long]), copies + max(short, default=1)
     return some and longest >= LEAST and copies <= COPIES
 

@@ -18,6 +18,7 @@ from fungrad.compiler.native.elementary_functions import FUNCTIONS
 from fungrad.compiler.native.kernel import LINES, Kernel, Refused
 from fungrad.compiler.native.llvm_ir import Value
 from fungrad.compiler.native.scalar_emitter import NativeEmitter
+from fungrad.compiler.native.short_axes import on_elements
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.call import call
 from fungrad.control_flow.switch import switch_pullback, switch_record
@@ -25,10 +26,13 @@ from fungrad.control_flow.while_loop import while_loop_pullback, while_loop_reco
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.primitives.elementwise.ufuncs import log, power
-from fungrad.primitives.linalg.determinant import slogdet
+from fungrad.primitives.linalg.cholesky_qr import cholesky, hermitian_weights
+from fungrad.primitives.linalg.determinant import cofactors, det, slogdet
 from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.primitives.movement.diagonal_roll import diagonal, from_diagonal
 from fungrad.primitives.movement.gather import getitem
+from fungrad.primitives.reduction.cumulative import linear_recurrence
+from fungrad.primitives.reduction.reduce import product_of_others
 from fungrad.rematerialisation.checkpoint import checkpointed
 
 MOST = 6
@@ -113,7 +117,7 @@ def _needs(graph: Graph) -> tuple[bool, bool]:
                 inner = _needs(optimised(body))
                 leaves, records = leaves or inner[0], records or inner[1]
         leaves = leaves or (primitive is getitem and len(equation.inputs) > 1)
-        leaves = leaves or primitive in (inv, solve) or of_python(equation)
+        leaves = leaves or primitive in (inv, solve, cholesky) or of_python(equation)
     return leaves, records
 
 
@@ -298,6 +302,23 @@ def _diagonal(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Ele
     return [np.diagonal(inputs[0], equation.params["offset"], -2, -1)]
 
 
+def _formed(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+    """An equation by its form on elements; what has no solution leaves the program to NumPy."""
+    found = on_elements(equation)
+    if found is None:
+        raise Unsupported(f"{equation.primitive.name} of {equation.outputs[0].type}")
+    graph, doubtful = found
+    given = dict(zip(map(id, equation.inputs), inputs, strict=True))
+    results = walk.graph(graph, [given[id(v)] for v in dict.fromkeys(equation.inputs)])
+    if doubtful:
+        number = walk.emitter.value(results.pop()[()])
+        walk.emitter.must(walk.emitter.code.compare("oeq", number, 0.0))
+    return list(results)
+
+
+FORMED = frozenset((cholesky, hermitian_weights, det, cofactors, linear_recurrence,
+                    product_of_others))  # fmt: skip
+"""Primitives that have no other rule."""
 OF_MATRICES: Mapping[Any, Rule] = {
     solve: Rule(_solve),
     inv: Rule(_solve),
@@ -306,6 +327,11 @@ OF_MATRICES: Mapping[Any, Rule] = {
     diagonal: Rule(_diagonal),
 }
 """Rules for matrices of up to MOST rows."""
-RULES = {**element_rules.RULES, **OF_MATRICES, getitem: Rule(_getitem, moves=True, long=True)}
+RULES = {
+    **element_rules.RULES,
+    **OF_MATRICES,
+    **dict.fromkeys(FORMED, Rule(_formed)),
+    getitem: Rule(_getitem, moves=True, long=True),
+}
 del RULES[power]
 ELEMENTWISE = Elementwise(_price, _elementwise)

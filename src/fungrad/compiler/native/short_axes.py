@@ -51,6 +51,7 @@ TERMS = 216
 """The most terms of a product of two matrices."""
 CALL, ROOM = 60.0, 15.0
 """Nanoseconds that NumPy takes for a product of matrices, and for an element of a factor."""
+_FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 Elements = Any
 """An array of objects: for each index along the short axes, the values along the others."""
 
@@ -76,7 +77,7 @@ def unrollable(equation: Equation) -> bool:
     if primitive is dot_general:
         return _is_small_product(equation)
     atoms = (*equation.inputs, *equation.outputs)
-    if any(a.type.dtype.kind != "f" or a.type.dtype.itemsize < 4 for a in atoms):
+    if any(a.type.dtype not in _FLOATS for a in atoms):
         return False
     if any(isinstance(a, Literal) for a in equation.inputs):
         return False
@@ -92,6 +93,26 @@ def unrollable(equation: Equation) -> bool:
     count = max([math.prod(shape[: -form.axes]) for shape in shapes], default=0)
     matrices = [shape[-form.axes :] for shape in shapes]
     return count >= LEAST and all(0 < n <= form.rows for matrix in matrices for n in matrix)
+
+
+def on_elements(equation: Equation) -> tuple[Graph, bool] | None:
+    """An equation of one matrix, or a stack of any size, as `unrolled`; None if it has no form."""
+    form = FORMS.get(equation.primitive)
+    atoms = (*equation.inputs, *equation.outputs)
+    if form is None and equation.primitive not in ALONG:
+        return None
+    if any(a.type.dtype not in _FLOATS or isinstance(a, Literal) for a in atoms):
+        return None
+    lengths = [n for a in equation.inputs for n in a.type.shape[-form.axes :]] if form else []
+    most = form.rows if form else SHORT
+    if not form:
+        lengths = [equation.inputs[0].type.shape[axis] for axis in _axes(equation)]
+        if len(lengths) != 1 or len({a.type.shape for a in equation.inputs}) > 1:
+            return None
+    if not all(0 < n <= most for n in lengths):
+        return None
+    inputs: Any = tuple(dict.fromkeys(equation.inputs))
+    return _unrolled(Graph(inputs, (), (equation,), tuple(equation.outputs)), whole=True)
 
 
 def numpy_ns(equation: Equation) -> float:
@@ -116,7 +137,8 @@ def unrolled(graph: Graph) -> tuple[Graph, bool]:
     return found
 
 
-def _unrolled(graph: Graph) -> tuple[Graph, bool]:
+def _unrolled(graph: Graph, whole: bool = False) -> tuple[Graph, bool]:
+    """`unrolled`; with all equations in place of those on long stacks if it is the `whole`."""
     wrong: list[Any] = []
 
     def run(*args: Any) -> list[Any]:
@@ -129,7 +151,7 @@ def _unrolled(graph: Graph) -> tuple[Graph, bool]:
 
         for equation in graph.equations:
             xs = list(map(read, equation.inputs))
-            if unrollable(equation):
+            if whole or unrollable(equation):
                 found = _outputs(equation, xs, wrong)
             else:
                 primitive: Any = equation.primitive
@@ -154,6 +176,8 @@ def _any(conditions: Sequence[Any]) -> Any:
     """1.0 if one of some arrays of conditions holds anywhere, else 0.0."""
     numbers = [select(c, np.float64(1.0), np.float64(0.0)) for c in conditions]
     total = functools.reduce(np.maximum, numbers)
+    if not shape_of(total):
+        return total
     return reduce_max(total, axes=tuple(range(len(shape_of(total)))))
 
 

@@ -229,7 +229,7 @@ def test_products_of_vectors_and_small_matrices(native: None) -> None:
 # --- functions ------------------------------------------------------------------------------------
 
 
-FUNCTIONS = (np.exp, np.sqrt)
+FUNCTIONS = (np.exp, np.sqrt, np.log, np.sin, np.cos, np.sinh, np.cosh)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -332,7 +332,7 @@ def _dot(a: Parts, b: Parts, **params: Any) -> Parts:
     return dot(x, u) - dot(y, v), dot(x, v) + dot(y, u)
 
 
-# Exponentials and roots, in double precision; special values as in annex G of the C standard.
+# Functions, in double precision; special values as in annex G of the C standard.
 
 
 def _exp(a: Parts) -> Parts:
@@ -372,6 +372,84 @@ def _sqrt(a: Parts) -> Parts:
     return select(np.isinf(y), np.inf, real), select(np.isinf(y), y, np.copysign(imag, y))
 
 
+def _doubles(a: Parts) -> Parts:
+    double = np.dtype(np.float64)
+    return _cast(a[0], double), _cast(a[1], double)
+
+
+def _hyperbolic(x: Any, y: Any) -> tuple[Any, Any, Any, Any]:
+    """cosh x cos y, sinh x sin y, sinh x cos y and cosh x sin y, where the results are finite."""
+    rest, times = _divided(abs(x))
+    far, half = abs(x) > 40.0, np.copysign(0.5, x)
+    cos, sin, cosh, sinh = np.cos(y), np.sin(y), np.cosh(x), np.sinh(x)
+
+    def product(near: Any, beyond: Any) -> Any:
+        return select(far, times(beyond) * rest, near)
+
+    return (
+        product(cosh * cos, 0.5 * cos), product(sinh * sin, half * sin),
+        product(sinh * cos, half * cos), product(cosh * sin, 0.5 * sin),
+    )  # fmt: skip
+
+
+def _cosh(a: Parts) -> Parts:
+    x, y = _doubles(a)
+    real, imag, _, _ = _hyperbolic(x, y)
+    odd = ~np.isfinite(y)
+    real = select(np.isinf(x) & odd, abs(x), real)
+    imag = select((x == 0.0) & odd, 0.0, imag)
+    sign = select(np.isnan(x), 1.0, np.copysign(1.0, x))
+    return real, select(y == 0.0, y * sign, imag)
+
+
+def _sinh(a: Parts) -> Parts:
+    x, y = _doubles(a)
+    _, _, real, imag = _hyperbolic(x, y)
+    odd = ~np.isfinite(y)
+    real = select(np.isinf(x) & odd, abs(x), select((x == 0.0) & odd, x, real))
+    return real, select(y == 0.0, y, imag)
+
+
+def _cos(a: Parts) -> Parts:
+    return _cosh((-a[1], a[0]))
+
+
+def _sin(a: Parts) -> Parts:
+    imag, real = _sinh((-a[1], a[0]))
+    odd = np.isinf(a[1]) & ~np.isfinite(a[0])
+    return real, select(odd, abs(_cast(a[1], np.dtype(np.float64))), -imag)
+
+
+def _log(a: Parts) -> Parts:
+    """The logarithm of the size, near 1 from the difference of the squares to 1, and the angle."""
+    x, y = _doubles(a)
+    (u, v), large, small = _scaled((x, y))
+    shift = select(large, 4.0, select(small, -108.0, 0.0)) * np.log(2.0)
+    u, v = np.maximum(abs(u), abs(v)), np.minimum(abs(u), abs(v))
+    (high, low), (square, rest) = _exact_square(u), _exact_square(v)
+    first, lost = _exact_sum(high, -1.0)
+    total, more = _exact_sum(first, square)
+    near = 0.5 * np.log1p(total + (lost + more + low + rest))
+    size = select((u > 0.5) & (u < 1.5), near, np.log(np.hypot(u, v)) + shift)
+    return select(np.isinf(x) | np.isinf(y), np.inf, size), np.arctan2(y, x)
+
+
+def _exact_sum(x: Any, y: Any) -> Parts:
+    """The sum and its rounding error (D. E. Knuth, 1969)."""
+    total = x + y
+    part = total - x
+    return total, (x - (total - part)) + (y - part)
+
+
+def _exact_square(x: Any) -> Parts:
+    """The square and its rounding error (T. J. Dekker, 1971), of small numbers."""
+    scaled = x * 134217729.0
+    high = scaled - (scaled - x)
+    low = x - high
+    square = x * x
+    return square, ((high * high - square) + 2.0 * (high * low)) + low * low
+
+
 RULES: dict[Primitive, Callable[..., Any]] = {
     family.mul: _product,
     ufuncs.square: lambda a: _product(a, a),
@@ -384,6 +462,11 @@ RULES: dict[Primitive, Callable[..., Any]] = {
     ufuncs.abs: lambda a: np.hypot(*a),
     ufuncs.exp: _exp,
     ufuncs.sqrt: _sqrt,
+    ufuncs.sin: _sin,
+    ufuncs.cos: _cos,
+    ufuncs.sinh: _sinh,
+    ufuncs.cosh: _cosh,
+    ufuncs.log: _log,
     full: lambda *, shape, value, dtype: tuple(
         [full(shape=shape, value=x, dtype=part_dtype(dtype)) for x in (value.real, value.imag)]
     ),

@@ -660,3 +660,49 @@ def test_programs_and_modules_run_with_it(tmp_path):
         assert done.stdout == "6.0 ['--much', '1'] __main__\n", done.stderr
     wrong = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert wrong.returncode == 1 and wrong.stderr.startswith("usage: ")
+
+
+def test_boxes_and_spaces_have_the_tables_that_clients_write_into():
+    from fungrad.compat.autograd import core, extend, tracer
+
+    class Flagged(onp.ndarray):
+        """A client's class of arrays."""
+
+    tracer.Box.type_mappings[Flagged] = lambda x, *trace_and_node: x
+    extend.VSpace.mappings[Flagged] = extend.vspace
+    assert not isinstance(X, tracer.ArrayBox)
+    assert core.VJPNode is tracer.VJPNode
+    with pytest.raises(fg.errors.UnsupportedFunctionError, match="make_vjp"):
+        tracer.VJPNode.new_root()
+
+    def f(x):
+        assert isinstance(x, tracer.ArrayBox)
+        assert isinstance(x.view(Flagged), Flagged)
+        assert not hasattr(x, "type_mappings")
+        return onp.sum(x.reshape(1, 3).transpose(onp.array([1, 0])) ** 2)
+
+    assert onp.array_equal(fg.grad(f)(X), 2 * X)
+
+
+def test_a_circuit_of_pennylane():
+    """Its autograd interface, where PennyLane is installed."""
+    pytest.importorskip("pennylane")
+    done = subprocess.run(
+        [sys.executable, "-c", CIRCUIT], capture_output=True, text=True, check=True, timeout=600
+    )
+    slope = [float(x) for x in done.stdout.split()]
+    wanted = [-onp.sin(0.3) * onp.cos(0.7), -onp.cos(0.3) * onp.sin(0.7)]
+    assert slope == pytest.approx(wanted)
+
+
+CIRCUIT = """
+from fungrad.compat import autograd
+autograd.install()
+import pennylane as qml
+from pennylane import numpy as np
+@qml.qnode(qml.device("default.qubit", wires=2), interface="autograd")
+def circuit(x):
+    qml.RX(x[0], wires=0); qml.RY(x[1], wires=1); qml.CNOT(wires=[0, 1])
+    return qml.expval(qml.PauliZ(1))
+print(*qml.grad(circuit)(np.array([0.3, 0.7], requires_grad=True)).tolist())
+"""

@@ -111,7 +111,7 @@ def transpose(a: Any, axes: Any = None) -> Any:
 
 
 def _transpose_method(self: Tracer, *axes: Any) -> Any:
-    if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list, range))):
+    if len(axes) == 1 and (axes[0] is None or np.ndim(axes[0])):
         return transpose(self, axes[0])
     return transpose(self, axes or None)
 

@@ -52,6 +52,8 @@ def _value(tracer: Tracer) -> Any:
 
 
 setattr(Tracer, "_value", property(_value))  # noqa: B010 - for clients of autograd alone
+# Of the class, not of its instances: where clients register how values of their classes are boxed.
+setattr(type(Tracer), "type_mappings", {})  # noqa: B010
 
 
 def notrace_primitive(f: Callable[..., Any]) -> Callable[..., Any]:

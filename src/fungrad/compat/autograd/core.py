@@ -22,6 +22,7 @@ from fungrad.compat.autograd.extend import defvjp_argnum as defvjp_argnum
 from fungrad.compat.autograd.extend import defvjp_argnums as defvjp_argnums
 from fungrad.compat.autograd.extend import primitive as primitive
 from fungrad.compat.autograd.extend import vspace as vspace
+from fungrad.compat.autograd.tracer import VJPNode as VJPNode
 
 
 def make_vjp(fun: Callable[[Any], Any], x: Any) -> tuple[Callable[[Any], Any], Any]:

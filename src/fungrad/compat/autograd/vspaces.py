@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +22,9 @@ class VSpace:
     >>> space.shape, space.size, space.zeros().shape
     ((2, 3), 6, (2, 3))
     """
+
+    mappings: ClassVar[dict[type, Any]] = {}
+    """Where clients register the spaces of their classes: not read here."""
 
     def __init__(self, value: Any) -> None:
         leaves, self.structure = pytree.flatten(value)

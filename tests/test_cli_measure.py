@@ -106,6 +106,14 @@ def test_profile_names_the_lines(run, run_json, functions):
     assert f"{functions}:5 (loss)" in lines and found["repetitions"] == 2
 
 
+def test_profile_explains_where_lines_run(run, run_json):
+    code, out, err = run("profile", "FUNC:loss", *ARGS, "--explain", "--repetitions", "2")
+    assert (code, err) == (0, "")
+    assert "speed of the function" in out and "model.py:5" in out and "what would help" in out
+    found = run_json("profile", "FUNC:loss", *ARGS, "--explain", "--repetitions", "2")["profile"]
+    assert found["repetitions"] == 2 and all(row["where"] for row in found["lines"])
+
+
 # -- bench ----------------------------------------------------------------------------------------
 
 

@@ -63,6 +63,12 @@ def test_dtypes_functions_and_neighbours_are_reasons() -> None:
     assert code == "form" and reason.startswith("beside sort (line ")
 
 
+def test_a_reshape_of_a_transposed_array_says_so() -> None:
+    x = rng.normal(size=(400, 300))
+    found = reasons(lambda x: np.sum(np.exp(x.T.reshape(-1)) * x.reshape(-1)), x)
+    assert found["reshape"] == ("layout", "a reshape that joins or splits axes")
+
+
 def test_code_that_costs_more_to_build_than_it_saves_says_so() -> None:
     def waves(x: Any) -> Any:
         y = np.sin(x) * np.tan(x) + np.arctan(x) * np.log1p(x) - np.cosh(x) / np.cbrt(x)

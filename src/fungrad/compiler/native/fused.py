@@ -39,6 +39,7 @@ from fungrad.compiler.native.rows import (
 )
 from fungrad.compiler.native.short_axes import unrollable, unrolled
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
+from fungrad.primitives.movement.reshape_broadcast_cast import reshape
 from fungrad.primitives.movement.stack_iota import unstack
 from fungrad.retracing.graph_transforms import drop_dead
 
@@ -89,6 +90,8 @@ def refusal_of(equation: Equation) -> Refusal | None:
     reason = known_equation(equation)
     if reason is None:
         return None
+    if equation.primitive is reshape:
+        return Refused("a reshape that joins or splits axes", "layout", equation).refusal
     dtypes = [a.type.dtype for a in (*equation.inputs, *equation.outputs)]
     other = any(dtype not in TYPES and dtype.kind != "c" for dtype in dtypes)
     return Refused(reason, "dtype" if other else "form", equation).refusal

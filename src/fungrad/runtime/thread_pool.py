@@ -11,6 +11,7 @@ import contextvars
 import math
 import os
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +24,9 @@ PAGE = 512
 
 
 def usable_cores() -> int:
-    """The number of cores that this process may use."""
+    """The number of cores that this process may use; 1 where there are no threads."""
+    if sys.platform in ("emscripten", "wasi"):
+        return 1
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -248,7 +248,7 @@ number: Primitive = linear(
 
 def _eval_to_discrete(x: Any, *, dtype: Any) -> Any:
     value = np.asarray(x)
-    if type(x) is int and value.dtype != np.int64:  # larger than its Type says that it can be
+    if type(x) is int and value.dtype.kind != "i":  # larger than its Type says that it can be
         raise OverflowError(f"Python integer {x} out of bounds for int64")
     return value.astype(dtype)[()]
 

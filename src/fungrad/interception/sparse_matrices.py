@@ -46,43 +46,33 @@ def _routines(module: ModuleType) -> Mapping[str, Callable[..., Any]]:
     return {name: _routine(name, getattr(module, name)) for name in names}
 
 
-def _containers(module: ModuleType) -> Mapping[str, Callable[..., Any]]:
-    original = module.asmatrix
-
+def _asmatrix(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
     def asmatrix(data: Any, *args: Any, **kwargs: Any) -> Any:
         if current() is not EVAL and (type(data) is Writable or _is_traced(data)):
             return data  # np.matrix holds plain numbers only
         return original(data, *args, **kwargs)
 
-    return {"asmatrix": asmatrix}
+    return asmatrix
 
 
-def _opens(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of matrices that replaces the routines if its argument is traced."""
+def _opening(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that SciPy gives new data, or the operand of a product or sum, first."""
 
-    @functools.wraps(method)
-    def opening(self: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
-        if current() is not EVAL and _is_traced(other):
+    @functools.wraps(original)
+    def opening(value: Any) -> Any:
+        if current() is not EVAL and _is_traced(value):
             interception.use_in("scipy.sparse")
-        return method(self, other, *args, **kwargs)
+        return original(value)
 
     return opening
 
 
 def _gates(module: ModuleType) -> Mapping[str, Callable[..., Any]]:
-    base = module._spbase
-
-    def set_attribute(self: Any, name: str, value: Any) -> None:
-        if name == "data" and current() is not EVAL and _is_traced(value):
-            interception.use_in("scipy.sparse")
-        object.__setattr__(self, name, value)
-
-    interception.register_special_method(base, "__setattr__", set_attribute)
-    for name in ("_matmul_dispatch", "_rmatmul_dispatch", "__add__", "__sub__", "__rsub__"):
-        interception.register_special_method(base, name, _opens(vars(base)[name]))
-    return {}
+    opening = {name: _opening(getattr(module, name)) for name in ("to_native", "isscalarlike")}
+    interception.gate("scipy.sparse", opening.values())
+    return opening | {"asmatrix": _asmatrix(module.asmatrix)}
 
 
-interception.register_later("scipy.sparse._base", _gates)
 interception.register_later("scipy.sparse._sparsetools", _routines)
-interception.register_later("scipy.sparse._sputils", _containers)
+interception.register_later("scipy.sparse._sputils", _gates)

@@ -16,7 +16,7 @@ import linecache
 import opcode
 import sys
 from _thread import get_ident
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FrameType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
@@ -434,6 +434,30 @@ def intercept(package: str) -> None:
         State.modules = 0
 
 
+_gates: dict[str, frozenset[Callable[..., Any]]] = {}
+"""By package: the replacements that are in the places of its modules in each trace."""
+_gated: list[Binding] = []
+"""These places."""
+
+
+def gate(package: str, functions: Iterable[Callable[..., Any]]) -> None:
+    """Replaces a few functions in the modules of a package in each trace: those that find out
+    whether it meets traced values, and then call `use_in`.
+    """
+    _gates[package] = frozenset(functions)
+
+
+def _find_gates() -> None:
+    def of(functions: frozenset[Callable[..., Any]]) -> Callable[[Any], tuple[Any, Any] | None]:
+        def pair(value: Any) -> tuple[Any, Any] | None:
+            found = replaced(value)
+            return found if found is not None and found[1] in functions else None
+
+        return pair
+
+    _gated[:] = [b for name, functions in _gates.items() for b in bindings_in(name, of(functions))]
+
+
 _used: dict[str, tuple[int, list[Binding]]] = {}
 """By package: the places in it, and the number of modules when they were found."""
 
@@ -464,6 +488,7 @@ def _look_at_modules() -> None:
             register(modules[name], found)
     for package in _packages:
         _packages[package] = bindings_in(package, replaced)
+    _find_gates()
 
 
 def _known(place: Any, key: Any) -> Binding | None:
@@ -525,6 +550,7 @@ def begin(holder: Any, run: Any) -> None:
                     _look_at_modules()
                 for found in _packages.values():
                     _use(found)
+                _use(_gated)
                 for module, replacing, _ in _modules:
                     module.__class__ = replacing
                 if _special:

@@ -550,3 +550,14 @@ def test_small_arrays_are_made_of_numbers_after_the_loops(case, dtype):
     for a, b in zip(native(f, p), tree_leaves(f(p)), strict=True):
         assert np.asarray(a).dtype == np.asarray(b).dtype
         np.testing.assert_allclose(a, b, rtol=close, atol=close * np.max(np.abs(b)))
+
+
+def test_moves_of_moved_arrays_end_before_they_multiply() -> None:
+    def f(u: Any, k: Any) -> Any:
+        for _ in range(12):
+            u = u + k * (np.roll(u, 1) - 2 * u + np.roll(u, -1))
+        return np.sum(u * u)
+
+    graph = optimised(fg.make_jaxpr(fg.grad(f, (0, 1)))(np.ones(120), 0.2))
+    with pytest.raises(Refused, match="moves of moved arrays"):
+        fused_kernel(graph)

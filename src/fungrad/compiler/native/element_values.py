@@ -40,6 +40,10 @@ Box = Sequence[tuple[int, int]]
 Key = tuple[int, Place]
 MOST = 256
 """The most elements of an array that is made of numbers."""
+PLACES, OFTEN = 2_000, 8
+"""The most values at places of a nest: a constant, and the values for each equation. Moves of moved
+arrays multiply them.
+"""
 AHEAD = 2
 """Memory is prefetched so many steps of lanes ahead."""
 GATHERED = 32_768
@@ -143,7 +147,12 @@ class Source:
         found: dict[Key, Piece] = {}
         seen: set[Key] = set()
         stack: list[tuple[Piece, bool]] = [(root, False) for root in reversed(roots)]
+        most = PLACES + OFTEN * len(self.graph.equations)
         while stack:
+            if len(seen) > most:
+                raise Refused(
+                    f"{len(seen)} values: moves of moved arrays", "long", values=len(seen)
+                )
             piece, ready = stack.pop()
             key = (id(piece.atom), piece.place)
             if ready:

@@ -240,6 +240,8 @@ class _Program:
             maps = self.source.maps(atom.type.shape)
             roots = nests.setdefault(maps.lengths, (maps, []))[1]
             roots += [Root([Piece(atom, p)], n) for p in maps.wholes(atom.type.shape)]
+        for maps, roots in nests.values():  # refused before reductions look for their nests
+            self.source.demanded(maps, [piece for root in roots for piece in root.pieces], None)
         offsets: dict[int, tuple[IndexMaps, list[Root], tuple[int, ...]]] = {}
         for n, one in enumerate(self.sums):
             equation = one.reduction.equation

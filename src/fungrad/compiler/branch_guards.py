@@ -316,7 +316,7 @@ class Paths:
         try:
             staged = self._stage(make)
         except Exception:  # np.zeros(n) raises another error than that of the index
-            if len(made) > 1 or not made or not made[0].refused:
+            if len(made) > 1 or not made or not made[0].was_refused:
                 raise
             staged = self._stage(make)
         return made[-1], staged

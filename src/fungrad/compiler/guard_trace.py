@@ -40,7 +40,7 @@ class GuardTrace(GraphTrace):
 
     __slots__ = (
         "_constants", "_counted", "_depends", "_effects", "_makers", "_numbers", "_ran", "_seen",
-        "answers", "known", "marks", "questions", "refused", "refuses_indices", "variables",
+        "answers", "known", "marks", "questions", "refuses_indices", "variables", "was_refused",
     )  # fmt: skip
 
     def __init__(
@@ -55,7 +55,7 @@ class GuardTrace(GraphTrace):
         super().__init__(parent, label)
         self.refuses_indices = refuses_indices
         """Whether indices are refused first: then arrays that are indexed can become traced."""
-        self.refused = False
+        self.was_refused = False
         self.known = known
         """Values by number; those computed for a question are added."""
         self.answers = answers
@@ -88,7 +88,7 @@ class GuardTrace(GraphTrace):
             self.compute([number])
             return put(self.known[number], error, asked, read)
         if asked == "an index" and self.refuses_indices and not self._ran:
-            self.refused = True
+            self.was_refused = True
             refusal = error(f"{asked} of a traced value{user_line()}")
             refusal.indexes_array = True  # type: ignore[attr-defined]
             raise refusal

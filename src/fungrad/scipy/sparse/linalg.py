@@ -192,11 +192,9 @@ def spsolve(A: Any, b: Any, permc_spec: Any = None, use_umfpack: bool = True) ->
     """x with A @ x = b, as scipy.sparse.linalg.spsolve; the derivative is O(nonzeros) and solves.
 
     >>> import numpy as np, scipy.sparse, fungrad as fg
-    >>> def f(d):
-    ...     A = scipy.sparse.diags([d, d[1:]], [0, 1]).tocsr()
-    ...     return np.sum(scipy.sparse.linalg.spsolve(A, np.ones(2)))
-    >>> fg.grad(f)(np.array([1.0, 2.0]))
-    array([ 0.  , -0.25])
+    >>> A = scipy.sparse.csc_matrix([[2.0, 1.0], [0.0, 4.0]])
+    >>> fg.grad(lambda b: np.sum(spsolve(A, b)))(np.ones(2))
+    array([0.5  , 0.125])
     """
     structure, data = _square("spsolve", A)
     x = _solved(structure, data, b, False, LU)

@@ -251,6 +251,10 @@ MUTANTS = (
     *of(
         "compiler/passes/loops/traced_loops.py", ("test_reroll.py",),
         ("other lines are the same step", "(id(equation.primitive), line, ", "(id(equation.primitive), "),
+        ("effects are repeated", " or effectful(equation) or not is_pure(equation):", ":"),
+        ("values of any step before are carried", "or lag > LAGS or", "or"),
+        ("what an equation made differs", "regular = (np.diff(maker) == loop.period).all() and (which == which[0]).all()",
+         "regular = (np.diff(maker) == loop.period).all()"),
     ),
     *of(
         "compiler/passes/loops/item_stacks.py", ("test_reroll.py",),

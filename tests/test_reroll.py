@@ -180,11 +180,23 @@ def test_a_value_of_the_first_step():
 def test_a_value_from_too_many_steps_before():
     def f(x):
         xs = [x * i for i in range(1, 9)]
-        for _ in range(20):
+        for _ in range(80):
             xs.append(np.sin(xs[-8]) * 1.25 - xs[-1])
         return xs[-1]
 
     left(f, 1.0)
+
+
+def test_another_output_of_the_step_before():
+    first = [True, True, False, True, False, False, True, False, True, True] * 3
+
+    def f(x):
+        for is_first in first:
+            a, b = np.stack([x, x * 0.5])
+            x = np.sin(a if is_first else b) * 1.5
+        return x
+
+    same(f, 1.0)
 
 
 def test_an_operand_that_changes_its_place_divides_the_loop():
@@ -284,6 +296,18 @@ def test_effects_and_large_values_stay():
         return x
 
     left(told, 1.0)
+
+    seen = []
+    noted = fg.extend.general(
+        "noted_in_a_loop", eval=lambda x: seen.append(x) or x * 1.5, type=lambda x: x, effect=True
+    )
+
+    def notes(x):
+        for _ in range(20):
+            x = np.sin(noted(x))
+        return x
+
+    left(notes, 1.0)
 
     def network(x, weights):
         for w in weights:

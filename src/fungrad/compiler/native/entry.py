@@ -61,6 +61,7 @@ class Program:
     """
 
     def __init__(self, kernel: Kernel, fallback: Runner) -> None:
+        self._definition = _definition()  # first: __del__ gives it back, also after an error
         write(kernel)
         kernel.module.quick = kernel.quick
         self.kernel = kernel
@@ -68,7 +69,6 @@ class Program:
         registered()
         threads.provide(kernel.module.complete())
         self._built: Built = build(kernel.module)
-        self._definition = _definition()
         self._definition.code = self._built.address("fg_entry")
         self._constants = [np.ascontiguousarray(array) for array in kernel.constants]
         if self._constants:

@@ -426,7 +426,9 @@ def test_what_infinities_and_nan_touch_is_the_same(thread_count):
 
 
 @pytest.mark.numpy_backend
-def test_names_are_used_again_when_nothing_reads_them():
+def test_names_are_used_again_when_nothing_reads_them(monkeypatch):
+    monkeypatch.setattr(costs, "rerolled_equations", math.inf)  # a program of all the steps
+
     def f(x):
         for k in range(50):
             y, unread = np.sin(x), np.linalg.svd(x)

@@ -275,7 +275,8 @@ WITHOUT_RULE = frozenset(
     "anchors apart cofactors cofactors_along coincide debug_callback external finite frechet "
     "full_rank hermitian_function hermitian_weights invertible left_vectors lu_pivots "
     "matrix_function permutation_of_pivots random_binomial random_bits random_log_gamma "
-    "random_poisson share_ties shares solve_banded trusted unitary_factor".split()
+    "random_poisson share_ties shares solve_banded sparse_eigsh sparse_solve trusted "
+    "unitary_factor".split()
 )
 """Primitives whose operations nobody counts; a new one gets a rule, or stands here."""
 

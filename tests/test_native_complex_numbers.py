@@ -358,8 +358,9 @@ def test_complex_parts_of_real_programs(native: None) -> None:
     def f(x: Any) -> Any:  # no complex argument or result
         return lax.scan(lambda c, t: (abs((c + 1j * t) ** 2), None), 0.5, x)[0]
 
-    check(f, rng.normal(size=9), ulp=4)
-    check(fg.grad(f), rng.normal(size=9), ulp=64)
+    x = np.random.default_rng(5).normal(size=4)  # each square doubles the error
+    check(f, x, ulp=32)
+    check(fg.grad(f), x, ulp=64)
 
 
 def test_numpy_computes_what_has_no_rule_beside_native_clusters(native: None) -> None:

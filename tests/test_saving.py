@@ -32,8 +32,8 @@ from fungrad.primitives.primitive import Primitive
 from fungrad.serialisation import archive
 from fungrad.serialisation.archive import Exported
 
-PYTHON_ONLY = {"custom", "debug_callback", "external"}
-"""Primitives that hold Python functions."""
+PYTHON_ONLY = {"custom", "debug_callback", "external", "sparse_eigsh", "sparse_solve"}
+"""Primitives that hold Python functions, or objects of SciPy."""
 
 
 @pytest.fixture

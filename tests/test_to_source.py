@@ -29,6 +29,8 @@ REFUSED = {
     "debug_callback": "to run for its effect",
     "external": "the Python function `sin`, which is not traced",
     "hermitian_function": "of fungrad at run time",  # derivatives of the user's function
+    "sparse_eigsh": "needs a Structure",
+    "sparse_solve": "needs a (Method|Structure)",
 }
 
 

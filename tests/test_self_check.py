@@ -39,6 +39,12 @@ def backend(request: pytest.FixtureRequest) -> Iterator[str]:
     fg.config.backend = before
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each check may take its time: a busy machine compares no twins, and gives up none."""
+    monkeypatch.setattr(checked_program, "LEAST_SECONDS", 60.0)
+
+
 @pytest.fixture
 def lenient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Defects are warnings, as for users; the folder of the reports."""
@@ -329,10 +335,7 @@ def _cancelled(x: Any) -> Any:
 
 @pytest.mark.parametrize("f", [_chaos, _regrouped, _ties, _overflow, _cancelled])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_rounding_raises_no_alarm(
-    backend: str, f: Callable[..., Any], dtype: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checked_program, "LEAST_SECONDS", 60.0)  # no twin, however fast the build
+def test_rounding_raises_no_alarm(backend: str, f: Callable[..., Any], dtype: Any) -> None:
     x = np.linspace(0.1, 0.9, 40).astype(dtype)
     with np.errstate(all="ignore"):
         compiled = fg.jit(f)
@@ -398,6 +401,7 @@ def test_a_shorter_twin_is_checked(
     backend: str, f: Callable[..., Any], x: Any, changes: str,
     lenient: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
+    monkeypatch.setattr(checked_program, "LEAST_SECONDS", 0.005)
     right = fg.jit(f)
     right(x)
     if "the first run" in right.lower(x).checked:
@@ -409,7 +413,9 @@ def test_a_shorter_twin_is_checked(
         fg.jit(lambda x: f(x))(x)
 
 
-def test_shared_graphs_are_not_unfolded(backend: str) -> None:
+def test_shared_graphs_are_not_unfolded(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checked_program, "LEAST_SECONDS", 0.005)
+
     def doubled(f: Any) -> Any:
         g = fg.jit(f)
         return fg.jit(lambda x: g(x) + g(x) * 0.5)

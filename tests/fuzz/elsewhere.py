@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import multiprocessing
 import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.util import Finalize
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,9 @@ THREADS = 4
 @functools.cache
 def _process() -> ProcessPoolExecutor:
     pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
-    atexit.register(pool.shutdown, cancel_futures=True)
+    # A process of multiprocessing waits for its children before it calls what atexit knows. Queues
+    # of the pool close at priority 10.
+    Finalize(None, pool.shutdown, kwargs={"cancel_futures": True}, exitpriority=100)
     return pool
 
 

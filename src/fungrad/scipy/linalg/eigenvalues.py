@@ -73,10 +73,30 @@ def eig(
     check_finite: bool = True,
     homogeneous_eigvals: bool = False,
 ) -> Any:
-    """Eigenvalues, and left and right eigenvectors, as scipy.linalg.eig; always complex.
+    """Eigenvalues and left and right eigenvectors: a @ v = w v and u^H @ a = w u^H.
+
+    Args:
+      a: real or complex, shape (..., n, n).
+      b: None, on traced values; SciPy solves a @ v = w b @ v.
+      left, right: whether to return the left and the right eigenvectors.
+      overwrite_a, overwrite_b: whether SciPy may write into them; without effect on traced
+        values.
+      check_finite: whether to refuse infinities and NaN.
+      homogeneous_eigvals: False, on traced values; SciPy may return quotients as pairs.
+
+    Returns:
+      The eigenvalues w, shape (..., n), or a tuple of them, the left and the right vectors, in the
+      columns of arrays of shape (..., n, n). All are complex.
 
     Raises:
-      UnsupportedArgumentError: for a generalised problem.
+      ValueError: if check_finite is set, and a number is infinite or NaN.
+      UnsupportedArgumentError: for a generalised problem, on traced values.
+
+    >>> import fungrad as fg
+    >>> largest = lambda a: np.max(np.real(eig(a)[0]))
+    >>> fg.grad(largest)(np.array([[1.0, 0.0], [0.0, 2.0]]))
+    array([[0., 0.],
+           [0., 1.]])
     """
     refuse("eig", _GENERAL, b=b, homogeneous_eigvals=homogeneous_eigvals)
     (a,) = read("eig", a, check_finite=check_finite)
@@ -95,7 +115,27 @@ def eigvals(
     check_finite: bool = True,
     homogeneous_eigvals: bool = False,
 ) -> Any:
-    """The eigenvalues, as scipy.linalg.eigvals; always complex."""
+    """Eigenvalues of square matrices: the derivative of w is u^H @ da @ v / (u^H @ v).
+
+    Args:
+      a: real or complex, shape (..., n, n).
+      b: None, on traced values; SciPy solves a @ v = w b @ v.
+      overwrite_a: whether SciPy may write into a; without effect on traced values.
+      check_finite: whether to refuse infinities and NaN.
+      homogeneous_eigvals: False, on traced values; SciPy may return quotients as pairs.
+
+    Returns:
+      Complex numbers of shape (..., n).
+
+    Raises:
+      ValueError: if check_finite is set, and a number is infinite or NaN.
+      UnsupportedArgumentError: for a generalised problem, on traced values.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: np.sum(np.real(eigvals(a))))(np.diag([1.0, 2.0]))
+    array([[1., 0.],
+           [0., 1.]])
+    """
     refuse("eigvals", _GENERAL, b=b, homogeneous_eigvals=homogeneous_eigvals)
     return spectra.eigvals(*read("eigvals", a, check_finite=check_finite))
 
@@ -117,13 +157,37 @@ def eigh(
     subset_by_value: Any = None,
     driver: Any = None,
 ) -> Any:
-    """Eigenvalues and vectors of a @ v = w b @ v for Hermitian a and positive definite b, as
-    scipy.linalg.eigh; `type` 2 and 3 are a @ b @ v = w v and b @ a @ v = w v.
+    """Eigenvalues and eigenvectors of a @ v = w b @ v for Hermitian a and positive definite b.
 
     The vectors' signs are those of NumPy's driver, in and outside of transforms.
 
+    Args:
+      a: Hermitian, shape (..., n, n); one triangle is read.
+      b: Hermitian and positive definite, of the shape of a; the identity if None.
+      lower: whether the lower triangles are read, or the upper.
+      eigvals_only: whether to return w alone.
+      overwrite_a, overwrite_b: without effect.
+      type: 1 for a @ v = w b @ v, 2 for a @ b @ v = w v, 3 for b @ a @ v = w v.
+      check_finite: whether to refuse infinities and NaN.
+      subset_by_index: the first and last index of the eigenvalues wanted; all if None.
+      subset_by_value: None, on traced values; for SciPy an interval of eigenvalues.
+      driver: LAPACK's routine, used by SciPy alone; without effect on traced values.
+
+    Returns:
+      (w, v): real numbers in ascending order, shape (..., n), and the vectors in the columns of an
+      array of shape (..., n, n).
+
+    Raises:
+      ValueError: if check_finite is set, and a number is infinite or NaN.
+      numpy.linalg.LinAlgError: if b is not positive definite.
+      UnsupportedArgumentError: for subset_by_value, on traced values.
+
+    >>> import fungrad as fg
     >>> eigh(np.array([[2.0, 0.0], [0.0, 6.0]]), np.eye(2) * 2, eigvals_only=True)
     array([1., 3.])
+    >>> fg.grad(lambda a: eigh(a, eigvals_only=True)[1])(np.diag([2.0, 6.0]))
+    array([[0., 0.],
+           [0., 1.]])
     """
     subset = subset_by_index is not None or subset_by_value is not None
     if current() is EVAL and (subset or driver is not None):
@@ -170,7 +234,33 @@ def eigvalsh(
     subset_by_value: Any = None,
     driver: Any = None,
 ) -> Any:
-    """The eigenvalues of Hermitian matrices, as scipy.linalg.eigvalsh."""
+    """Eigenvalues of Hermitian matrices, also of a @ v = w b @ v; the derivative is v^H @ da @ v.
+
+    Args:
+      a: Hermitian, shape (..., n, n); one triangle is read.
+      b: Hermitian and positive definite, of the shape of a; the identity if None.
+      lower: whether the lower triangles are read, or the upper.
+      overwrite_a, overwrite_b: whether SciPy may write into them; without effect on traced
+        values.
+      type: 1 for a @ v = w b @ v, 2 for a @ b @ v = w v, 3 for b @ a @ v = w v.
+      check_finite: whether to refuse infinities and NaN.
+      subset_by_index: the first and last index of the eigenvalues wanted; all if None.
+      subset_by_value: None, on traced values; for SciPy an interval of eigenvalues.
+      driver: LAPACK's routine, used by SciPy alone; without effect on traced values.
+
+    Returns:
+      Real numbers in ascending order, shape (..., n).
+
+    Raises:
+      ValueError: if check_finite is set, and a number is infinite or NaN.
+      numpy.linalg.LinAlgError: if b is not positive definite.
+      UnsupportedArgumentError: for subset_by_value, on traced values.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: eigvalsh(a)[1])(np.diag([2.0, 6.0]))
+    array([[0., 0.],
+           [0., 1.]])
+    """
     return eigh(
         a, b, lower=lower, eigvals_only=True, type=type, check_finite=check_finite,
         subset_by_index=subset_by_index, subset_by_value=subset_by_value,
@@ -199,8 +289,32 @@ def eigh_tridiagonal(
     tol: float = 0.0,
     lapack_driver: str = "auto",
 ) -> Any:
-    """Eigenvalues and vectors of symmetric tridiagonal matrices, as
-    scipy.linalg.eigh_tridiagonal; the vectors' signs are those of NumPy's eigh."""
+    """Eigenvalues and eigenvectors of symmetric tridiagonal matrices.
+
+    The vectors' signs are those of NumPy's eigh on traced values, which form the whole matrix.
+
+    Args:
+      d: the diagonal, real, shape (..., n).
+      e: the elements beside it, real, shape (..., n - 1).
+      eigvals_only: whether to return w alone.
+      select: "a" for all, on traced values; for SciPy also "v" and "i".
+      select_range: the interval or indices that SciPy selects.
+      check_finite: whether to refuse infinities and NaN.
+      tol: SciPy's tolerance; without effect on traced values.
+      lapack_driver: LAPACK's routine, used by SciPy alone; without effect on traced values.
+
+    Returns:
+      (w, v): real numbers in ascending order, shape (..., n), and the vectors in the columns of an
+      array of shape (..., n, n).
+
+    Raises:
+      ValueError: if the lengths do not fit, and for infinities and NaN if check_finite is set.
+      UnsupportedArgumentError: for select other than "a", on traced values.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda d: eigh_tridiagonal(d, np.zeros(1))[0][1])(np.array([2.0, 6.0]))
+    array([0., 1.])
+    """
     refuse("eigh_tridiagonal", _SUBSET, select=select != "a" and select)
     a = _tridiagonal("eigh_tridiagonal", d, e, check_finite)
     return eigh(a, eigvals_only=eigvals_only)
@@ -216,7 +330,28 @@ def eigvalsh_tridiagonal(
     tol: float = 0.0,
     lapack_driver: str = "auto",
 ) -> Any:
-    """The eigenvalues of symmetric tridiagonal matrices, as scipy.linalg.eigvalsh_tridiagonal."""
+    """Eigenvalues of symmetric tridiagonal matrices.
+
+    Args:
+      d: the diagonal, real, shape (..., n).
+      e: the elements beside it, real, shape (..., n - 1).
+      select: "a" for all, on traced values; for SciPy also "v" and "i".
+      select_range: the interval or indices that SciPy selects.
+      check_finite: whether to refuse infinities and NaN.
+      tol: SciPy's tolerance; without effect on traced values.
+      lapack_driver: LAPACK's routine, used by SciPy alone; without effect on traced values.
+
+    Returns:
+      Real numbers in ascending order, shape (..., n).
+
+    Raises:
+      ValueError: if the lengths do not fit, and for infinities and NaN if check_finite is set.
+      UnsupportedArgumentError: for select other than "a", on traced values.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda d: eigvalsh_tridiagonal(d, np.zeros(1))[1])(np.array([2.0, 6.0]))
+    array([0., 1.])
+    """
     refuse("eigvalsh_tridiagonal", _SUBSET, select=select != "a" and select)
     a = _tridiagonal("eigvalsh_tridiagonal", d, e, check_finite)
     return spectra.eigvalsh(a, lower=True)
@@ -234,7 +369,29 @@ def svd(
     check_finite: bool = True,
     lapack_driver: str = "gesdd",
 ) -> Any:
-    """The singular value decomposition, as scipy.linalg.svd."""
+    """The singular value decomposition: a = u @ diag(s) @ vh, with orthonormal columns and rows.
+
+    Args:
+      a: real or complex, shape (..., m, n); k is the lesser of m and n.
+      full_matrices: whether u and vh are square.
+      compute_uv: whether to return u and vh too.
+      overwrite_a: whether SciPy may write into a; without effect on traced values.
+      check_finite: whether to refuse infinities and NaN.
+      lapack_driver: LAPACK's routine, used by SciPy alone; without effect on traced values.
+
+    Returns:
+      (u, s, vh) of shapes (..., m, m), (..., k) and (..., n, n), or (..., m, k), (..., k) and
+      (..., k, n); or s alone. s is real, in descending order.
+
+    Raises:
+      ValueError: if check_finite is set, and a number is infinite or NaN.
+      numpy.linalg.LinAlgError: if LAPACK does not converge.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: svd(a)[1][0])(np.diag([3.0, 2.0])) + 0.0
+    array([[1., 0.],
+           [0., 0.]])
+    """
     (a,) = read("svd", a, check_finite=check_finite, square=False)
     if not compute_uv:
         return spectra.svdvals(a)
@@ -243,7 +400,24 @@ def svd(
 
 @stands_for
 def svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """The singular values, as scipy.linalg.svdvals."""
+    """Singular values: the derivative of s is that of Re(u^H @ da @ v).
+
+    Args:
+      a: real or complex, shape (..., m, n).
+      overwrite_a: whether SciPy may write into a; without effect on traced values.
+      check_finite: whether to refuse infinities and NaN.
+
+    Returns:
+      Real numbers in descending order, shape (..., min(m, n)).
+
+    Raises:
+      ValueError: if check_finite is set, and a number is infinite or NaN.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: svdvals(a)[0])(np.diag([3.0, 2.0])) + 0.0
+    array([[1., 0.],
+           [0., 0.]])
+    """
     return spectra.svdvals(*read("svdvals", a, check_finite=check_finite, square=False))
 
 
@@ -265,7 +439,29 @@ def pinv(
     return_rank: bool = False,
     check_finite: bool = True,
 ) -> Any:
-    """The pseudoinverses, as scipy.linalg.pinv; the derivative is that at constant rank."""
+    """Pseudoinverses of Moore and Penrose, by singular values.
+
+    The derivative is that at constant rank (G. Golub and V. Pereyra, "The differentiation of
+    pseudo-inverses and nonlinear least squares problems whose variables separate", 1973).
+
+    Args:
+      a: real or complex, shape (..., m, n).
+      atol: the size up to which a singular value counts as 0; 0 if None.
+      rtol: the same as a share of the largest one; by default max(m, n) times the rounding error,
+        or 0 with atol.
+      return_rank: whether to return the rank too.
+      check_finite: whether to refuse infinities and NaN.
+
+    Returns:
+      An array of shape (..., n, m), or the pair of it and the rank.
+
+    Raises:
+      ValueError: if check_finite is set, and a number is infinite or NaN.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: pinv(a)[0, 0])(np.array([[2.0]]))
+    array([[-0.25]])
+    """
     (a,) = read("pinv", a, check_finite=check_finite, square=False)
     if atol:
         u, s, vh = spectra.svd(a, full=False)
@@ -281,10 +477,23 @@ def pinv(
 
 @stands_for
 def orth(A: Any, rcond: Any = None) -> Any:
-    """An orthonormal basis of the range, as scipy.linalg.orth; the rank has to be known.
+    """An orthonormal basis of the range: the left singular vectors of nonzero singular values.
+
+    Args:
+      A: real or complex, shape (..., m, n).
+      rcond: the share of the largest singular value up to which one counts as 0; by default
+        max(m, n) times the rounding error.
+
+    Returns:
+      An array of shape (..., m, rank).
 
     Raises:
-      AbstractValueError: under jit and vmap.
+      ValueError: for infinities and NaN.
+      AbstractValueError: under jit and vmap, where the rank, and so the shape, is not known.
+
+    >>> np.abs(orth(np.array([[2.0, 0.0], [0.0, 0.0]])))
+    array([[1.],
+           [0.]])
     """
     (A,) = read("orth", A, square=False)
     rank = int(known(_rank(A, None, rcond)[2], "the rank, which determines orth's shape"))
@@ -355,10 +564,26 @@ for equal singular values. N. Higham, "Functions of Matrices" (2008), section 8.
 
 @stands_for
 def polar(a: Any, side: str = "right") -> Any:
-    """u and p with a = u @ p (or p @ u), as scipy.linalg.polar.
+    """The factors of a = u @ p (or p @ u), with orthonormal u and positive semidefinite p.
+
+    The derivative of u solves a Sylvester equation (N. Higham, "Functions of Matrices", 2008,
+    section 8).
+
+    Args:
+      a: real or complex, shape (..., m, n).
+      side: "right" for a = u @ p, "left" for a = p @ u.
+
+    Returns:
+      (u, p): u of the shape of a, and p of shape (..., n, n), or (..., m, m) for "left".
 
     Raises:
+      ValueError: for another side, and for infinities and NaN.
       numpy.linalg.LinAlgError: if differentiated at a matrix without full rank.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: np.trace(polar(a)[1]))(np.diag([2.0, 4.0])).round(9) + 0.0
+    array([[1., 0.],
+           [0., 1.]])
     """
     if side not in ("right", "left"):
         raise ValueError("`side` must be either 'right' or 'left'")
@@ -371,7 +596,30 @@ def polar(a: Any, side: str = "right") -> Any:
 
 @stands_for
 def orthogonal_procrustes(A: Any, B: Any, check_finite: bool = True) -> Any:
-    """The orthogonal r of least |A @ r - B|, and a scale, as scipy.linalg.orthogonal_procrustes."""
+    """The orthogonal r that minimises |A @ r - B|, and the sum of the singular values of A^H @ B.
+
+    With the singular vectors u and vh of A^H @ B, r is u @ vh (P. Schonemann, "A generalized
+    solution of the orthogonal Procrustes problem", 1966).
+
+    Args:
+      A: real or complex, shape (m, n).
+      B: of the shape of A.
+      check_finite: whether to refuse infinities and NaN.
+
+    Returns:
+      (r, scale): an array of shape (n, n), and a number.
+
+    Raises:
+      ValueError: if check_finite is set, and a number is infinite or NaN.
+      numpy.linalg.LinAlgError: if differentiated where A^H @ B has no full rank.
+
+    >>> import fungrad as fg
+    >>> identity = np.eye(2)
+    >>> scale = lambda A: orthogonal_procrustes(A, identity)[1]
+    >>> fg.grad(scale)(2 * identity).round(9) + 0.0
+    array([[1., 0.],
+           [0., 1.]])
+    """
     A, B = read("orthogonal_procrustes", A, B, check_finite=check_finite, square=False)
     product = adjoint(adjoint(B) @ A)
     r = unitary_factor(product)

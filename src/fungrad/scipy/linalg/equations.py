@@ -87,10 +87,33 @@ def solve(
     assume_a: Any = None,
     transposed: bool = False,
 ) -> Any:
-    """x with a @ x = b, as scipy.linalg.solve.
+    """The x with a @ x = b, for square matrices.
+
+    The derivative solves the same equation: a @ dx = db - da @ x.
+
+    Args:
+      a: real or complex, shape (..., n, n).
+      b: right-hand sides, shape (n,) or (..., n, k).
+      lower: whether the lower triangle is read (else the upper) if a is symmetric or Hermitian.
+      overwrite_a, overwrite_b: whether SciPy may write into them; without effect on traced
+        values.
+      check_finite: whether to refuse infinities and NaN.
+      assume_a: the structure of a: "gen", "diagonal", "banded", "tridiagonal",
+        "upper triangular", "lower triangular", "sym", "her" or "pos"; None lets SciPy look for it,
+        and is "gen" on traced values.
+      transposed: whether to solve with the transpose of a.
+
+    Returns:
+      x, of the shape of b (broadcast), in the common floating dtype.
 
     Raises:
+      ValueError: if the shapes do not fit or the structure is unknown, and for infinities and NaN
+        if check_finite is set.
       numpy.linalg.LinAlgError: for a singular matrix.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: solve(a, np.array([2.0]))[0])(np.array([[4.0]]))
+    array([[-0.125]])
     """
     (a,) = read("solve", a, check_finite=check_finite)
     a, b, vector = right_side(a, b, check_finite)
@@ -110,7 +133,26 @@ def inv(
     assume_a: Any = None,
     lower: bool = False,
 ) -> Any:
-    """The inverses of square matrices, as scipy.linalg.inv."""
+    """Inverses of square matrices; the derivative of the inverse y is -y @ da @ y.
+
+    Args:
+      a: real or complex, shape (..., n, n).
+      overwrite_a: whether SciPy may write into a; without effect on traced values.
+      check_finite: whether to refuse infinities and NaN.
+      assume_a: the structure of a, as for `solve`.
+      lower: whether the lower triangle is read (else the upper) if a is symmetric or Hermitian.
+
+    Returns:
+      An array of the shape of a, in its floating dtype.
+
+    Raises:
+      ValueError: if check_finite is set, and a number is infinite or NaN.
+      numpy.linalg.LinAlgError: for a singular matrix.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: inv(a)[0, 0])(np.array([[2.0]]))
+    array([[-0.25]])
+    """
     (a,) = read("inv", a, check_finite=check_finite)
     a, triangle = _structured(a, assume_a, lower)
     if triangle:
@@ -128,7 +170,29 @@ def solve_triangular(
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> Any:
-    """x with a @ x = b for a triangle of a, as scipy.linalg.solve_triangular."""
+    """The x with a @ x = b, where one triangle of a is read and the other counts as 0.
+
+    Args:
+      a: real or complex, shape (..., n, n).
+      b: right-hand sides, shape (n,) or (..., n, k).
+      trans: 0 or "N" for a itself, 1 or "T" for its transpose, 2 or "C" for its adjoint.
+      lower: whether the lower triangle of a is read, or the upper.
+      unit_diagonal: whether ones replace the diagonal of a.
+      overwrite_b: whether SciPy may write into b; without effect on traced values.
+      check_finite: whether to refuse infinities and NaN.
+
+    Returns:
+      x, of the shape of b (broadcast). The triangle that is not read has derivative 0.
+
+    Raises:
+      ValueError: if the shapes do not fit, and for infinities and NaN if check_finite is set.
+      numpy.linalg.LinAlgError: for a 0 on the diagonal.
+
+    >>> import fungrad as fg
+    >>> a, b = np.array([[2.0, 9.0], [1.0, 1.0]]), np.ones(2)
+    >>> fg.grad(lambda b: solve_triangular(a, b, lower=True).sum())(b)
+    array([0., 1.])
+    """
     (a,) = read("solve_triangular", a, check_finite=check_finite)
     a, b, vector = right_side(a, b, check_finite)
     if unit_diagonal:
@@ -248,7 +312,27 @@ def solve_banded(
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> Any:
-    """x with a @ x = b for the band matrix a of ab, as scipy.linalg.solve_banded."""
+    """The x with a @ x = b for a band matrix a, which is given by its diagonals.
+
+    Args:
+      l_and_u: the numbers l and u of diagonals below and above the main one.
+      ab: the diagonals, shape (l + u + 1, n): ab[u + i - j, j] = a[i, j].
+      b: right-hand sides, shape (n,) or (n, k).
+      overwrite_ab, overwrite_b: whether SciPy may write into them; without effect on traced values.
+      check_finite: whether to refuse infinities and NaN.
+
+    Returns:
+      x, of the shape of b. Elements of ab outside of a have derivative 0.
+
+    Raises:
+      ValueError: if the shapes do not fit, and for infinities and NaN if check_finite is set.
+      numpy.linalg.LinAlgError: for a singular matrix.
+
+    >>> import fungrad as fg
+    >>> ab = np.array([[0.0, 1.0], [2.0, 4.0]])  # [[2, 1], [0, 4]]
+    >>> fg.grad(lambda b: solve_banded((0, 1), ab, b)[0])(np.array([2.0, 4.0]))
+    array([ 0.5 , -0.125])
+    """
     (ab,) = read("solve_banded", ab, check_finite=check_finite, square=False)
     ab, b, vector = right_side(ab, b, check_finite)
     below, above = l_and_u
@@ -270,7 +354,28 @@ def solveh_banded(
     lower: bool = False,
     check_finite: bool = True,
 ) -> Any:
-    """x with a @ x = b for a positive definite band matrix, as scipy.linalg.solveh_banded."""
+    """The x with a @ x = b for a positive definite band matrix, given by half of its diagonals.
+
+    Args:
+      ab: the main diagonal and u others, shape (u + 1, n): ab[u + i - j, j] = a[i, j] for
+        i <= j; or ab[i - j, j] = a[i, j] for i >= j if lower.
+      b: right-hand sides, shape (n,) or (n, k).
+      overwrite_ab, overwrite_b: whether SciPy may write into them; without effect on traced values.
+      lower: whether ab holds the lower diagonals.
+      check_finite: whether to refuse infinities and NaN.
+
+    Returns:
+      x, of the shape of b. An element of ab stands for both of its places in a.
+
+    Raises:
+      ValueError: if the shapes do not fit, and for infinities and NaN if check_finite is set.
+      numpy.linalg.LinAlgError: if a is not positive definite.
+
+    >>> import fungrad as fg
+    >>> ab = np.array([[2.0, 4.0], [0.0, 0.0]])  # [[2, 0], [0, 4]]
+    >>> fg.grad(lambda b: solveh_banded(ab, b, lower=True).sum())(np.ones(2))
+    array([0.5 , 0.25])
+    """
     (ab,) = read("solveh_banded", ab, check_finite=check_finite, square=False)
     ab, b, vector = right_side(ab, b, check_finite)
     count = ab.shape[-2] - 1
@@ -289,7 +394,26 @@ def solveh_banded(
 
 @stands_for
 def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> Any:
-    """x with toeplitz(c, r) @ x = b, as scipy.linalg.solve_toeplitz; by elimination, in n^3."""
+    """The x with toeplitz(c, r) @ x = b.
+
+    SciPy takes n^2 steps by Levinson's recursion; traced values take n^3 by elimination.
+
+    Args:
+      c_or_cr: the first column c, shape (n,); or the pair of c and the first row r.
+      b: right-hand sides, shape (n,) or (n, k).
+      check_finite: whether to refuse infinities and NaN.
+
+    Returns:
+      x, of the shape of b.
+
+    Raises:
+      ValueError: if the shapes do not fit, and for infinities and NaN if check_finite is set.
+      numpy.linalg.LinAlgError: for a singular matrix.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda c: solve_toeplitz(c, np.ones(2)).sum())(np.array([2.0, 0.0]))
+    array([-0.5, -0.5])
+    """
     c, r = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
     return solve(toeplitz(c, r), b, check_finite=check_finite)
 
@@ -304,11 +428,25 @@ def solve_circulant(
     baxis: int = 0,
     outaxis: int = 0,
 ) -> Any:
-    """x with circulant(c) @ x = b, as scipy.linalg.solve_circulant; by Fourier transforms.
+    """The x with circulant(c) @ x = b, by Fourier transforms: x = ifft(fft(b) / fft(c)).
+
+    Args:
+      c: the first column, shape (..., n), with its elements on caxis.
+      b: right-hand sides, with their elements on baxis.
+      singular: "raise", on traced values; SciPy has "lstsq" too.
+      tol: None, on traced values; for SciPy the size up to which an eigenvalue counts as 0.
+      caxis, baxis, outaxis: the axes of the elements of c, b and x.
+
+    Returns:
+      x, real if c and b are.
 
     Raises:
       numpy.linalg.LinAlgError: if the matrix is singular.
-      UnsupportedArgumentError: for singular="lstsq", and a tolerance.
+      UnsupportedArgumentError: for singular="lstsq" or a tolerance, on traced values.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda b: solve_circulant(np.array([2.0, 0.0]), b).sum())(np.ones(2))
+    array([0.5, 0.5])
     """
     refuse("solve_circulant", "Use pinv(circulant(c)) @ b.", singular=singular != "raise", tol=tol)
     c, b = array_of(c), array_of(b)

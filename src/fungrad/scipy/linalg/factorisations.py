@@ -150,7 +150,28 @@ def lu(
     check_finite: bool = True,
     p_indices: bool = False,
 ) -> Any:
-    """p, l, u with p @ l @ u = a, as scipy.linalg.lu; the pivots have no derivative."""
+    """The factors of a = p @ l @ u, with row exchanges p, a unit lower l and an upper triangle u.
+
+    Args:
+      a: real or complex, shape (..., m, n); k is the lesser of m and n.
+      permute_l: whether to return p @ l and u.
+      overwrite_a: whether SciPy may write into a; without effect on traced values.
+      check_finite: whether to refuse infinities and NaN.
+      p_indices: whether p is an index of rows, with a = l[p] @ u, and not a matrix.
+
+    Returns:
+      (p, l, u) of shapes (..., m, m), (..., m, k) and (..., k, n); or (p @ l, u). p has no
+      derivative.
+
+    Raises:
+      ValueError: if check_finite is set, and a number is infinite or NaN.
+      numpy.linalg.LinAlgError: if differentiated where the first k columns are dependent.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: lu(a)[2][1, 1])(np.array([[2.0, 1.0], [1.0, 3.0]]))
+    array([[ 0.25, -0.5 ],
+           [-0.5 ,  1.  ]])
+    """
     (a,) = read("lu", a, check_finite=check_finite, square=False)
     p, low, up = lu_factors(a)
     if permute_l:
@@ -162,7 +183,25 @@ def lu(
 
 @stands_for
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """Both triangles in one matrix, and the pivots, as scipy.linalg.lu_factor."""
+    """Both triangles of a = p @ l @ u in one matrix, and the row exchanges, for `lu_solve`.
+
+    Args:
+      a: real or complex, shape (..., m, n).
+      overwrite_a: whether SciPy may write into a; without effect on traced values.
+      check_finite: whether to refuse infinities and NaN.
+
+    Returns:
+      (lu, piv): u with l - 1 below its diagonal, of the shape of a; and integers of shape
+      (..., min(m, n)): row i was exchanged with row piv[i], in turn. piv has no derivative.
+
+    Raises:
+      ValueError: if check_finite is set, and a number is infinite or NaN.
+
+    >>> packed, piv = lu_factor(np.array([[2.0, 1.0], [1.0, 3.0]]))
+    >>> packed, piv.tolist()
+    (array([[2. , 1. ],
+           [0.5, 2.5]]), [0, 1])
+    """
     (a,) = read("lu_factor", a, check_finite=check_finite, square=False)
     m, n = a.shape[-2:]
     _, low, up = lu_factors(a)
@@ -180,7 +219,25 @@ def lu_solve(
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> Any:
-    """x with a @ x = b for a factorised a, as scipy.linalg.lu_solve."""
+    """The x with a @ x = b, by the factors of a from `lu_factor`.
+
+    Args:
+      lu_and_piv: the pair (lu, piv) of shapes (..., n, n) and (..., n).
+      b: right-hand sides, shape (n,) or (..., n, k).
+      trans: 0 for a itself, 1 for its transpose, 2 for its adjoint.
+      overwrite_b: whether SciPy may write into b; without effect on traced values.
+      check_finite: whether to refuse infinities and NaN.
+
+    Returns:
+      x, of the shape of b (broadcast).
+
+    Raises:
+      ValueError: if the shapes do not fit, and for infinities and NaN if check_finite is set.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: lu_solve(lu_factor(a), np.array([2.0]))[0])(np.array([[4.0]]))
+    array([[-0.125]])
+    """
     packed, piv = lu_and_piv
     (packed,) = read("lu_solve", packed, check_finite=check_finite)
     packed, b, vector = right_side(packed, b, check_finite)
@@ -204,8 +261,26 @@ def lu_solve(
 def cholesky(
     a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Any:
-    """The upper (or lower) Cholesky factors of positive definite matrices, as
-    scipy.linalg.cholesky."""
+    """The Cholesky factors of positive definite matrices: a = u^H @ u, or l @ l^H if lower.
+
+    Args:
+      a: Hermitian, shape (..., n, n); one triangle is read.
+      lower: whether to read the lower triangle and return l, or the upper one and u.
+      overwrite_a: whether SciPy may write into a; without effect on traced values.
+      check_finite: whether to refuse infinities and NaN.
+
+    Returns:
+      u or l, of the shape of a, with zeros in the other triangle.
+
+    Raises:
+      ValueError: if check_finite is set, and a number is infinite or NaN.
+      numpy.linalg.LinAlgError: if a matrix is not positive definite.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: cholesky(a)[1, 1])(np.diag([1.0, 4.0]))
+    array([[0.  , 0.  ],
+           [0.  , 0.25]])
+    """
     (a,) = read("cholesky", a, check_finite=check_finite)
     return numpy_linalg.cholesky(a, upper=not lower)
 
@@ -214,7 +289,26 @@ def cholesky(
 def cho_factor(
     a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Any:
-    """A Cholesky factor, with elements of a in the other triangle, as scipy.linalg.cho_factor."""
+    """A Cholesky factor of positive definite matrices, for `cho_solve`.
+
+    Args:
+      a: Hermitian, shape (..., n, n); one triangle is read.
+      lower: whether to read the lower triangle and return l, or the upper one and u.
+      overwrite_a: whether SciPy may write into a; without effect on traced values.
+      check_finite: whether to refuse infinities and NaN.
+
+    Returns:
+      (c, lower): the factor, with elements of a in the other triangle, which have no derivative.
+
+    Raises:
+      ValueError: if check_finite is set, and a number is infinite or NaN.
+      numpy.linalg.LinAlgError: if a matrix is not positive definite.
+
+    >>> c, lower = cho_factor(np.array([[4.0, 2.0], [2.0, 5.0]]), lower=True)
+    >>> np.tril(c), lower
+    (array([[2., 0.],
+           [1., 2.]]), True)
+    """
     (a,) = read("cho_factor", a, check_finite=check_finite)
     factor = numpy_linalg.cholesky(a, upper=not lower)
     rest = stop_gradient(upper_part(a, 1) if lower else lower_part(a, -1))
@@ -225,7 +319,24 @@ def cho_factor(
 def cho_solve(
     c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite: bool = True
 ) -> Any:
-    """x with a @ x = b for the Cholesky factor of a, as scipy.linalg.cho_solve."""
+    """The x with a @ x = b, by the Cholesky factor of a from `cho_factor`.
+
+    Args:
+      c_and_lower: the pair of a factor, shape (..., n, n), and whether it is the lower one.
+      b: right-hand sides, shape (n,) or (..., n, k).
+      overwrite_b: whether SciPy may write into b; without effect on traced values.
+      check_finite: whether to refuse infinities and NaN.
+
+    Returns:
+      x, of the shape of b (broadcast).
+
+    Raises:
+      ValueError: if the shapes do not fit, and for infinities and NaN if check_finite is set.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: cho_solve(cho_factor(a), np.array([2.0]))[0])(np.array([[4.0]]))
+    array([[-0.125]])
+    """
     c, lower = c_and_lower
     (c,) = read("cho_solve", c, check_finite=check_finite)
     c, b, vector = right_side(c, b, check_finite)
@@ -248,11 +359,28 @@ def qr(
     pivoting: bool = False,
     check_finite: bool = True,
 ) -> Any:
-    """The QR factorisation in the modes "full", "r" and "economic", as scipy.linalg.qr.
+    """The factors of a = q @ r, with orthonormal columns q and an upper triangle r.
+
+    Args:
+      a: real or complex, shape (..., m, n); k is the lesser of m and n.
+      overwrite_a: whether SciPy may write into a; without effect on traced values.
+      lwork: the size of LAPACK's workspace; without effect on traced values.
+      mode: "full" for q of shape (..., m, m), "economic" for (..., m, k), "r" for (r,) alone.
+      pivoting: False, on traced values; SciPy may exchange columns.
+      check_finite: whether to refuse infinities and NaN.
+
+    Returns:
+      (q, r), or (r,), with r of shape (..., m, n), or (..., k, n) if "economic".
 
     Raises:
-      UnsupportedArgumentError: for the mode "raw", LAPACK's own layout, and for pivoting, where the
-        order of columns depends on the matrix.
+      ValueError: if check_finite is set, and a number is infinite or NaN. Also for an unknown mode.
+      UnsupportedArgumentError: on traced values for the mode "raw", LAPACK's own layout, and for
+        pivoting, where the order of columns depends on the matrix.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: np.abs(qr(a)[1][0, 0]))(np.array([[3.0, 1.0], [4.0, 1.0]])).round(9) + 0.0
+    array([[0.6, 0. ],
+           [0.8, 0. ]])
     """
     refuse("qr", "Order the columns by plain numbers first: qr(a[:, order]).", pivoting=pivoting)
     if mode == "raw":
@@ -280,7 +408,29 @@ def rq(
     mode: str = "full",
     check_finite: bool = True,
 ) -> Any:
-    """r and q with a = r @ q, as scipy.linalg.rq: by the QR factors of a reversed."""
+    """The factors of a = r @ q, with an upper triangle r and orthonormal rows q.
+
+    Traced values take the QR factors of the reversed adjoint of a.
+
+    Args:
+      a: real or complex, shape (..., m, n); k is the lesser of m and n.
+      overwrite_a: whether SciPy may write into a; without effect on traced values.
+      lwork: the size of LAPACK's workspace; without effect on traced values.
+      mode: "full" for q of shape (..., n, n), "economic" for (..., k, n), "r" for r alone.
+      check_finite: whether to refuse infinities and NaN.
+
+    Returns:
+      (r, q), or r, with r of shape (..., m, n), or (..., m, k) if "economic".
+
+    Raises:
+      ValueError: if check_finite is set, and a number is infinite or NaN. Also for an unknown mode.
+
+    >>> import fungrad as fg
+    >>> last = lambda a: np.abs(rq(a, mode="r")[1, 1])
+    >>> fg.grad(last)(np.array([[1.0, 1.0], [3.0, 4.0]])).round(9) + 0.0
+    array([[0. , 0. ],
+           [0.6, 0.8]])
+    """
     if mode not in ("full", "r", "economic"):
         raise ValueError("Mode argument should be one of ['full', 'r', 'economic']")
     (a,) = read("rq", a, check_finite=check_finite, square=False)

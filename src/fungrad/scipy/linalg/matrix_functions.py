@@ -190,7 +190,16 @@ def _one(name: str, a: Any) -> Any:
 
 @stands_for
 def expm(A: Any) -> Any:
-    """The exponential of square matrices, as scipy.linalg.expm.
+    """The exponential of square matrices: the sum of A^k / k!.
+
+    Args:
+      A: real or complex, shape (..., n, n).
+
+    Returns:
+      An array of the shape of A, in its floating dtype.
+
+    Raises:
+      ValueError: for infinities and NaN, on traced values.
 
     >>> import fungrad as fg
     >>> fg.grad(lambda a: np.trace(expm(a)))(np.zeros((2, 2)))
@@ -204,7 +213,28 @@ def expm(A: Any) -> Any:
 def expm_frechet(
     A: Any, E: Any, method: Any = None, compute_expm: bool = True, check_finite: bool = True
 ) -> Any:
-    """expm(A) and its derivative along E, as scipy.linalg.expm_frechet."""
+    """The exponential of A, and its derivative along E: d/dt expm(A + t E) at t = 0.
+
+    The method is Al-Mohy and Higham's (2009), see `frechet`.
+
+    Args:
+      A: real or complex, shape (..., n, n).
+      E: the direction, of the shape of A.
+      method: SciPy's algorithm; without effect on traced values.
+      compute_expm: whether to return the exponential too.
+      check_finite: whether to refuse infinities and NaN.
+
+    Returns:
+      The derivative, of the shape of A, or the pair of expm(A) and it.
+
+    Raises:
+      ValueError: if check_finite is set, and a number is infinite or NaN.
+
+    >>> import fungrad as fg
+    >>> along = lambda e: expm_frechet(np.zeros((1, 1)), e, compute_expm=False)[0, 0]
+    >>> fg.grad(along)(np.array([[3.0]]))
+    array([[1.]])
+    """
     A, E = read("expm_frechet", A, E, check_finite=check_finite)
     along = frechet(A, E, name="expm")
     return (matrix_function(A, name="expm"), along) if compute_expm else along
@@ -212,29 +242,76 @@ def expm_frechet(
 
 @stands_for
 def logm(A: Any, disp: Any = None) -> Any:
-    """The principal logarithm of square matrices, as scipy.linalg.logm; real for real matrices.
+    """The principal logarithm of square matrices: expm(logm(A)) = A.
+
+    Args:
+      A: real or complex, shape (..., n, n).
+      disp: whether SciPy warns of inaccuracy or returns an estimate; without effect on traced
+        values.
+
+    Returns:
+      An array of the shape of A; real for real A on traced values.
 
     Raises:
-      numpy.linalg.LinAlgError: if the logarithm of a real matrix is complex, or if differentiated
-        at a singular matrix.
+      ValueError: for infinities and NaN.
+      numpy.linalg.LinAlgError: on traced values, if the logarithm of a real matrix is complex, or
+        if differentiated at a singular matrix.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: logm(a)[0, 0])(np.array([[4.0]])).round(9)
+    array([[0.25]])
     """
     return _one("logm", A)
 
 
 @stands_for
 def sqrtm(A: Any, disp: Any = None, blocksize: Any = None) -> Any:
-    """The principal square root of square matrices, as scipy.linalg.sqrtm; real for real matrices.
+    """The principal square root of square matrices: sqrtm(A) @ sqrtm(A) = A.
+
+    The derivative along E solves X @ L + L @ X = E for the root X.
+
+    Args:
+      A: real or complex, shape (..., n, n).
+      disp: whether SciPy warns of inaccuracy or returns an estimate; without effect on traced
+        values.
+      blocksize: SciPy's; without effect on traced values.
+
+    Returns:
+      An array of the shape of A; real for real A on traced values.
 
     Raises:
-      numpy.linalg.LinAlgError: if the root of a real matrix is complex, or if differentiated at a
-        singular matrix.
+      ValueError: for infinities and NaN, on traced values.
+      numpy.linalg.LinAlgError: on traced values, if the root of a real matrix is complex, or if
+        differentiated at a singular matrix.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: sqrtm(a)[0, 0])(np.array([[4.0]]))
+    array([[0.25]])
     """
     return _one("sqrtm", A)
 
 
 @stands_for
 def signm(A: Any, disp: Any = None) -> Any:
-    """The matrix sign function, as scipy.linalg.signm."""
+    """The matrix sign: A @ (A @ A)^(-1/2), with the eigenvalues 1 and -1.
+
+    Args:
+      A: real or complex, shape (..., n, n).
+      disp: whether SciPy warns of inaccuracy or returns an estimate; without effect on traced
+        values.
+
+    Returns:
+      An array of the shape of A.
+
+    Raises:
+      ValueError: for infinities and NaN, on traced values.
+      numpy.linalg.LinAlgError: if differentiated where an eigenvalue has the real part 0.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: signm(a)[0, 1])(np.diag([1.0, -1.0])).round(9) + 0.0
+    array([[0., 1.],
+           [0., 0.]])
+    """
     return _one("signm", A)
 
 
@@ -246,7 +323,21 @@ def _of_angle(a: Any) -> tuple[Any, Any]:
 
 @stands_for
 def cosm(A: Any) -> Any:
-    """The cosine of square matrices, as scipy.linalg.cosm."""
+    """The cosine of square matrices: (expm(i A) + expm(-i A)) / 2.
+
+    Args:
+      A: real or complex, shape (..., n, n).
+
+    Returns:
+      An array of the shape of A, real for real A.
+
+    Raises:
+      ValueError: for infinities and NaN, on traced values.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: cosm(a)[0, 0])(np.array([[np.pi / 2]])).round(9)
+    array([[-1.]])
+    """
     (A,) = read("cosm", A)
     if A.dtype.kind == "c":
         return sum(_of_angle(A)) * 0.5
@@ -255,7 +346,21 @@ def cosm(A: Any) -> Any:
 
 @stands_for
 def sinm(A: Any) -> Any:
-    """The sine of square matrices, as scipy.linalg.sinm."""
+    """The sine of square matrices: (expm(i A) - expm(-i A)) / 2i.
+
+    Args:
+      A: real or complex, shape (..., n, n).
+
+    Returns:
+      An array of the shape of A, real for real A.
+
+    Raises:
+      ValueError: for infinities and NaN, on traced values.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: sinm(a)[0, 0])(np.zeros((1, 1)))
+    array([[1.]])
+    """
     (A,) = read("sinm", A)
     if A.dtype.kind == "c":
         plus, minus = _of_angle(A)
@@ -265,33 +370,107 @@ def sinm(A: Any) -> Any:
 
 @stands_for
 def tanm(A: Any) -> Any:
-    """The tangent of square matrices, as scipy.linalg.tanm."""
+    """The tangent of square matrices: the solution x of cosm(A) @ x = sinm(A).
+
+    Args:
+      A: real or complex, shape (..., n, n).
+
+    Returns:
+      An array of the shape of A, real for real A.
+
+    Raises:
+      ValueError: for infinities and NaN, on traced values.
+      numpy.linalg.LinAlgError: if cosm(A) is singular.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: tanm(a)[0, 0])(np.zeros((1, 1)))
+    array([[1.]])
+    """
     return solve(cosm(A), sinm(A), triangle="")
 
 
 @stands_for
 def coshm(A: Any) -> Any:
-    """The hyperbolic cosine of square matrices, as scipy.linalg.coshm."""
+    """The hyperbolic cosine of square matrices: (expm(A) + expm(-A)) / 2.
+
+    Args:
+      A: real or complex, shape (..., n, n).
+
+    Returns:
+      An array of the shape of A.
+
+    Raises:
+      ValueError: for infinities and NaN, on traced values.
+
+    >>> coshm(np.zeros((1, 1)))
+    array([[1.]])
+    """
     (A,) = read("coshm", A)
     return (matrix_function(A, name="expm") + matrix_function(-A, name="expm")) * 0.5
 
 
 @stands_for
 def sinhm(A: Any) -> Any:
-    """The hyperbolic sine of square matrices, as scipy.linalg.sinhm."""
+    """The hyperbolic sine of square matrices: (expm(A) - expm(-A)) / 2.
+
+    Args:
+      A: real or complex, shape (..., n, n).
+
+    Returns:
+      An array of the shape of A.
+
+    Raises:
+      ValueError: for infinities and NaN, on traced values.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: sinhm(a)[0, 0])(np.zeros((1, 1)))
+    array([[1.]])
+    """
     (A,) = read("sinhm", A)
     return (matrix_function(A, name="expm") - matrix_function(-A, name="expm")) * 0.5
 
 
 @stands_for
 def tanhm(A: Any) -> Any:
-    """The hyperbolic tangent of square matrices, as scipy.linalg.tanhm."""
+    """The hyperbolic tangent of square matrices: the solution x of coshm(A) @ x = sinhm(A).
+
+    Args:
+      A: real or complex, shape (..., n, n).
+
+    Returns:
+      An array of the shape of A.
+
+    Raises:
+      ValueError: for infinities and NaN, on traced values.
+      numpy.linalg.LinAlgError: if coshm(A) is singular.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: tanhm(a)[0, 0])(np.zeros((1, 1)))
+    array([[1.]])
+    """
     return solve(coshm(A), sinhm(A), triangle="")
 
 
 @stands_for
 def fractional_matrix_power(A: Any, t: Any) -> Any:
-    """exp(t log(A)), as scipy.linalg.fractional_matrix_power; by products for an integer t."""
+    """Powers of square matrices: products for a whole number t, else expm(t logm(A)).
+
+    Args:
+      A: real or complex, shape (..., n, n).
+      t: a real number.
+
+    Returns:
+      An array of the shape of A; real for real A on traced values.
+
+    Raises:
+      ValueError: for infinities and NaN, on traced values.
+      numpy.linalg.LinAlgError: on traced values, if the logarithm of a real matrix is complex, or
+        if differentiated at a singular matrix, for t not a whole number.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: fractional_matrix_power(a, 2)[0, 0])(np.array([[3.0]]))
+    array([[6.]])
+    """
     (A,) = read("fractional_matrix_power", A)
     if type(t) is not Tracer and isinstance(t, (int, float)) and t == math.floor(t):
         return matrix_power(A, int(t)) if t >= 0 else inv(matrix_power(A, -int(t)))
@@ -408,7 +587,11 @@ def funm_hermitian(a: Any, func: Callable[..., Any], lower: bool = True) -> Any:
         only.
       lower: whether the lower triangle is read, or the upper.
 
+    Returns:
+      An array of the shape of a, in its floating dtype.
+
     Raises:
+      ValueError: for infinities and NaN.
       numpy.linalg.LinAlgError: if a is not square.
 
     >>> import fungrad as fg

@@ -43,7 +43,19 @@ def _joined(*parts: Any) -> Any:
 
 @stands_for
 def toeplitz(c: Any, r: Any = None) -> Any:
-    """The matrices with first column c and first row r (conj(c)), as scipy.linalg.toeplitz."""
+    """Matrices with equal elements along each diagonal: element (i, j) is c[i - j], or r[j - i].
+
+    Args:
+      c: the first column, shape (..., m).
+      r: the first row, shape (..., n), whose first element is not read; conj(c) if None.
+
+    Returns:
+      An array of shape (..., m, n), of the common dtype.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda c: toeplitz(c).sum())(np.array([1.0, 2.0, 3.0]))
+    array([3., 4., 2.])
+    """
     c = _vector(c)
     r = bar(c) if r is None else _vector(r)
     m, n = c.shape[-1], r.shape[-1]
@@ -53,10 +65,21 @@ def toeplitz(c: Any, r: Any = None) -> Any:
 
 @stands_for
 def hankel(c: Any, r: Any = None) -> Any:
-    """The matrix with first column c and last row r (zeros), as scipy.linalg.hankel.
+    """The matrix with equal elements along each antidiagonal: element (i, j) is c[i + j].
 
-    For several vectors SciPy 1.17 makes one matrix, SciPy 1.19 a batch: the positions of elements
-    are computed by SciPy itself.
+    For several vectors SciPy 1.17 makes one matrix, SciPy 1.19 a batch: SciPy itself computes the
+    positions of the elements.
+
+    Args:
+      c: the first column, shape (m,).
+      r: the last row, shape (n,), whose first element is not read; zeros if None.
+
+    Returns:
+      An array of shape (m, n), or (m, m) without r, of the common dtype.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda c: hankel(c).sum())(np.array([1.0, 2.0, 3.0]))
+    array([1., 2., 3.])
     """
     c = array_of(c)
     parts = [np.zeros(1, c.dtype), np.ravel(c)]
@@ -70,7 +93,18 @@ def hankel(c: Any, r: Any = None) -> Any:
 
 @stands_for
 def circulant(c: Any) -> Any:
-    """The matrices whose columns are the rotations of c, as scipy.linalg.circulant."""
+    """Matrices whose columns are the rotations of a vector: element (i, j) is c[(i - j) mod n].
+
+    Args:
+      c: the first column, shape (..., n).
+
+    Returns:
+      An array of shape (..., n, n), of the dtype of c.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda c: circulant(c)[0, 1])(np.array([1.0, 2.0, 3.0]))
+    array([0., 0., 1.])
+    """
     c = _vector(c)
     n = c.shape[-1]
     return c[..., (np.arange(n)[:, None] - np.arange(n)) % max(n, 1)]
@@ -78,7 +112,24 @@ def circulant(c: Any) -> Any:
 
 @stands_for
 def companion(a: Any) -> Any:
-    """The companion matrix of a polynomial, as scipy.linalg.companion."""
+    """Companion matrices, whose eigenvalues are the roots of a polynomial.
+
+    The first row is -a[1:] / a[0]; ones stand below the diagonal (R. Horn and C. Johnson, "Matrix
+    Analysis", section 3.3).
+
+    Args:
+      a: coefficients from the highest power down, shape (..., n), n at least 2.
+
+    Returns:
+      An array of shape (..., n - 1, n - 1).
+
+    Raises:
+      ValueError: if there are fewer than two coefficients; for SciPy also if a[0] is 0.
+
+    >>> companion([1.0, -3.0, 2.0])
+    array([[ 3., -2.],
+           [ 1.,  0.]])
+    """
     a = array_of(a)
     n = a.shape[-1]
     if n < 2:
@@ -90,7 +141,21 @@ def companion(a: Any) -> Any:
 
 @stands_for
 def block_diag(*arrs: Any) -> Any:
-    """A matrix with the given ones along its diagonal, as scipy.linalg.block_diag."""
+    """A matrix with the given ones along its diagonal, and zeros elsewhere.
+
+    Args:
+      *arrs: matrices of shapes (..., m_i, n_i); vectors count as single rows.
+
+    Returns:
+      An array of shape (..., sum m_i, sum n_i), of the common dtype.
+
+    >>> import fungrad as fg
+    >>> block_diag([[1.0, 2.0]], 3.0)
+    array([[1., 2., 0.],
+           [0., 0., 3.]])
+    >>> float(fg.grad(lambda x: block_diag(x, 3.0).sum())(1.0))
+    1.0
+    """
     blocks = [np.atleast_2d(array_of(a)) for a in arrs or ([],)]
     leading = np.broadcast_shapes(*[b.shape[:-2] for b in blocks])
     width = sum(b.shape[-1] for b in blocks)
@@ -106,7 +171,23 @@ def block_diag(*arrs: Any) -> Any:
 
 @stands_for
 def khatri_rao(a: Any, b: Any) -> Any:
-    """The Kronecker products of the columns of two matrices, as scipy.linalg.khatri_rao."""
+    """The Kronecker products of each column of a with the same column of b.
+
+    Args:
+      a: shape (..., m, k).
+      b: shape (..., n, k).
+
+    Returns:
+      An array of shape (..., m n, k): row n i + j is a[i] * b[j].
+
+    Raises:
+      ValueError: if there are fewer than two axes, or the numbers of columns differ.
+
+    >>> import fungrad as fg
+    >>> b = np.array([[3.0, 4.0]])
+    >>> fg.grad(lambda a: khatri_rao(a, b).sum())(np.array([[1.0, 2.0]]))
+    array([[3., 4.]])
+    """
     a, b = array_of(a), array_of(b)
     if len(a.shape) < 2 or len(b.shape) < 2:
         raise ValueError("The both arrays should be 2-dimensional.")
@@ -119,7 +200,26 @@ def khatri_rao(a: Any, b: Any) -> Any:
 
 @stands_for
 def matmul_toeplitz(c_or_cr: Any, x: Any, check_finite: bool = False, workers: Any = None) -> Any:
-    """toeplitz(c, r) @ x, as scipy.linalg.matmul_toeplitz; by the matrix itself."""
+    """The product toeplitz(c, r) @ x.
+
+    SciPy takes Fourier transforms; traced values take the matrix itself.
+
+    Args:
+      c_or_cr: the first column c, shape (m,); or the pair of c and the first row r, shape (n,).
+      x: shape (n,) or (n, k).
+      check_finite: whether SciPy refuses infinities and NaN; without effect on traced values.
+      workers: the number of SciPy's threads; without effect on traced values.
+
+    Returns:
+      An array of shape (m,) or (m, k).
+
+    Raises:
+      ValueError: if the shapes do not fit.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda x: matmul_toeplitz(np.array([1.0, 2.0]), x)[0])(np.ones(2))
+    array([1., 2.])
+    """
     c, r = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
     return np.matmul(*common([toeplitz(c, r), array_of(x)]))
 
@@ -178,10 +278,25 @@ matrix equation AX + XB = C", 1972)."""
 
 @stands_for
 def solve_sylvester(a: Any, b: Any, q: Any) -> Any:
-    """x with a @ x + x @ b = q, as scipy.linalg.solve_sylvester.
+    """The x with a @ x + x @ b = q.
+
+    The method is Bartels and Stewart's ("Solution of the matrix equation AX + XB = C", 1972).
+
+    Args:
+      a: real or complex, shape (..., m, m).
+      b: real or complex, shape (..., n, n).
+      q: the right-hand side, shape (..., m, n).
+
+    Returns:
+      x, shape (..., m, n). Its derivative solves the equation with dq - da @ x - x @ db.
 
     Raises:
-      numpy.linalg.LinAlgError: if a and -b have an eigenvalue in common.
+      numpy.linalg.LinAlgError: if a and -b have an eigenvalue in common, on traced values.
+
+    >>> import fungrad as fg
+    >>> one = np.eye(1)
+    >>> fg.grad(lambda a: solve_sylvester(a, one, 4 * one)[0, 0])(one)
+    array([[-1.]])
     """
     a, b = read("solve_sylvester", a, b, check_finite=False)
     (q,) = read("solve_sylvester", q, check_finite=False, square=False)
@@ -190,17 +305,50 @@ def solve_sylvester(a: Any, b: Any, q: Any) -> Any:
 
 @stands_for
 def solve_continuous_lyapunov(a: Any, q: Any) -> Any:
-    """x with a @ x + x @ a^H = q, as scipy.linalg.solve_continuous_lyapunov."""
+    """The x with a @ x + x @ a^H = q.
+
+    Args:
+      a: real or complex, shape (..., n, n).
+      q: the right-hand side, shape (..., n, n).
+
+    Returns:
+      x, shape (..., n, n).
+
+    Raises:
+      ValueError: for infinities and NaN.
+      numpy.linalg.LinAlgError: if a and -a^H have an eigenvalue in common, on traced values.
+
+    >>> import fungrad as fg
+    >>> one = np.eye(1)
+    >>> fg.grad(lambda a: solve_continuous_lyapunov(a, 4 * one)[0, 0])(one)
+    array([[-2.]])
+    """
     a, q = read("solve_continuous_lyapunov", a, q)
     return sylvester(a, adjoint(a), q)
 
 
 @stands_for
 def solve_discrete_lyapunov(a: Any, q: Any, method: Any = None) -> Any:
-    """x with a @ x @ a^H - x + q = 0, as scipy.linalg.solve_discrete_lyapunov.
+    """The x with a @ x @ a^H - x + q = 0.
 
-    "direct" (for fewer than 10 rows) solves for all elements of x at once; "bilinear" maps to the
-    continuous equation (S. Barnett, "Introduction to Mathematical Control Theory", 1985).
+    Args:
+      a: real or complex, shape (..., n, n).
+      q: the constant term, shape (..., n, n).
+      method: "direct" solves for all elements of x at once, in n^6 steps; "bilinear" maps to the
+        continuous equation (S. Barnett, "Introduction to Mathematical Control Theory", 1985). None
+        is "direct" for fewer than 10 rows.
+
+    Returns:
+      x, shape (..., n, n).
+
+    Raises:
+      ValueError: for an unknown method.
+      numpy.linalg.LinAlgError: if the solution is not unique.
+
+    >>> import fungrad as fg
+    >>> half = np.array([[0.5]])
+    >>> fg.grad(lambda q: solve_discrete_lyapunov(half, q)[0, 0])(np.array([[3.0]])).round(9)
+    array([[1.33333333]])
     """
     a, q = read("solve_discrete_lyapunov", a, q)
     n = a.shape[-1]

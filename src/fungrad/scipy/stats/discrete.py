@@ -45,11 +45,36 @@ class Discrete(Distribution):
         Args:
           k: real numbers, integers or not. The derivative in them is 0, on purpose.
           *args, **kwargs: the shape parameters and loc, which broadcast against k.
+
+        Returns:
+          Numbers of the common floating dtype; NaN where a parameter is invalid.
+
+        Raises:
+          TypeError: for missing or unknown parameters.
+
+        >>> import fungrad as fg
+        >>> float(fg.grad(lambda rate: poisson.logpmf(3, rate))(2.0))
+        0.5
         """
         return self._at("logpmf", k, args, kwargs)
 
     def pmf(self, k: Any, *args: Any, **kwargs: Any) -> Any:
-        """The probability of k: see logpmf."""
+        """The probability of k; 0 for k not an integer.
+
+        Args:
+          k: real numbers, integers or not. The derivative in them is 0, on purpose.
+          *args, **kwargs: the shape parameters and loc, which broadcast against k.
+
+        Returns:
+          Numbers in [0, 1] of the common floating dtype; NaN where a parameter is invalid.
+
+        Raises:
+          TypeError: for missing or unknown parameters.
+
+        >>> import fungrad as fg
+        >>> float(fg.grad(lambda p: bernoulli.pmf(1, p))(0.25).round(9))
+        1.0
+        """
         return np.exp(self.logpmf(k, *args, **kwargs))
 
     def _quantile(self, method: str, q: Any, args: Any, kwargs: Any) -> Any:

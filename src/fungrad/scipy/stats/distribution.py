@@ -340,47 +340,194 @@ class Distribution(Family):
         raise NotImplementedError
 
     def cdf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """The probability of values up to x; its derivative is the density if continuous."""
+        """The probability of values up to x; its derivative in x is the density if continuous.
+
+        Args:
+          x: real numbers.
+          *args, **kwargs: the shape parameters, loc, and scale if continuous, which broadcast
+            against x.
+
+        Returns:
+          Numbers in [0, 1], of the common floating dtype; NaN where a parameter is invalid.
+
+        Raises:
+          TypeError: for missing or unknown parameters.
+          UnsupportedFunctionError: if there is no formula, on traced values.
+
+        >>> import fungrad as fg
+        >>> from fungrad.scipy.stats import uniform
+        >>> float(fg.grad(uniform.cdf)(0.5, scale=2.0))
+        0.5
+        """
         return self._call(self._at, "cdf", (x,), args, kwargs)
 
     def sf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """The probability of values above x: 1 - cdf without cancellation."""
+        """The probability of values above x: 1 - cdf without cancellation.
+
+        Args:
+          x: real numbers.
+          *args, **kwargs: the shape parameters, loc, and scale if continuous, which broadcast
+            against x.
+
+        Returns:
+          Numbers in [0, 1], as for `cdf`.
+
+        >>> import fungrad as fg
+        >>> from fungrad.scipy.stats import uniform
+        >>> float(fg.grad(uniform.sf)(0.5, scale=2.0))
+        -0.5
+        """
         return self._call(self._at, "sf", (x,), args, kwargs)
 
     def logcdf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """The logarithm of cdf; -inf, with the derivative 0, where that is 0."""
+        """The logarithm of cdf; -inf, with the derivative 0, where that is 0.
+
+        Args:
+          x: real numbers.
+          *args, **kwargs: the shape parameters, loc, and scale if continuous, which broadcast
+            against x.
+
+        Returns:
+          Numbers up to 0, as for `cdf`.
+
+        >>> import fungrad as fg
+        >>> from fungrad.scipy.stats import uniform
+        >>> float(fg.grad(uniform.logcdf)(0.5))
+        2.0
+        """
         return self._call(self._at, "logcdf", (x,), args, kwargs)
 
     def logsf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """The logarithm of sf; -inf, with the derivative 0, where that is 0."""
+        """The logarithm of sf; -inf, with the derivative 0, where that is 0.
+
+        Args:
+          x: real numbers.
+          *args, **kwargs: the shape parameters, loc, and scale if continuous, which broadcast
+            against x.
+
+        Returns:
+          Numbers up to 0, as for `cdf`.
+
+        >>> import fungrad as fg
+        >>> from fungrad.scipy.stats import expon
+        >>> float(fg.grad(expon.logsf)(3.0))
+        -1.0
+        """
         return self._call(self._at, "logsf", (x,), args, kwargs)
 
     def ppf(self, q: Any, *args: Any, **kwargs: Any) -> Any:
-        """The (least) x with cdf(x) = q (or more), for q in [0, 1]."""
+        """The quantiles: the (least) x with cdf(x) = q (or more).
+
+        Args:
+          q: probabilities in [0, 1]; NaN comes of others.
+          *args, **kwargs: the shape parameters, loc, and scale if continuous, which broadcast
+            against q.
+
+        Returns:
+          Numbers of the common floating dtype; of a discrete distribution the derivative is 0.
+
+        >>> import fungrad as fg
+        >>> from fungrad.scipy.stats import uniform
+        >>> float(fg.grad(uniform.ppf)(0.5, scale=2.0))
+        2.0
+        """
         return self._call(self._quantile, "ppf", (q,), args, kwargs)
 
     def isf(self, q: Any, *args: Any, **kwargs: Any) -> Any:
-        """The (least) x with sf(x) = q (or less), for q in [0, 1]."""
+        """The upper quantiles: the (least) x with sf(x) = q (or less).
+
+        Args:
+          q: probabilities in [0, 1]; NaN comes of others.
+          *args, **kwargs: the shape parameters, loc, and scale if continuous, which broadcast
+            against q.
+
+        Returns:
+          Numbers of the common floating dtype; of a discrete distribution the derivative is 0.
+
+        >>> import fungrad as fg
+        >>> from fungrad.scipy.stats import expon
+        >>> float(fg.grad(expon.isf)(0.5))
+        -2.0
+        """
         return self._call(self._quantile, "isf", (q,), args, kwargs)
 
     def median(self, *args: Any, **kwargs: Any) -> Any:
-        """The x with cdf(x) = 1/2."""
+        """The x with cdf(x) = 1/2, or the least with more.
+
+        Args:
+          *args, **kwargs: the shape parameters, loc, and scale if continuous.
+
+        Returns:
+          Numbers of the parameters' broadcast shape.
+
+        >>> from fungrad.scipy.stats import uniform
+        >>> float(uniform.median(1.0, 4.0))
+        3.0
+        """
         return self.ppf(0.5, *args, **kwargs)
 
     def entropy(self, *args: Any, **kwargs: Any) -> Any:
-        """The entropy, for continuous distributions the differential one, in nats."""
+        """The entropy in nats: the expectation of -logpdf (the differential entropy) or -logpmf.
+
+        Args:
+          *args, **kwargs: the shape parameters, loc, and scale if continuous.
+
+        Returns:
+          Numbers of the parameters' broadcast shape; NaN where a parameter is invalid.
+
+        >>> import fungrad as fg
+        >>> from fungrad.scipy.stats import norm
+        >>> float(fg.grad(lambda scale: norm.entropy(0.0, scale))(2.0))
+        0.5
+        """
         return self._call(self._moment, "entropy", (), args, kwargs)
 
     def mean(self, *args: Any, **kwargs: Any) -> Any:
-        """The expectation."""
+        """The expectation.
+
+        Args:
+          *args, **kwargs: the shape parameters, loc, and scale if continuous.
+
+        Returns:
+          Numbers of the parameters' broadcast shape; NaN where a parameter is invalid.
+
+        >>> import fungrad as fg
+        >>> from fungrad.scipy.stats import gamma
+        >>> float(fg.grad(gamma.mean)(2.0, scale=3.0))
+        3.0
+        """
         return self._call(self._moment, "mean", (), args, kwargs)
 
     def var(self, *args: Any, **kwargs: Any) -> Any:
-        """The variance."""
+        """The variance: the expectation of (x - mean)^2.
+
+        Args:
+          *args, **kwargs: the shape parameters, loc, and scale if continuous.
+
+        Returns:
+          Numbers of the parameters' broadcast shape; NaN where a parameter is invalid.
+
+        >>> import fungrad as fg
+        >>> from fungrad.scipy.stats import gamma
+        >>> float(fg.grad(gamma.var)(2.0, scale=3.0))
+        9.0
+        """
         return self._call(self._moment, "var", (), args, kwargs)
 
     def std(self, *args: Any, **kwargs: Any) -> Any:
-        """The square root of the variance."""
+        """The standard deviation: the square root of the variance.
+
+        Args:
+          *args, **kwargs: the shape parameters, loc, and scale if continuous.
+
+        Returns:
+          Numbers of the parameters' broadcast shape; NaN where a parameter is invalid.
+
+        >>> import fungrad as fg
+        >>> from fungrad.scipy.stats import norm
+        >>> float(fg.grad(lambda scale: norm.std(0.0, scale))(2.0))
+        1.0
+        """
         return np.sqrt(self.var(*args, **kwargs))
 
 

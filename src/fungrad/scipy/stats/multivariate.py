@@ -79,16 +79,26 @@ class MultivariateNormal(Family):
     def logpdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
         """The logarithm of the density.
 
+        For y = x - mean it is -(y^T C^-1 y + log det C + d log 2 pi) / 2.
+
         Args:
           x: points, with the components on the last axis.
           mean: vectors; zero if None.
-          cov: symmetric matrices, of which the lower triangle is read; or a vector, the diagonal;
+          cov: symmetric matrices C, of which the lower triangle is read; or a vector, the diagonal;
             or a number, times the identity.
           allow_singular: whether to take singular matrices too, by their pseudoinverse, with -inf
             outside their range. Their derivative is that among matrices of the same rank.
 
+        Returns:
+          A number for each point, without axes of length 1.
+
         Raises:
+          ShapeError: if cov does not fit.
           numpy.linalg.LinAlgError: if cov is not positive definite.
+
+        >>> import fungrad as fg
+        >>> fg.grad(lambda m: multivariate_normal.logpdf(np.ones(2), m))(np.zeros(2))
+        array([1., 1.])
         """
         x, mean, cov = self._read("logpdf", mean, cov, x)
         with np.errstate(all="ignore"):
@@ -96,11 +106,48 @@ class MultivariateNormal(Family):
         return np.squeeze(found)[()]
 
     def pdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
-        """The density: see logpdf."""
+        """The density: the exponential of logpdf.
+
+        Args:
+          x: points, with the components on the last axis.
+          mean: vectors; zero if None.
+          cov: symmetric matrices, a vector or a number, as for `logpdf`.
+          allow_singular: whether to take singular matrices too, as for `logpdf`.
+
+        Returns:
+          A number for each point, without axes of length 1.
+
+        Raises:
+          ShapeError: if cov does not fit.
+          numpy.linalg.LinAlgError: if cov is not positive definite.
+
+        >>> float(np.round(multivariate_normal.pdf(np.zeros(2), np.zeros(2)) * 2 * np.pi, 9))
+        1.0
+        """
         return np.exp(self.logpdf(x, mean, cov, allow_singular))
 
     def entropy(self, mean: Any = None, cov: Any = 1, allow_singular: bool = True) -> Any:
-        """The differential entropy, in nats; of a singular distribution, within its range."""
+        """The differential entropy in nats: (d (1 + log 2 pi) + log det C) / 2.
+
+        Args:
+          mean: vectors, of which the length is read; zero if None.
+          cov: symmetric matrices C, a vector or a number, as for `logpdf`.
+          allow_singular: without effect: the entropy of a singular distribution is that within its
+            range.
+
+        Returns:
+          A number for each matrix.
+
+        Raises:
+          ShapeError: if cov does not fit.
+          ValueError: if cov is not positive semidefinite.
+
+        >>> import fungrad as fg
+        >>> slope = fg.grad(lambda c: multivariate_normal.entropy(None, c))(np.diag([1.0, 2.0]))
+        >>> slope.round(9) + 0.0
+        array([[0.5 , 0.  ],
+               [0.  , 0.25]])
+        """
         _, cov = self._read("entropy", mean, cov)
         _, log_det, rank, _ = _pseudo(cov)
         return ((_LOG_TWO_PI + 1.0) * rank + log_det) * 0.5
@@ -195,15 +242,22 @@ class Dirichlet(Family):
         return [*rest, alpha * _one_or_nan(np.all(alpha > 0), alpha)]
 
     def logpdf(self, x: Any, alpha: Any) -> Any:
-        """The logarithm of the density.
+        """The logarithm of the density: log Gamma(sum a) - sum log Gamma(a) + sum (a - 1) log x.
 
         Args:
           x: points, with the components on the first axis: all, or all but the last.
-          alpha: a vector of positive numbers.
+          alpha: a vector a of positive numbers.
 
         Returns:
           -inf, with derivative 0, outside the simplex (where SciPy raises). Inside, the components
           are independent variables.
+
+        Raises:
+          ShapeError: if alpha is not a vector, or x does not fit.
+
+        >>> import fungrad as fg
+        >>> fg.grad(dirichlet.logpdf)(np.array([0.25, 0.75]), np.array([2.0, 1.0]))
+        array([4., 0.])
         """
         with np.errstate(all="ignore"):
             x, alpha = self._alpha("logpdf", alpha, x)
@@ -220,11 +274,40 @@ class Dirichlet(Family):
             return select(inside, np.sum(xlogy(column - 1.0, safe), axis=0) + constant, -np.inf)
 
     def pdf(self, x: Any, alpha: Any) -> Any:
-        """The density: see logpdf."""
+        """The density: the exponential of logpdf.
+
+        Args:
+          x: points, with the components on the first axis: all, or all but the last.
+          alpha: a vector of positive numbers.
+
+        Returns:
+          A number for each point; 0 outside the simplex.
+
+        Raises:
+          ShapeError: if alpha is not a vector, or x does not fit.
+
+        >>> float(np.round(dirichlet.pdf([0.25, 0.75], [2.0, 1.0]), 9))
+        0.5
+        """
         return np.exp(self.logpdf(x, alpha))
 
     def entropy(self, alpha: Any) -> Any:
-        """The differential entropy, in nats."""
+        """The differential entropy in nats.
+
+        With s = sum a it is log B(a) + (s - n) psi(s) - sum (a - 1) psi(a).
+
+        Args:
+          alpha: a vector a of n positive numbers.
+
+        Returns:
+          A number; NaN if one of alpha is not positive.
+
+        Raises:
+          ShapeError: if alpha is not a vector.
+
+        >>> bool(np.isclose(dirichlet.entropy([1.0, 1.0]), 0.0))
+        True
+        """
         (alpha,) = self._alpha("entropy", alpha)
         total = np.sum(alpha)
         constant = np.sum(gammaln(alpha)) - gammaln(total)
@@ -232,18 +315,59 @@ class Dirichlet(Family):
         return constant + excess - np.sum((alpha - 1.0) * digamma(alpha))
 
     def mean(self, alpha: Any) -> Any:
-        """The expectations."""
+        """The expectations: a / sum a.
+
+        Args:
+          alpha: a vector a of positive numbers.
+
+        Returns:
+          A vector of the shape of alpha; NaN if one of alpha is not positive.
+
+        Raises:
+          ShapeError: if alpha is not a vector.
+
+        >>> import fungrad as fg
+        >>> fg.grad(lambda a: dirichlet.mean(a)[0])(np.array([1.0, 1.0]))
+        array([ 0.25, -0.25])
+        """
         (alpha,) = self._alpha("mean", alpha)
         return alpha / np.sum(alpha)
 
     def var(self, alpha: Any) -> Any:
-        """The variances."""
+        """The variances: a (s - a) / (s^2 (s + 1)) for s = sum a.
+
+        Args:
+          alpha: a vector a of positive numbers.
+
+        Returns:
+          A vector of the shape of alpha; NaN if one of alpha is not positive.
+
+        Raises:
+          ShapeError: if alpha is not a vector.
+
+        >>> dirichlet.var([1.5, 1.5])
+        array([0.0625, 0.0625])
+        """
         (alpha,) = self._alpha("var", alpha)
         total = np.sum(alpha)
         return alpha * (total - alpha) / (total * total * (total + 1.0))
 
     def cov(self, alpha: Any) -> Any:
-        """The matrix of covariances."""
+        """The matrix of covariances: (diag(m) - m m^T) / (sum a + 1) for the expectations m.
+
+        Args:
+          alpha: a vector a of n positive numbers.
+
+        Returns:
+          An array of shape (n, n); NaN if one of alpha is not positive.
+
+        Raises:
+          ShapeError: if alpha is not a vector.
+
+        >>> dirichlet.cov([1.5, 1.5])
+        array([[ 0.0625, -0.0625],
+               [-0.0625,  0.0625]])
+        """
         (alpha,) = self._alpha("cov", alpha)
         total = np.sum(alpha)
         mean = alpha / total
@@ -279,12 +403,19 @@ class Multinomial(Family):
         return [*stop_gradient(rest), stop_gradient(n), p, _one_or_nan(valid, p)]
 
     def logpmf(self, x: Any, n: Any, p: Any) -> Any:
-        """The logarithm of the probability of x, with the counts on the last axis; -inf if these
-        are not integers, or do not sum to n.
+        """The logarithm of the probability of x: log n! + sum (x log p - log x!).
 
         Args:
-          x, n: counts; the derivative in them is 0, on purpose.
-          p: probabilities on the last axis, which sum to 1.
+          x, n: counts, those of x on the last axis; the derivative in them is 0, on purpose.
+          p: probabilities on the last axis with the sum 1; else the rest replaces the last one.
+
+        Returns:
+          Numbers without the last axis; -inf if the counts are not integers, or do not sum to n;
+          NaN where a parameter is invalid.
+
+        >>> import fungrad as fg
+        >>> fg.grad(lambda p: multinomial.logpmf([1, 1], 2, p))(np.array([0.5, 0.5]))
+        array([2., 2.])
         """
         with np.errstate(all="ignore"):
             x, n, p, one = self._read("logpmf", n, p, x)
@@ -294,11 +425,33 @@ class Multinomial(Family):
             return select(counts, found, -np.inf) * one
 
     def pmf(self, x: Any, n: Any, p: Any) -> Any:
-        """The probability of x: see logpmf."""
+        """The probability of x: the exponential of logpmf.
+
+        Args:
+          x, n: counts, those of x on the last axis; the derivative in them is 0, on purpose.
+          p: probabilities on the last axis with the sum 1; else the rest replaces the last one.
+
+        Returns:
+          Numbers without the last axis; 0 if the counts are not integers, or do not sum to n.
+
+        >>> float(np.round(multinomial.pmf([2, 0], 2, [0.5, 0.5]), 9))
+        0.25
+        """
         return np.exp(self.logpmf(x, n, p))
 
     def mean(self, n: Any, p: Any) -> Any:
-        """The expectations."""
+        """The expectations: n p.
+
+        Args:
+          n: counts; the derivative in them is 0, on purpose.
+          p: probabilities on the last axis with the sum 1; else the rest replaces the last one.
+
+        Returns:
+          An array of the shape of p (broadcast); NaN where a parameter is invalid.
+
+        >>> multinomial.mean(4, [0.25, 0.75])
+        array([1., 3.])
+        """
         n, p, one = self._read("mean", n, p)
         return n[..., np.newaxis] * p * one[..., np.newaxis]
 
@@ -319,13 +472,24 @@ class Wishart(Family):
     def logpdf(self, x: Any, df: Any, scale: Any) -> Any:
         """The logarithm of the density.
 
+        For dimension p, df n and scale V it is ((n - p - 1) log det x - tr(V^-1 x) - n (p log 2 +
+        log det V)) / 2 - log Gamma_p(n / 2).
+
         Args:
           x: a symmetric positive definite matrix of shape (p, p), or several: (p, p, n).
           df: a number above p - 1.
           scale: a symmetric positive definite matrix; or a vector, the diagonal; or a number.
 
+        Returns:
+          A number for each matrix; NaN if df is too small.
+
         Raises:
           numpy.linalg.LinAlgError: if x or scale is not positive definite.
+
+        >>> import fungrad as fg
+        >>> fg.grad(lambda x: wishart.logpdf(x, 3.0, np.eye(2)))(np.eye(2)).round(9) + 0.0
+        array([[-0.5,  0. ],
+               [ 0. , -0.5]])
         """
         x, df, scale = floating("wishart.logpdf", x, df, scale)
         scale = np.diag(scale) if scale.ndim == 1 else np.reshape(scale, scale.shape or (1, 1))
@@ -340,7 +504,22 @@ class Wishart(Family):
         return np.squeeze(found - multigammaln(df * 0.5, dim))
 
     def pdf(self, x: Any, df: Any, scale: Any) -> Any:
-        """The density: see logpdf."""
+        """The density: the exponential of logpdf.
+
+        Args:
+          x: a symmetric positive definite matrix of shape (p, p), or several: (p, p, n).
+          df: a number above p - 1.
+          scale: a symmetric positive definite matrix; or a vector, the diagonal; or a number.
+
+        Returns:
+          A number for each matrix; NaN if df is too small.
+
+        Raises:
+          numpy.linalg.LinAlgError: if x or scale is not positive definite.
+
+        >>> float(np.round(wishart.pdf(1.0, 2.0, 1.0) * np.exp(0.5), 9))
+        0.5
+        """
         return np.exp(self.logpdf(x, df, scale))
 
 

@@ -72,14 +72,21 @@ def entropy(
     nan_policy: str = "propagate",
     keepdims: bool = False,
 ) -> Any:
-    """The entropy of probabilities pk, or relative to qk, as scipy.stats.entropy.
+    """The entropy of probabilities pk, -sum pk log pk, or relative to qk, sum pk log(pk / qk).
 
     Args:
-      pk, qk: numbers, normalised to sum 1 along the axis.
+      pk, qk: real numbers of one shape, normalised to sum 1 along the axis.
       base: of the logarithm; e if None.
       axis: the axis; all elements for None.
       nan_policy: "propagate", on traced values.
       keepdims: whether the axis is kept, with the length 1.
+
+    Returns:
+      Numbers without the axis, of a floating dtype.
+
+    Raises:
+      ValueError: if base is not positive.
+      ArgumentError: for another nan_policy, on traced values.
 
     >>> import fungrad as fg
     >>> fg.grad(entropy)(np.array([1.0, 1.0]))
@@ -110,7 +117,7 @@ def sem(
     *,
     keepdims: bool = False,
 ) -> Any:
-    """The standard error of the mean, as scipy.stats.sem.
+    """The standard error of the mean: the standard deviation over the root of the count.
 
     Args:
       a: real numbers.
@@ -119,8 +126,15 @@ def sem(
       nan_policy: "propagate", on traced values.
       keepdims: whether the axis is kept, with the length 1.
 
-    >>> float(sem(np.array([1.0, 3.0])))
-    1.0
+    Returns:
+      Numbers without the axis, of a floating dtype.
+
+    Raises:
+      ArgumentError: for another nan_policy, on traced values.
+
+    >>> import fungrad as fg
+    >>> fg.grad(sem)(np.array([1.0, 3.0])).round(9)
+    array([-0.5, 0.5])
     """
     if current() is EVAL:
         return scipy_module("scipy.stats").sem(
@@ -139,13 +153,20 @@ def rankdata(
     axis: int | None = None,
     nan_policy: str = "propagate",
 ) -> Any:
-    """The ranks of elements, as scipy.stats.rankdata; their derivative is 0, on purpose.
+    """The ranks of elements from 1 up; their derivative is 0, on purpose.
 
     Args:
       a: real numbers.
       method: the rank of equal elements: "average", "min", "max", "dense" or "ordinal".
       axis: the axis to rank along; all elements, as a vector, for None.
       nan_policy: "propagate", on traced values.
+
+    Returns:
+      An array of the shape of a, or a vector without axis: float64 for "average", else integers.
+
+    Raises:
+      ValueError: for an unknown method.
+      ArgumentError: for another nan_policy, on traced values.
 
     >>> rankdata(np.array([3.0, 1.0, 1.0]))
     array([3. , 1.5, 1.5])
@@ -167,7 +188,7 @@ def rankdata(
 def mode(
     a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False
 ) -> Any:
-    """The most common value along an axis (the least if several), as scipy.stats.mode.
+    """The most common value along an axis, the least if several are.
 
     Args:
       a: numbers.
@@ -178,8 +199,12 @@ def mode(
     Returns:
       (mode, count); the derivative of the mode is shared by the elements equal to it.
 
-    >>> float(mode(np.array([1.0, 2.0, 2.0])).mode)
-    2.0
+    Raises:
+      ArgumentError: for another nan_policy, on traced values.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda a: mode(a).mode)(np.array([1.0, 2.0, 2.0]))
+    array([0. , 0.5, 0.5])
     """
     modes = scipy_module("scipy.stats").mode
     if current() is EVAL:
@@ -260,10 +285,18 @@ class gaussian_kde:
         self.set_bandwidth(bw_method)
 
     def set_bandwidth(self, bw_method: Any = None) -> None:
-        """Sets the factor of the bandwidth: see the class.
+        """Sets the factor of the bandwidth.
+
+        Args:
+          bw_method: "scott" (or None), "silverman", a number, or a function of this object.
 
         Raises:
           ValueError: if the method is unknown.
+
+        >>> density = gaussian_kde(np.array([0.0, 1.0, 4.0]))
+        >>> density.set_bandwidth(0.5)
+        >>> density.covariance_factor()
+        0.5
         """
         if bw_method is None or isinstance(bw_method, str):
             known = {None: self.scotts_factor, "scott": self.scotts_factor,
@@ -312,16 +345,58 @@ class gaussian_kde:
         )
 
     def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density at each point, in columns."""
+        """The logarithm of the density at each point.
+
+        Args:
+          x: points in columns, shape (d, m), or (m,) for samples of numbers.
+
+        Returns:
+          A vector of m numbers.
+
+        Raises:
+          ShapeError: if the points' dimension is not that of the sample.
+
+        >>> density = gaussian_kde(np.array([0.0, 1.0, 4.0]))
+        >>> bool(np.isclose(density.logpdf(2.0), np.log(density(2.0))).all())
+        True
+        """
         points = self._points(x)
         return logsumexp(_log_kernels(self._root, points, self.dataset), axis=1, b=self.weights)
 
     def evaluate(self, points: Any) -> Any:
-        """The density at each point, in columns."""
+        """The density at each point: the weighted sum of the kernels there.
+
+        Args:
+          points: in columns, shape (d, m), or (m,) for samples of numbers.
+
+        Returns:
+          A vector of m numbers.
+
+        Raises:
+          ShapeError: if the points' dimension is not that of the sample.
+
+        >>> density = gaussian_kde(np.array([-1.0, 1.0]))
+        >>> bool(np.isclose(density(-0.5), density(0.5)).all())
+        True
+        """
         return np.exp(_log_kernels(self._root, self._points(points), self.dataset)) @ self.weights
 
     def pdf(self, x: Any) -> Any:
-        """The density at points: `evaluate`."""
+        """The density at each point, another name of `evaluate`.
+
+        Args:
+          x: points in columns, shape (d, m), or (m,) for samples of numbers.
+
+        Returns:
+          A vector of m numbers.
+
+        Raises:
+          ShapeError: if the points' dimension is not that of the sample.
+
+        >>> density = gaussian_kde(np.array([-1.0, 1.0]))
+        >>> bool((density.pdf(0.5) == density(0.5)).all())
+        True
+        """
         return self.evaluate(x)
 
     __call__ = evaluate
@@ -332,6 +407,18 @@ class gaussian_kde:
         Args:
           mean: a vector of length d, or a number.
           cov: a matrix of shape (d, d), or a number.
+
+        Returns:
+          A number.
+
+        Raises:
+          ShapeError: if mean and cov are not of the dimension of the sample.
+          numpy.linalg.LinAlgError: if the sum of both covariances is not positive definite.
+
+        >>> import fungrad as fg
+        >>> density = gaussian_kde(np.array([-1.0, 1.0]))
+        >>> float(fg.grad(lambda mean: density.integrate_gaussian(mean, 1.0))(0.0).round(9)) + 0.0
+        0.0
         """
         mean, cov = floating("gaussian_kde", mean, cov)
         mean, cov = np.atleast_1d(mean), np.atleast_2d(cov)
@@ -341,7 +428,21 @@ class gaussian_kde:
         return np.exp(_log_kernels(root, mean[:, np.newaxis], self.dataset))[0] @ self.weights
 
     def integrate_box_1d(self, low: Any, high: Any) -> Any:
-        """The probability of (low, high), for samples of numbers."""
+        """The probability of the interval (low, high), for samples of numbers.
+
+        Args:
+          low, high: real numbers.
+
+        Returns:
+          A number.
+
+        Raises:
+          ValueError: for samples of vectors.
+
+        >>> density = gaussian_kde(np.array([-1.0, 1.0]))
+        >>> float(density.integrate_box_1d(-np.inf, 0.0).round(9))
+        0.5
+        """
         if self.d != 1:
             raise ValueError("integrate_box_1d() only handles 1D pdfs")
         width = np.sqrt(self.covariance[0, 0])
@@ -349,7 +450,21 @@ class gaussian_kde:
         return np.sum(self.weights * (edges[0] - edges[1]))
 
     def integrate_kde(self, other: gaussian_kde) -> Any:
-        """The integral of the product with another estimate's density."""
+        """The integral of the product with another estimate's density.
+
+        Args:
+          other: a density of the same dimension.
+
+        Returns:
+          A number.
+
+        Raises:
+          ValueError: if the dimensions differ.
+
+        >>> one, two = gaussian_kde(np.array([0.0, 1.0])), gaussian_kde(np.array([0.0, 4.0]))
+        >>> bool(np.isclose(one.integrate_kde(two), two.integrate_kde(one)))
+        True
+        """
         if other.d != self.d:
             raise ValueError("KDEs are not the same dimensionality")
         root = np.linalg.cholesky(self.covariance + other.covariance)

@@ -228,7 +228,7 @@ _IN = _spherical("spherical_in", 1.0, 1.0)
 _KN = _spherical("spherical_kn", -1.0, -1.0)
 
 
-def _public(name: str, primitive: Primitive) -> Callable[..., Any]:
+def _public(name: str, primitive: Primitive, what: str) -> Callable[..., Any]:
     function = getattr(sp, name)
 
     def spherical(n: Any, z: Any, derivative: bool = False) -> Any:
@@ -241,14 +241,44 @@ def _public(name: str, primitive: Primitive) -> Callable[..., Any]:
         return primitive.partials[1](1.0, None, (n, z))
 
     spherical.__name__ = spherical.__qualname__ = name
-    spherical.__doc__ = f"As scipy.special.{name}; the order n is an integer."
+    spherical.__doc__ = f"""The {what}.
+
+    Args:
+      n: orders, integers from 0 up; they have no derivative.
+      z: real or complex, broadcasts against n.
+      derivative: whether to return the derivative in z in place of the value.
+
+    Returns:
+      Numbers of the broadcast shape, of the floating dtype of z.
+
+    >>> import fungrad as fg
+    >>> slope = fg.grad(lambda z: {name}(2, z))(1.0)
+    >>> bool(np.isclose(slope, {name}(2, 1.0, derivative=True)))
+    True
+    """
     return spherical
 
 
-spherical_jn = _public("spherical_jn", _JN)
-spherical_yn = _public("spherical_yn", _YN)
-spherical_in = _public("spherical_in", _IN)
-spherical_kn = _public("spherical_kn", _KN)
+spherical_jn = _public(
+    "spherical_jn",
+    _JN,
+    "spherical Bessel function of the first kind: sqrt(pi / 2z) J_(n + 1/2)(z) (DLMF 10.47.3)",
+)
+spherical_yn = _public(
+    "spherical_yn",
+    _YN,
+    "spherical Bessel function of the second kind: sqrt(pi / 2z) Y_(n + 1/2)(z) (DLMF 10.47.4)",
+)
+spherical_in = _public(
+    "spherical_in",
+    _IN,
+    "modified spherical Bessel function: sqrt(pi / 2z) I_(n + 1/2)(z) (DLMF 10.47.7)",
+)
+spherical_kn = _public(
+    "spherical_kn",
+    _KN,
+    "modified spherical Bessel function: sqrt(pi / 2z) K_(n + 1/2)(z) (DLMF 10.47.9)",
+)
 
 # --- combinations and factorials ------------------------------------------------------------------
 
@@ -262,10 +292,22 @@ def _inexact(name: str, exact: bool) -> None:
 
 
 def comb(N: Any, k: Any, *, exact: bool = False, repetition: bool = False) -> Any:
-    """The number of combinations of k of N, as scipy.special.comb; by the gamma function.
+    """The number of combinations of k of N: Gamma(N + 1) / (Gamma(k + 1) Gamma(N - k + 1)).
 
-    >>> comb(5, 2).item()
-    10.0
+    Args:
+      N, k: real numbers, which broadcast.
+      exact: False, on traced values; SciPy may compute with Python's integers.
+      repetition: whether an element may be taken more than once: binom(N + k - 1, k).
+
+    Returns:
+      Numbers of a floating dtype; 0 for k > N and for negative numbers.
+
+    Raises:
+      UnsupportedArgumentError: for exact=True, on traced values.
+
+    >>> import fungrad as fg
+    >>> comb(5, 2).item(), float(fg.grad(lambda N: comb(N, 1))(5.0).round(9))
+    (10.0, 1.0)
     """
     if current() is EVAL:
         return sp.comb(N, k, exact=exact, repetition=repetition)
@@ -278,7 +320,17 @@ def comb(N: Any, k: Any, *, exact: bool = False, repetition: bool = False) -> An
 
 
 def perm(N: Any, k: Any, exact: bool = False) -> Any:
-    """The number of ordered choices of k of N, as scipy.special.perm.
+    """The number of ordered choices of k of N: Gamma(N + 1) / Gamma(N - k + 1).
+
+    Args:
+      N, k: real numbers, which broadcast.
+      exact: False, on traced values; SciPy may compute with Python's integers.
+
+    Returns:
+      Numbers of a floating dtype; 0 for k > N and for negative numbers.
+
+    Raises:
+      UnsupportedArgumentError: for exact=True, on traced values.
 
     >>> perm(5, 2).item()
     20.0
@@ -292,7 +344,18 @@ def perm(N: Any, k: Any, exact: bool = False) -> Any:
 
 
 def factorial(n: Any, exact: bool = False, extend: str = "zero") -> Any:
-    """gamma(n + 1), and 0 for n < 0, as scipy.special.factorial.
+    """The factorial: Gamma(n + 1), and 0 for n < 0.
+
+    Args:
+      n: real numbers; for extend="complex" also complex.
+      exact: False, on traced values; SciPy may compute with Python's integers.
+      extend: "complex" continues the function to negative numbers, in place of "zero".
+
+    Returns:
+      Numbers of the shape of n, of a floating dtype.
+
+    Raises:
+      UnsupportedArgumentError: for exact=True, on traced values.
 
     >>> factorial(3.0).item()
     6.0
@@ -311,7 +374,14 @@ def factorial(n: Any, exact: bool = False, extend: str = "zero") -> Any:
 
 
 def diric(x: Any, n: int) -> Any:
-    """sin(n x / 2) / (n sin(x / 2)), as scipy.special.diric, for one integer n.
+    """Dirichlet's kernel, the periodic sinc function: sin(n x / 2) / (n sin(x / 2)).
+
+    Args:
+      x: real numbers.
+      n: one integer, from 1 up.
+
+    Returns:
+      Numbers of the shape of x; the limits 1 and -1 at multiples of 2 pi.
 
     >>> round(float(diric(0.5, 3)), 12) == round((1 + 2 * float(np.cos(0.5))) / 3, 12)
     True
@@ -322,10 +392,18 @@ def diric(x: Any, n: int) -> Any:
 
 
 def softplus(x: Any, **kwargs: Any) -> Any:
-    """log(1 + exp(x)), as scipy.special.softplus of SciPy 1.17.
+    """log(1 + exp(x)) without overflow; SciPy has it from 1.17 on.
 
-    >>> bool(softplus(0.0) == np.log(2.0))
-    True
+    Args:
+      x: real numbers.
+      **kwargs: the arguments of a ufunc of NumPy (`out`, `where`, ...).
+
+    Returns:
+      Numbers of the shape of x, of its floating dtype.
+
+    >>> import fungrad as fg
+    >>> float(fg.grad(softplus)(0.0))
+    0.5
     """
     return np.logaddexp(0.0, x, **kwargs)
 

@@ -55,7 +55,14 @@ for _later in vars(logsumexp_erf.sp).values():
 
 
 def zeta(x: Any, q: Any = None) -> Any:
-    """The Hurwitz zeta function, or without q the Riemann zeta function, as scipy.special.zeta.
+    """The zeta function of Hurwitz, sum of (k + q)^-x over k >= 0 (DLMF 25.11.1), or of Riemann.
+
+    Args:
+      x: the exponent, real; with q above 1.
+      q: real, broadcasts against x. None is Riemann's function, also for x below 1.
+
+    Returns:
+      Numbers of the common floating dtype.
 
     >>> import fungrad as fg
     >>> float(fg.grad(lambda q: zeta(2.0, q))(1.0)) == float(-2 * zeta(3.0, 1.0))
@@ -65,8 +72,14 @@ def zeta(x: Any, q: Any = None) -> Any:
 
 
 def polygamma(n: Any, x: Any) -> Any:
-    """The derivative of order n of digamma, as scipy.special.polygamma; n holds integers, also as
-    floats, and has no derivative.
+    """The derivative of order n of digamma, (-1)^(n + 1) n! zeta(n + 1, x) (DLMF 25.11.12).
+
+    Args:
+      n: integers from 0 up, also as floats; they have no derivative.
+      x: real numbers, which broadcast against n.
+
+    Returns:
+      Numbers of the floating dtype of x.
 
     >>> float(polygamma(0, 1.0)) == float(_special.psi(1.0))
     True
@@ -91,7 +104,15 @@ def _polygamma_of_traced_orders(orders: Any, x: Any) -> Any:
 
 
 def lambertw(z: Any, k: Any = 0, tol: float = 1e-8) -> Any:
-    """The branch k of Lambert's function, as scipy.special.lambertw; always complex.
+    """The branch k of Lambert's function, the w with w exp(w) = z (DLMF 4.13).
+
+    Args:
+      z: real or complex.
+      k: integers, 0 for the principal branch.
+      tol: SciPy's tolerance; without effect on traced values.
+
+    Returns:
+      Complex numbers of the broadcast shape of z and k.
 
     >>> import fungrad as fg
     >>> float(fg.grad(lambda z: np.real(lambertw(z)))(0.0))
@@ -103,7 +124,16 @@ def lambertw(z: Any, k: Any = 0, tol: float = 1e-8) -> Any:
 
 
 def multigammaln(a: Any, d: Any) -> Any:
-    """The logarithm of the gamma function of dimension d, as scipy.special.multigammaln.
+    """The logarithm of the gamma function of dimension d, or of d x d matrices (DLMF 35.3.4).
+
+    It is d (d - 1) / 4 log pi plus the sum of gammaln(a - j / 2) over j from 0 to d - 1.
+
+    Args:
+      a: real numbers above (d - 1) / 2.
+      d: one integer, from 1 up.
+
+    Returns:
+      Numbers of the shape of a, of its floating dtype.
 
     >>> bool(np.isclose(multigammaln(2.5, 1), _special.gammaln(2.5)))
     True

@@ -51,9 +51,19 @@ def floating(a: Any) -> Any:
 def logsumexp(
     a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False
 ) -> Any:
-    """log(sum(b exp(a))), as scipy.special.logsumexp, without overflow.
+    """log(sum(b exp(a))) without overflow: the largest element is subtracted first.
 
     If all elements are -inf, the result is -inf and its derivative 0.
+
+    Args:
+      a: real or complex.
+      axis: one or several; all elements for None.
+      b: factors, which broadcast against a; ones if None.
+      keepdims: whether the axes are kept, with the length 1.
+      return_sign: whether to return the logarithm of the sum's size, and its sign.
+
+    Returns:
+      Numbers without the axes, of a floating dtype; or the pair of them and the signs.
 
     >>> import fungrad as fg
     >>> fg.grad(logsumexp)(np.array([1000.0, 1000.0]))
@@ -79,10 +89,18 @@ def logsumexp(
 
 
 def softmax(x: Any, axis: Any = None) -> Any:
-    """exp(x) / sum(exp(x)), as scipy.special.softmax.
+    """exp(x) / sum(exp(x)) without overflow.
 
-    >>> softmax(np.array([1.0, 1.0]))
-    array([0.5, 0.5])
+    Args:
+      x: real or complex.
+      axis: that of the sum, one or several; all elements for None.
+
+    Returns:
+      An array of the shape of x, of a floating dtype.
+
+    >>> import fungrad as fg
+    >>> fg.grad(lambda x: softmax(x)[0])(np.array([1.0, 1.0]))
+    array([ 0.25, -0.25])
     """
     if current() is EVAL:
         return _special.softmax(x, axis=axis)
@@ -91,7 +109,14 @@ def softmax(x: Any, axis: Any = None) -> Any:
 
 
 def log_softmax(x: Any, axis: Any = None) -> Any:
-    """log(softmax(x)), as scipy.special.log_softmax, accurate for small probabilities.
+    """log(softmax(x)), accurate for small probabilities too.
+
+    Args:
+      x: real or complex.
+      axis: that of the sum, one or several; all elements for None.
+
+    Returns:
+      An array of the shape of x, of a floating dtype.
 
     >>> log_softmax(np.array([1000.0, 0.0]))
     array([    0., -1000.])

@@ -78,11 +78,19 @@ def _pair(in1: Any, in2: Any) -> tuple[Any, Any]:
 
 
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
-    """The convolution by Fourier transforms, as scipy.signal.fftconvolve.
+    """The convolution of two arrays by Fourier transforms: the sums of in1[l] in2[k - l] over l.
 
     Args:
-      in1, in2: arrays of the same ndim. mode: "full", "same" (centred, of the shape of in1) or
-        "valid". axes: those to convolve along, by default all; the others broadcast.
+      in1, in2: real or complex arrays of the same ndim.
+      mode: "full", "same" (centred, of the shape of in1) or "valid".
+      axes: those to convolve along, by default all; the others broadcast.
+
+    Returns:
+      An array of the length m + n - 1, m or |m - n| + 1 along each axis.
+
+    Raises:
+      ValueError: if the numbers of axes differ, for "valid" neither array fits into the other, or
+        for an unknown mode.
 
     >>> np.round(fftconvolve([1.0, 2.0, 3.0], [0.0, 1.0, 0.5]), 12) + 0.0
     array([0. , 1. , 2.5, 4. , 1.5])
@@ -124,8 +132,20 @@ def _by_transforms(in1: Any, in2: Any, axes: list[int]) -> Any:
 
 
 def oaconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
-    """The convolution as scipy.signal.oaconvolve, but by one transform instead of pieces: see
-    fftconvolve.
+    """The convolution of two arrays by one Fourier transform: another name of `fftconvolve`.
+
+    SciPy adds up transforms of overlapping pieces, with the same result.
+
+    Args:
+      in1, in2: real or complex arrays of the same ndim.
+      mode: "full", "same" (centred, of the shape of in1) or "valid".
+      axes: those to convolve along, by default all; the others broadcast.
+
+    Returns:
+      An array, as fftconvolve's.
+
+    Raises:
+      ValueError: as fftconvolve.
 
     >>> np.round(oaconvolve([1.0, 2.0, 3.0], [0.0, 1.0, 0.5], "same"), 12)
     array([1. , 2.5, 4. ])
@@ -143,17 +163,25 @@ def _prefers_transforms(in1: Any, in2: Any) -> bool:
 
 
 def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
-    """The convolution of two arrays of the same ndim, as scipy.signal.convolve.
+    """The convolution of two arrays of the same ndim: z[k] is the sum over l of in1[l] in2[k - l].
 
     Args:
-      mode: "full", "same" (centred, of the shape of in1) or "valid". method: "direct", "fft", or
-        "auto" for the faster one.
+      in1, in2: real or complex arrays of the same ndim.
+      mode: "full", "same" (centred, of the shape of in1) or "valid".
+      method: "direct", "fft", or "auto" for the faster one.
+
+    Returns:
+      An array of the length m + n - 1, m or |m - n| + 1 along each axis, of the common dtype.
 
     Raises:
-      ValueError: if the numbers of axes differ, or for "valid" neither array fits into the other.
+      ValueError: if the numbers of axes differ, for "valid" neither array fits into the other, or
+        for an unknown mode or method.
 
+    >>> import fungrad as fg
     >>> convolve([1.0, 2.0, 3.0], [0.0, 1.0, 0.5])
     array([0. , 1. , 2.5, 4. , 1.5])
+    >>> fg.grad(lambda x: convolve(x, [0.0, 1.0, 0.5])[2])(np.ones(3))
+    array([0.5, 1. , 0. ])
     """
     in1, in2 = _pair(in1, in2)
     s1, s2 = shape_of(in1), shape_of(in2)
@@ -184,8 +212,18 @@ def _reversed(x: Any) -> Any:
 
 
 def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
-    """The correlation of two arrays of the same ndim, as scipy.signal.correlate: z[k] is the sum
-    over l of in1[l] conj(in2[l - k + len(in2) - 1]).
+    """The correlation of two arrays: z[k] is the sum over l of in1[l] conj(in2[l - k + n - 1]).
+
+    Args:
+      in1, in2: real or complex arrays of the same ndim; n is the length of in2.
+      mode: "full", "same" (centred, of the shape of in1) or "valid".
+      method: "direct", "fft", or "auto" for the faster one.
+
+    Returns:
+      An array, as convolve's.
+
+    Raises:
+      ValueError: as convolve.
 
     >>> correlate([1.0, 2.0, 3.0], [0.0, 1.0, 0.5])
     array([0.5, 2. , 3.5, 3. , 0. ])
@@ -199,11 +237,19 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> A
 def convolve2d(
     in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0
 ) -> Any:
-    """The convolution of two matrices, as scipy.signal.convolve2d.
+    """The convolution of two matrices, with a choice of the values outside of the first.
 
     Args:
-      mode: "full", "same" or "valid". boundary: the values outside in1: "fill" (fillvalue),
-        "wrap" or "symm".
+      in1, in2: real or complex matrices.
+      mode: "full", "same" (centred, of the shape of in1) or "valid".
+      boundary: the values outside of in1: "fill" (fillvalue), "wrap" or "symm".
+      fillvalue: a number.
+
+    Returns:
+      A matrix of the common dtype.
+
+    Raises:
+      ValueError: if one is no matrix, and for an unknown mode or boundary.
 
     >>> convolve2d(np.ones((2, 2)), np.ones((2, 2)), boundary="wrap", mode="same")
     array([[4., 4.],
@@ -215,7 +261,19 @@ def convolve2d(
 def correlate2d(
     in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0
 ) -> Any:
-    """The correlation of two matrices, as scipy.signal.correlate2d: see convolve2d.
+    """The correlation of two matrices, with a choice of the values outside of the first.
+
+    Args:
+      in1, in2: real or complex matrices.
+      mode: "full", "same" (centred, of the shape of in1) or "valid".
+      boundary: the values outside of in1: "fill" (fillvalue), "wrap" or "symm".
+      fillvalue: a number.
+
+    Returns:
+      A matrix of the common dtype.
+
+    Raises:
+      ValueError: if one is no matrix, and for an unknown mode or boundary.
 
     >>> correlate2d(np.eye(2), np.array([[1.0, 2.0]]), mode="valid")
     array([[1.],

@@ -136,16 +136,21 @@ def _extended(x: Any, length: int) -> Any:
 
 
 def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
-    """Filters along an axis by numerator b and denominator a, as scipy.signal.lfilter.
+    """The filter a[0] y[k] + a[1] y[k - 1] + ... = b[0] x[k] + b[1] x[k - 1] + ... along an axis.
 
     Differentiable by b, a, x and zi.
 
     Args:
-      b, a: vectors; a[0] scales both. x: the signal, real or complex. zi: the initial conditions,
-        with max(len(a), len(b)) - 1 elements along axis.
+      b, a: vectors, numerator and denominator; a[0] scales both.
+      x: the signal, real or complex.
+      axis: that of the signal.
+      zi: the initial conditions, with max(len(a), len(b)) - 1 elements along axis; zeros if None.
 
     Returns:
       y, or with zi (y, the final conditions).
+
+    Raises:
+      ValueError: if the shapes do not fit.
 
     >>> import fungrad as fg
     >>> lfilter([1.0], [1.0, -0.5], [1.0, 0.0, 0.0])
@@ -200,7 +205,13 @@ def _conditions(zi: Any, axis: int, shape: tuple[int, ...]) -> Any:
 
 
 def lfilter_zi(b: Any, a: Any) -> Any:
-    """The initial conditions of a filter's steady state, as scipy.signal.lfilter_zi.
+    """The initial conditions with which a filter answers a step by its steady state at once.
+
+    Args:
+      b, a: vectors, numerator and denominator.
+
+    Returns:
+      A vector of max(len(a), len(b)) - 1 numbers.
 
     >>> lfilter_zi([1.0], [1.0, -0.5])
     array([1.])
@@ -253,11 +264,23 @@ def filtfilt(
     b: Any, a: Any, x: Any, axis: int = -1, padtype: Any = "odd", padlen: Any = None,
     method: str = "pad", irlen: Any = None,
 ) -> Any:  # fmt: skip
-    """A filter forwards and backwards, without phase shift, as scipy.signal.filtfilt.
+    """A filter forwards and then backwards, which shifts no phase.
 
     Args:
-      b, a, x, axis: as in lfilter. padtype, padlen: the continuation of the signal beyond its ends.
-        method: "pad"; SciPy's "gust" only for plain arrays.
+      b, a: vectors, numerator and denominator.
+      x: the signal, real or complex.
+      axis: that of the signal.
+      padtype: the continuation beyond the ends: "odd", "even", "constant" or None.
+      padlen: its length; by default 3 max(len(a), len(b)).
+      method: "pad"; SciPy's "gust" only for plain arrays.
+      irlen: the length of the impulse response, which SciPy's "gust" reads.
+
+    Returns:
+      An array of the shape of x.
+
+    Raises:
+      ValueError: for an unknown padtype, and for a signal not longer than the padding.
+      UnsupportedArgumentError: for method="gust", on traced values.
 
     >>> bool(np.allclose(filtfilt([0.5], [1.0, -0.5], np.ones(8)), 1.0))
     True
@@ -291,14 +314,19 @@ def _sections(sos: Any) -> Any:
 
 
 def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
-    """A filter in second-order sections, as scipy.signal.sosfilt.
+    """A filter in second-order sections, each of which filters the output of the one before.
 
     Args:
-      sos: rows (b0, b1, b2, 1, a1, a2). x: the signal. zi: the initial conditions, of the shape of
-        x with 2 elements along axis, for each section.
+      sos: rows (b0, b1, b2, 1, a1, a2), one a section.
+      x: the signal, real or complex.
+      axis: that of the signal.
+      zi: the initial conditions, of the shape of x with 2 elements along axis, for each section.
 
     Returns:
       y, or with zi (y, the final conditions).
+
+    Raises:
+      ValueError: if the shapes do not fit.
 
     >>> sosfilt([[1.0, 0.0, 0.0, 1.0, -0.5, 0.0]], [1.0, 0.0, 0.0])
     array([1.  , 0.5 , 0.25])
@@ -328,7 +356,13 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 
 
 def sosfilt_zi(sos: Any) -> Any:
-    """The initial conditions of the steady state of sections, as scipy.signal.sosfilt_zi.
+    """The initial conditions with which sections answer a step by their steady state at once.
+
+    Args:
+      sos: rows (b0, b1, b2, 1, a1, a2), one a section.
+
+    Returns:
+      An array of shape (sections, 2).
 
     >>> sosfilt_zi([[1.0, 0.0, 0.0, 1.0, -0.5, 0.0]])
     array([[1., 0.]])
@@ -343,10 +377,23 @@ def sosfilt_zi(sos: Any) -> Any:
 
 
 def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: Any = "odd", padlen: Any = None) -> Any:
-    """Sections forwards and backwards, as scipy.signal.sosfiltfilt: see filtfilt.
+    """Second-order sections forwards and then backwards, which shift no phase.
 
     The length of the padding is SciPy's, which depends on the number of zeros in sos; under jit and
     vmap it is not known, and taken as 0.
+
+    Args:
+      sos: rows (b0, b1, b2, 1, a1, a2), one a section.
+      x: the signal, real or complex.
+      axis: that of the signal.
+      padtype: the continuation beyond the ends: "odd", "even", "constant" or None.
+      padlen: its length.
+
+    Returns:
+      An array of the shape of x.
+
+    Raises:
+      ValueError: for an unknown padtype, and for a signal not longer than the padding.
 
     >>> bool(np.allclose(sosfiltfilt([[0.5, 0, 0, 1, -0.5, 0]], np.ones(12)), 1.0))
     True

@@ -36,10 +36,20 @@ def _floating(x: Any) -> Any:
 def detrend(
     data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: bool = False
 ) -> Any:
-    """A signal minus its mean or its linear trend, as scipy.signal.detrend.
+    """A signal minus its mean, or minus the lines fitted to it by least squares.
 
     Args:
-      type: "constant" or "linear". bp: the ends of lines. overwrite_data: ignored.
+      data: real or complex.
+      axis: that of the signal.
+      type: "constant" or "linear".
+      bp: the ends of lines: indices between which each has its own.
+      overwrite_data: ignored.
+
+    Returns:
+      An array of the shape of data, of a floating dtype.
+
+    Raises:
+      ValueError: for an unknown type, and for ends of lines outside of the signal.
 
     >>> np.round(detrend([1.0, 3.0, 5.0]), 12) + 0.0
     array([0., 0., 0.])
@@ -65,7 +75,18 @@ def detrend(
 
 
 def hilbert(x: Any, N: Any = None, axis: int = -1) -> Any:
-    """The analytic signal of a real one, as scipy.signal.hilbert.
+    """The analytic signal of a real one: its spectrum at positive frequencies, twice.
+
+    Args:
+      x: real numbers.
+      N: the number of samples to transform; by default all.
+      axis: that of the signal.
+
+    Returns:
+      Complex numbers, with x as the real part and N samples along axis.
+
+    Raises:
+      ValueError: for complex x, and if N is not positive.
 
     >>> np.round(np.abs(hilbert(np.cos(np.arange(8) * np.pi / 2))), 12)
     array([1., 1., 1., 1., 1., 1., 1., 1.])
@@ -87,12 +108,23 @@ def hilbert(x: Any, N: Any = None, axis: int = -1) -> Any:
 def resample(
     x: Any, num: int, t: Any = None, axis: int = 0, window: Any = None, domain: str = "time"
 ) -> Any:
-    """A signal at another number of points by Fourier's method, as scipy.signal.resample.
+    """A signal at another number of points, by the sum of its Fourier series there.
 
     Args:
-      num: the new number of samples. t: the times of the old ones; with it the new times are also
-        returned. window: a window in the frequency domain, by name or as a vector, in the order
-        of np.fft.fftfreq. domain: "time"; SciPy's "freq" only for plain arrays.
+      x: the samples, real or complex, of one period.
+      num: the new number of samples.
+      t: the times of the old ones; with it the new times are also returned.
+      axis: that of the signal.
+      window: a window in the frequency domain, by name or as a vector, in the order of
+        np.fft.fftfreq.
+      domain: "time" alone: transform back first, in place of SciPy's "freq".
+
+    Returns:
+      The new samples, or the pair of them and their times.
+
+    Raises:
+      ValueError: for a window of another length.
+      UnsupportedArgumentError: for another domain.
 
     >>> np.round(resample(np.cos(np.arange(4) * np.pi / 2), 8)[::2], 12) + 0.0
     array([ 1.,  0., -1.,  0.])
@@ -147,7 +179,24 @@ def savgol_coeffs(
     window_length: int, polyorder: int, deriv: int = 0, delta: Any = 1.0, pos: Any = None,
     use: str = "conv",
 ) -> Any:  # fmt: skip
-    """The coefficients of a Savitzky-Golay filter, as scipy.signal.savgol_coeffs.
+    """The coefficients of the filter that fits a polynomial to each window by least squares.
+
+    A. Savitzky and M. Golay, "Smoothing and differentiation of data by simplified least squares
+    procedures" (1964).
+
+    Args:
+      window_length: the number of points of a fit.
+      polyorder: the degree of a fit, below that number.
+      deriv: the order of the derivative to evaluate; 0 for the polynomial itself.
+      delta: the distance of the points.
+      pos: the index of the point at which it is evaluated; by default the middle.
+      use: "conv" for the order of a convolution, "dot" for that of a scalar product.
+
+    Returns:
+      A vector of window_length numbers.
+
+    Raises:
+      ValueError: if polyorder or pos does not fit into the window, or for an unknown use.
 
     >>> np.round(savgol_coeffs(3, 1), 12)
     array([0.33333333, 0.33333333, 0.33333333])
@@ -172,12 +221,24 @@ def savgol_filter(
     x: Any, window_length: int, polyorder: int, deriv: int = 0, delta: Any = 1.0, axis: int = -1,
     mode: str = "interp", cval: Any = 0.0,
 ) -> Any:  # fmt: skip
-    """Polynomials fitted to sliding windows, or their derivatives, as scipy.signal.savgol_filter.
+    """Polynomials fitted to sliding windows by least squares, or their derivatives.
 
     Args:
-      window_length, polyorder, deriv, delta: the points and the degree of a fit, the order of the
-        derivative, and the distance of the points. mode: the values outside: "mirror", "nearest",
-        "wrap", "constant" (cval), or "interp" for the fits of the first and the last window.
+      x: the signal.
+      window_length: the number of points of a fit.
+      polyorder: the degree of a fit, below that number.
+      deriv: the order of the derivative; 0 for the polynomials themselves.
+      delta: the distance of the points.
+      axis: that of the signal.
+      mode: the values outside: "mirror", "nearest", "wrap", "constant" (cval), or "interp" for the
+        fits of the first and the last window.
+      cval: a number.
+
+    Returns:
+      An array of the shape of x, of a floating dtype.
+
+    Raises:
+      ValueError: for an unknown mode, and for a window that does not fit.
 
     >>> np.round(savgol_filter([1.0, 4.0, 9.0, 16.0], 3, 2), 12)
     array([ 1.,  4.,  9., 16.])

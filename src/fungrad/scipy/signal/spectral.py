@@ -129,15 +129,26 @@ def stft(
     nfft: Any = None, detrend: Any = False, return_onesided: bool = True,
     boundary: Any = "zeros", padded: bool = True, axis: int = -1, scaling: str = "spectrum",
 ) -> tuple[Any, Any, Any]:  # fmt: skip
-    """The short-time Fourier transform, as scipy.signal.stft.
+    """The short-time Fourier transform: that of each windowed segment of a signal.
 
     Args:
-      x: the signal. fs: samples per unit of time. window: a name, or a vector. nperseg, noverlap,
-        nfft: lengths of the segments, of their overlap and of the transforms. scaling: "spectrum"
-        or "psd". Others as SciPy's.
+      x: the signal, real or complex.
+      fs: samples per unit of time.
+      window: a name, or a vector.
+      nperseg, noverlap, nfft: lengths of the segments, of their overlap (by default half) and of
+        the transforms (by default nperseg).
+      detrend: what is subtracted from each segment: "constant", "linear", a function, or False.
+      return_onesided: whether negative frequencies are left out, for a real signal.
+      boundary: the continuation beyond the ends: "zeros", "even", "odd", "constant" or None.
+      padded: whether zeros are appended, so that segments cover the whole signal.
+      axis: that of the signal.
+      scaling: "spectrum" or "psd".
 
     Returns:
       (frequencies, times, the transform); the last axis of the transform is time.
+
+    Raises:
+      ValueError: if the lengths do not fit, and for an unknown boundary or scaling.
 
     >>> f, t, z = stft(np.ones(8), nperseg=4)
     >>> z.shape, z.dtype
@@ -165,7 +176,24 @@ def istft(
     nfft: Any = None, input_onesided: bool = True, boundary: bool = True, time_axis: int = -1,
     freq_axis: int = -2, scaling: str = "spectrum",
 ) -> tuple[Any, Any]:  # fmt: skip
-    """The signal with a given short-time Fourier transform, as scipy.signal.istft: see stft.
+    """The signal with a given short-time Fourier transform, by weighted sums of its segments.
+
+    Args:
+      Zxx: the transform, complex.
+      fs: samples per unit of time.
+      window: a name, or a vector: that of the transform.
+      nperseg, noverlap, nfft: lengths of the segments, of their overlap (by default half) and of
+        the transforms.
+      input_onesided: whether negative frequencies are left out.
+      boundary: whether the signal was continued beyond its ends.
+      time_axis, freq_axis: the axes of times and frequencies.
+      scaling: "spectrum" or "psd": that of the transform.
+
+    Returns:
+      (times, the signal).
+
+    Raises:
+      ValueError: if the lengths or axes do not fit, and for an unknown scaling.
 
     >>> t, x = istft(stft(np.arange(8.0), nperseg=4)[2], nperseg=4)
     >>> np.round(x, 12) + 0.0
@@ -213,14 +241,27 @@ def csd(
     noverlap: Any = None, nfft: Any = None, detrend: Any = "constant",
     return_onesided: bool = True, scaling: str = "density", axis: int = -1, average: str = "mean",
 ) -> tuple[Any, Any]:  # fmt: skip
-    """The cross power spectral density by Welch's method, as scipy.signal.csd.
+    """The cross power spectral density of two signals: a mean of conj(X) Y over segments.
+
+    P. Welch, "The use of fast Fourier transform for the estimation of power spectra" (1967).
 
     Args:
-      x, y: the signals; the shorter one is padded with zeros. scaling: "density" or "spectrum".
-        average: "mean" or "median" of the segments. Others as in stft.
+      x, y: the signals; the shorter one is padded with zeros.
+      fs: samples per unit of time.
+      window: a name, or a vector.
+      nperseg, noverlap, nfft: lengths of the segments, of their overlap (by default half) and of
+        the transforms (by default nperseg).
+      detrend: what is subtracted from each segment: "constant", "linear", a function, or False.
+      return_onesided: whether negative frequencies are left out, for real signals.
+      scaling: "density" (per frequency) or "spectrum".
+      axis: that of the signals.
+      average: "mean" or "median" of the segments.
 
     Returns:
-      (frequencies, the density of conj(X) Y).
+      (frequencies, the density).
+
+    Raises:
+      ValueError: if the lengths do not fit, and for an unknown scaling or average.
 
     >>> f, p = csd(np.arange(8.0), np.ones(8), nperseg=4, detrend=False)
     >>> p.shape, p.dtype
@@ -270,7 +311,27 @@ def welch(
     nfft: Any = None, detrend: Any = "constant", return_onesided: bool = True,
     scaling: str = "density", axis: int = -1, average: str = "mean",
 ) -> tuple[Any, Any]:  # fmt: skip
-    """The power spectral density by Welch's method, as scipy.signal.welch: see csd.
+    """The power spectral density of a signal: a mean of |X|^2 over segments.
+
+    P. Welch, "The use of fast Fourier transform for the estimation of power spectra" (1967).
+
+    Args:
+      x: the signal, real or complex.
+      fs: samples per unit of time.
+      window: a name, or a vector.
+      nperseg, noverlap, nfft: lengths of the segments, of their overlap (by default half) and of
+        the transforms (by default nperseg).
+      detrend: what is subtracted from each segment: "constant", "linear", a function, or False.
+      return_onesided: whether negative frequencies are left out, for a real signal.
+      scaling: "density" (per frequency) or "spectrum".
+      axis: that of the signal.
+      average: "mean" or "median" of the segments.
+
+    Returns:
+      (frequencies, the density).
+
+    Raises:
+      ValueError: if the lengths do not fit, and for an unknown scaling or average.
 
     >>> f, p = welch(np.arange(8.0) % 2, nperseg=4)
     >>> int(np.argmax(p))
@@ -284,7 +345,23 @@ def periodogram(
     x: Any, fs: float = 1.0, window: Any = "boxcar", nfft: Any = None, detrend: Any = "constant",
     return_onesided: bool = True, scaling: str = "density", axis: int = -1,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """The power spectral density of the whole signal, as scipy.signal.periodogram.
+    """The power spectral density of a signal by one transform of the whole: |X|^2, scaled.
+
+    Args:
+      x: the signal, real or complex.
+      fs: samples per unit of time.
+      window: a name, or a vector.
+      nfft: the length of the transform; by default that of the signal.
+      detrend: what is subtracted from the signal: "constant", "linear", a function, or False.
+      return_onesided: whether negative frequencies are left out, for a real signal.
+      scaling: "density" (per frequency) or "spectrum".
+      axis: that of the signal.
+
+    Returns:
+      (frequencies, the density).
+
+    Raises:
+      ValueError: if the lengths do not fit, and for an unknown scaling.
 
     >>> f, p = periodogram(np.array([1.0, -1.0, 1.0, -1.0]))
     >>> np.round(p, 12)
@@ -308,7 +385,22 @@ def coherence(
     x: Any, y: Any, fs: float = 1.0, window: Any = "hann", nperseg: Any = None,
     noverlap: Any = None, nfft: Any = None, detrend: Any = "constant", axis: int = -1,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """The squared coherence of two signals, as scipy.signal.coherence.
+    """The squared coherence of two signals: |Pxy|^2 / (Pxx Pyy) of their densities by `csd`.
+
+    Args:
+      x, y: the signals; the shorter one is padded with zeros.
+      fs: samples per unit of time.
+      window: a name, or a vector.
+      nperseg, noverlap, nfft: lengths of the segments, of their overlap (by default half) and of
+        the transforms (by default nperseg).
+      detrend: what is subtracted from each segment: "constant", "linear", a function, or False.
+      axis: that of the signals.
+
+    Returns:
+      (frequencies, numbers in [0, 1]).
+
+    Raises:
+      ValueError: if the lengths do not fit.
 
     >>> f, c = coherence(np.arange(8.0) ** 2, np.arange(8.0) ** 2, nperseg=4)
     >>> np.round(c, 12)

@@ -47,7 +47,7 @@ class Optimizer(Record):
     """
 
     init: Callable[[Any], Any]
-    update: Callable[..., Any]
+    update: Callable[..., tuple[Any, Any]]
 
 
 def apply_updates(params: Any, updates: Any) -> Any:

@@ -122,7 +122,7 @@ def tensor_at(flat: Flat, z: Array, order: int) -> Array:
     basis = np.eye(size)
     tensor = np.empty((size,) * order)
     for outer in combinations_with_replacement(range(size), order - 2):
-        function = flat.gradient
+        function: Callable[[Any], Any] = flat.gradient
         for index in outer:
             function = _along(function, basis[index])
         jacobian = _jacobian(function, z, basis)

@@ -9,7 +9,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from operator import is_not
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 from numpy import ndarray
@@ -77,6 +77,8 @@ def _forget_programs() -> None:
 backend_choice.state.listeners.append(_forget_programs)
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 INTEGER = Type((), np.dtype(int))
 CACHE_SIZE = 256
 _NAMES = "names"
@@ -498,6 +500,16 @@ class Jitted(OfFunction):
         return "an argument"
 
 
+if TYPE_CHECKING:
+
+    class Typed(Jitted, Generic[P, R]):
+        """A `Jitted` with the signature of its function, for type checkers only."""
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+        def lower(self, *args: P.args, **kwargs: P.kwargs) -> Lowered: ...
+
+
 def _plain(tree: Any, leaves: list[Any], key: list[Any]) -> bool:
     """Appends a tree's leaves to `leaves`, its structure and types to `key`. Returns whether all
     are plain.
@@ -546,6 +558,48 @@ def clear_caches() -> None:
     gc.collect()  # Graphs and their programs hold each other
     backend_choice.free()
     buffer_pool.clear()
+
+
+@overload
+def jit(
+    f: np.ufunc,
+    *,
+    static_argnums: int | Iterable[int] = (),
+    static_argnames: str | Iterable[str] = (),
+    inline: bool = False,
+    reassociate: bool | None = None,
+    branches: str | None = None,
+    max_paths: int = MAX_PATHS,
+    verify: str | None = None,
+) -> Typed[..., Any]: ...
+
+
+@overload
+def jit(
+    f: Callable[P, R],
+    *,
+    static_argnums: int | Iterable[int] = (),
+    static_argnames: str | Iterable[str] = (),
+    inline: bool = False,
+    reassociate: bool | None = None,
+    branches: str | None = None,
+    max_paths: int = MAX_PATHS,
+    verify: str | None = None,
+) -> Typed[P, R]: ...
+
+
+@overload
+def jit(
+    f: None = None,
+    *,
+    static_argnums: int | Iterable[int] = (),
+    static_argnames: str | Iterable[str] = (),
+    inline: bool = False,
+    reassociate: bool | None = None,
+    branches: str | None = None,
+    max_paths: int = MAX_PATHS,
+    verify: str | None = None,
+) -> Callable[[Callable[P, R]], Typed[P, R]]: ...
 
 
 def jit(

@@ -6,7 +6,7 @@ They flatten trees, check arguments, call reverse or forward mode, and rebuild t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from fungrad.errors import ArgumentError, StructureMismatchError
 from fungrad.ir.graph import Graph
@@ -41,6 +41,10 @@ from fungrad.transforms.arguments import (
 )
 from fungrad.transforms.engine.forward import pushed_forward
 from fungrad.transforms.engine.reverse import linearized
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Aux = TypeVar("Aux")
 
 
 def _pullback_of(
@@ -83,6 +87,30 @@ def _pullback_of(
     if not has_aux:
         return values, treedef, None, pullback
     return values[:count], treedef, pytree.unflatten(aux_def, values[count:]), pullback
+
+
+@overload
+def value_and_grad(
+    f: Callable[P, tuple[R, Aux]],
+    argnums: int | str | Sequence[int | str] = 0,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+    unconnected: str = "zero",
+    nondiff: str = "error",
+) -> Callable[P, tuple[tuple[R, Aux], Any]]: ...
+
+
+@overload
+def value_and_grad(
+    f: Callable[P, R],
+    argnums: int | str | Sequence[int | str] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+    *,
+    unconnected: str = "zero",
+    nondiff: str = "error",
+) -> Callable[P, tuple[R, Any]]: ...
 
 
 def value_and_grad(
@@ -189,6 +217,30 @@ def _differentiated(
     )
 
 
+@overload
+def grad(
+    f: Callable[P, tuple[Any, Aux]],
+    argnums: int | str | Sequence[int | str] = 0,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+    unconnected: str = "zero",
+    nondiff: str = "error",
+) -> Callable[P, tuple[Any, Aux]]: ...
+
+
+@overload
+def grad(
+    f: Callable[P, Any],
+    argnums: int | str | Sequence[int | str] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+    *,
+    unconnected: str = "zero",
+    nondiff: str = "error",
+) -> Callable[P, Any]: ...
+
+
 def grad(
     f: Callable[..., Any],
     argnums: int | str | Sequence[int | str] = 0,
@@ -290,7 +342,7 @@ class Program:
 
 @boundary
 def vjp(
-    f: Callable[..., Any], *primals: Any, has_aux: bool = False, unconnected: str = "zero"
+    f: Callable[P, Any], *primals: Any, has_aux: bool = False, unconnected: str = "zero"
 ) -> tuple[Any, ...]:
     """Evaluates f, and returns its output and its pullback of cotangents.
 
@@ -316,7 +368,11 @@ def vjp(
     check_choice("unconnected", unconnected, UNCONNECTED)
     inputs = Inputs(primals, lambda: leaf_names(f, range(len(primals)), primals), "vjp", "none")
     values, treedef, aux, flat_pullback = _pullback_of(
-        f, lambda new: f(*new), inputs, has_aux, "vjp"
+        f,
+        lambda new: f(*new),  # type: ignore[call-arg]
+        inputs,
+        has_aux,
+        "vjp",
     )
     types = [leaf_type(value) for value in values]
     pullback = Pullback(flat_pullback, inputs, treedef, types, unconnected)
@@ -326,7 +382,7 @@ def vjp(
 
 @boundary
 def jvp(
-    f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
+    f: Callable[P, Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
 ) -> tuple[Any, ...]:
     """Evaluates f, and pushes a tangent forward through it.
 
@@ -387,7 +443,7 @@ def jvp(
         args = [
             pytree.unflatten(d, [next(iterator) for _ in range(d.leaf_count)]) for d in treedefs
         ]
-        found, *shapes[:] = results_and_aux(f, f(*args), has_aux)
+        found, *shapes[:] = results_and_aux(f, f(*args), has_aux)  # type: ignore[call-arg]
         return found
 
     def run() -> Any:

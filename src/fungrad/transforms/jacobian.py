@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -44,7 +44,7 @@ from fungrad.transforms.arguments import (
 from fungrad.transforms.engine.batching import batched_call, take_first
 from fungrad.transforms.engine.forward import pushed_forward
 from fungrad.transforms.engine.reverse import linearized
-from fungrad.transforms.grad import grad, jvp, vjp
+from fungrad.transforms.grad import Aux, P, grad, jvp, vjp
 
 
 class Call:
@@ -259,6 +259,34 @@ def _pulled(call: Call, holomorphic: bool, values: Sequence[Any], pullback: Any)
     return call.result([[column[i] for column in columns] for i in range(call.count)], values)
 
 
+@overload
+def jacfwd(
+    f: np.ufunc,
+    argnums: int | str | Sequence[int | str] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[..., Any]: ...
+
+
+@overload
+def jacfwd(
+    f: Callable[P, tuple[Any, Aux]],
+    argnums: int | str | Sequence[int | str] = 0,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+) -> Callable[P, tuple[Any, Aux]]: ...
+
+
+@overload
+def jacfwd(
+    f: Callable[P, Any],
+    argnums: int | str | Sequence[int | str] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[P, Any]: ...
+
+
 def jacfwd(
     f: Callable[..., Any],
     argnums: int | str | Sequence[int | str] = 0,
@@ -298,6 +326,34 @@ def jacfwd(
     return TransformedFunction(run, jacfwd, f, argnums, has_aux, holomorphic)
 
 
+@overload
+def jacrev(
+    f: np.ufunc,
+    argnums: int | str | Sequence[int | str] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[..., Any]: ...
+
+
+@overload
+def jacrev(
+    f: Callable[P, tuple[Any, Aux]],
+    argnums: int | str | Sequence[int | str] = 0,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+) -> Callable[P, tuple[Any, Aux]]: ...
+
+
+@overload
+def jacrev(
+    f: Callable[P, Any],
+    argnums: int | str | Sequence[int | str] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[P, Any]: ...
+
+
 def jacrev(
     f: Callable[..., Any],
     argnums: int | str | Sequence[int | str] = 0,
@@ -321,6 +377,34 @@ def jacrev(
         return _reverse(Call(f, argnums, args, kwargs, has_aux, "jacrev"), holomorphic)
 
     return TransformedFunction(run, jacrev, f, argnums, has_aux, holomorphic)
+
+
+@overload
+def jacobian(
+    f: np.ufunc,
+    argnums: int | str | Sequence[int | str] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[..., Any]: ...
+
+
+@overload
+def jacobian(
+    f: Callable[P, tuple[Any, Aux]],
+    argnums: int | str | Sequence[int | str] = 0,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+) -> Callable[P, tuple[Any, Aux]]: ...
+
+
+@overload
+def jacobian(
+    f: Callable[P, Any],
+    argnums: int | str | Sequence[int | str] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[P, Any]: ...
 
 
 def jacobian(
@@ -364,6 +448,34 @@ def jacobian(
     return TransformedFunction(run, jacobian, f, argnums, has_aux, holomorphic)
 
 
+@overload
+def hessian(
+    f: np.ufunc,
+    argnums: int | str | Sequence[int | str] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[..., Any]: ...
+
+
+@overload
+def hessian(
+    f: Callable[P, tuple[Any, Aux]],
+    argnums: int | str | Sequence[int | str] = 0,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+) -> Callable[P, tuple[Any, Aux]]: ...
+
+
+@overload
+def hessian(
+    f: Callable[P, Any],
+    argnums: int | str | Sequence[int | str] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[P, Any]: ...
+
+
 def hessian(
     f: Callable[..., Any],
     argnums: int | str | Sequence[int | str] = 0,
@@ -382,11 +494,13 @@ def hessian(
            [4., 2.]])
     """
     check_differentiated(f, argnums, "hessian")
-    return jacfwd(jacrev(f, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
+    reverse = jacrev(f, argnums, has_aux, holomorphic)  # type: ignore[call-overload]
+    forward: Callable[..., Any] = jacfwd(reverse, argnums, has_aux, holomorphic)  # type: ignore[call-overload]
+    return forward
 
 
 @boundary
-def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
+def hvp(f: Callable[P, Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
     """The Hessian of f times a vector, without the Hessian: forward mode over reverse mode.
 
     Args:
@@ -408,7 +522,7 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
 
 @boundary
 def gauss_newton_product(
-    f: Callable[..., Any],
+    f: Callable[P, Any],
     primals: Sequence[Any],
     tangents: Sequence[Any],
     loss: Callable[[Any], Any] | None = None,
@@ -439,6 +553,18 @@ def gauss_newton_product(
     _, pullback = vjp(f, *primals)
     product: tuple[Any, ...] = pullback(pushed)
     return product
+
+
+@overload
+def elementwise_grad(
+    f: np.ufunc, argnums: int | str | Sequence[int | str] = 0
+) -> Callable[..., Any]: ...
+
+
+@overload
+def elementwise_grad(
+    f: Callable[P, Any], argnums: int | str | Sequence[int | str] = 0
+) -> Callable[P, Any]: ...
 
 
 def elementwise_grad(

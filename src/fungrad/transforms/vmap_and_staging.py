@@ -8,7 +8,7 @@ can be sliced (np.memmap, Zarr, HDF5) are read chunk by chunk.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from fungrad.transforms.arguments import (
 )
 from fungrad.transforms.engine.batching import batched_call
 
+P = ParamSpec("P")
 Progress = Callable[[int, int], Any]
 """Called after each chunk with the number of finished examples, and of all."""
 
@@ -86,7 +87,7 @@ def joined(parts: Sequence[Any], axes: Sequence[int | None]) -> Any:
 
 
 def batched(
-    f: Callable[..., Any],
+    f: Callable[P, Any],
     size: int,
     in_axes: Any = 0,
     *,
@@ -173,7 +174,7 @@ def _examples(f: Callable[..., Any], leaves: Sequence[Any], axes: Sequence[int |
 
 
 def vmap(
-    f: Callable[..., Any],
+    f: Callable[P, Any],
     in_axes: Any = 0,
     out_axes: Any = 0,
     axis_size: int | None = None,
@@ -396,7 +397,7 @@ def _staged(
 
 
 def make_jaxpr(
-    f: Callable[..., Any], static_argnums: int | Sequence[int] = ()
+    f: Callable[P, Any], static_argnums: int | Sequence[int] = ()
 ) -> Callable[..., Graph]:
     """A function that traces `f` on arguments of given types and returns its Graph.
 
@@ -424,7 +425,7 @@ def make_jaxpr(
 
 
 @boundary
-def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def eval_shape(f: Callable[P, Any], *args: Any, **kwargs: Any) -> Any:
     """The types of the output of f, as a tree of `Type`, without computing anything.
 
     Args:

@@ -590,7 +590,6 @@ def jit(
 
 @overload
 def jit(
-    f: None = None,
     *,
     static_argnums: int | Iterable[int] = (),
     static_argnames: str | Iterable[str] = (),

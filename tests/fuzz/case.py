@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import fungrad as fg
+from fungrad.primitives.contraction.dot_general import dot_general
 
 from .noise import Outcome, Spread
 from .program import Program
@@ -52,6 +53,12 @@ class Case:
         if self._graph is None:
             self._graph = fg.make_jaxpr(self.program.traced)(*self.args)
         return self._graph
+
+    def contracts(self) -> bool:
+        """Whether the program has products that are sums: the sign of a zero that one gives depends
+        on where the sum starts, in NumPy's functions as well (einsum, outer and matmul differ).
+        """
+        return "einsum(" in self.program.source or _contracts(self.graph)
 
     def spread(
         self, f: Any = None, args: Sequence[Any] | None = None, loose: bool = False
@@ -133,3 +140,9 @@ class Case:
 
 
 __all__ = ["Case", "Outcome"]
+
+
+def _contracts(graph: Any) -> bool:
+    return any(e.primitive is dot_general for e in graph.equations) or any(
+        map(_contracts, graph.subgraphs())
+    )

@@ -140,4 +140,4 @@ def vmapped(case: Case) -> str:
             [np.stack([e[k][i] for e in each]) for i in range(len(expected))] for k in range(count)
         ]
 
-    return difference(expected, found, noisy)
+    return difference(expected, found, noisy, signs=not case.contracts())

@@ -60,7 +60,7 @@ def against_plain(
     if isinstance(expected, Exception):
         return f"no error, where NumPy raises {type(expected).__name__}: {expected}"
     loose = loose or own_formula(case)
-    wrong = difference(expected, found, case.spread(loose=loose))
+    wrong = difference(expected, found, case.spread(loose=loose), signs=not case.contracts())
     if wrong or not warnings:
         return wrong
     return warned(

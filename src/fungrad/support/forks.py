@@ -7,8 +7,8 @@ stays locked in the child, and what it has begun is never ended. So a fork waits
 
 from __future__ import annotations
 
+import _thread
 import os
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +20,7 @@ def lock() -> Any:
     """A new lock for the life of the process. Its thread may take it again: a destructor or a
     signal handler can run in between.
     """
-    made = threading.RLock()
+    made = _thread.RLock()
     _locks.append(made)
     return made
 

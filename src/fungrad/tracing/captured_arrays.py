@@ -7,8 +7,7 @@ the trace, or if it cannot be made read-only. Views made before stay writeable (
 
 from __future__ import annotations
 
-import mmap
-import threading
+import _thread
 import types
 import weakref
 from typing import Any
@@ -20,6 +19,7 @@ from fungrad.errors import FungradError, ItemAssignmentError
 from fungrad.ir.graph import Source
 from fungrad.ir.types import of_value
 from fungrad.support import forks
+from fungrad.support.lazy import loaded
 from fungrad.tracing.created_arrays import Writable
 from fungrad.tracing.source_location import is_library
 
@@ -167,8 +167,12 @@ class _Locked:
         self.arrays: dict[int, tuple[ndarray, bool]] = {id(owner): (owner, owner.flags.writeable)}
 
 
-_BUFFERS = (mmap.mmap, memoryview, bytearray)
-"""Owners of memory besides ndarrays whose views NumPy can make writeable again."""
+def _is_buffer(owner: Any) -> bool:
+    """Whether an owner of memory, no ndarray, is one whose views NumPy can make writeable again."""
+    mapped: Any = loaded("mmap")  # who has a map has loaded its module
+    if mapped is not None and isinstance(owner, mapped.mmap):
+        return True
+    return isinstance(owner, (memoryview, bytearray))
 
 
 def _owner(value: ndarray) -> ndarray:
@@ -182,7 +186,7 @@ def _can_lock(value: ndarray) -> bool:
     owner = _owner(value)
     if type(value.base) is ndarray and type(value.base.base) is Writable:
         return False  # a part of an array that was made to be written into
-    return owner.flags.owndata or isinstance(owner.base, _BUFFERS)
+    return owner.flags.owndata or _is_buffer(owner.base)
 
 
 def _lock(value: ndarray, keeper: WriteGuards) -> None:
@@ -190,7 +194,7 @@ def _lock(value: ndarray, keeper: WriteGuards) -> None:
     owner = _owner(value)
     with _guard:
         group = locked_memory.setdefault(id(owner), _Locked(owner))
-        group.keepers[keeper] = threading.get_ident()
+        group.keepers[keeper] = _thread.get_ident()
         array: Any = value
         while isinstance(array, ndarray):
             if id(array) not in group.arrays:
@@ -230,7 +234,7 @@ def forget_ended() -> None:
 
 def _forget_threads() -> None:
     """In a forked child: ends the needs of other threads, which are not there."""
-    me = threading.get_ident()
+    me = _thread.get_ident()
     for group in locked_memory.values():
         for keeper in [keeper for keeper, thread in group.keepers.items() if thread != me]:
             del group.keepers[keeper]

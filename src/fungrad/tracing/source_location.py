@@ -6,12 +6,12 @@ with advice on NumPy's, SciPy's and LAPACK's messages.
 
 from __future__ import annotations
 
+import _thread
 import functools
 import inspect
 import os
 import re
 import sys
-import threading
 import types
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -239,7 +239,7 @@ _ADVICE = {
 """Notes on NumPy's messages, which name no cause that a user could mend."""
 
 
-class _Refused(threading.local):
+class _Refused(_thread._local):
     """The line that last used a traced value without a number as an index."""
 
     index: Source | None = None

@@ -28,6 +28,7 @@ from fungrad.engines.jax import determinants, graphs, loops  # noqa: E402, F401
 from fungrad.engines.jax.elementwise import Options  # noqa: E402
 from fungrad.errors import ArgumentError, UnsupportedFunctionError  # noqa: E402
 from fungrad.ir.types import PYTHON_SCALARS  # noqa: E402
+from fungrad.primitives.movement.static_index import ARRAY, Index  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 X = np.array([0.3, -0.4, 1.1])
@@ -418,7 +419,7 @@ def test_a_training_loop_and_an_export() -> None:
 
 
 def test_the_last_of_several_writes_stays() -> None:
-    last = fg.engines.jax.arrays._last_at  # on the CPU another form runs
+    write_last = fg.engines.jax.arrays._write_last  # on the CPU another form runs
     i, j = np.array([2, 0, 2, 0]), np.array([1, 1, 1, 0])
     x = np.arange(12.0).reshape(3, 4)
     for written, values in [
@@ -430,7 +431,10 @@ def test_the_last_of_several_writes_stays() -> None:
     ]:
         want = x.copy()
         want[written] = values
-        np.testing.assert_array_equal(last(written)(jnp.asarray(x), jnp.asarray(values)), want)
+        arrays = [jnp.asarray(e) for e in written if isinstance(e, np.ndarray)]
+        index = Index(tuple([ARRAY if isinstance(e, np.ndarray) else e for e in written]))
+        found = write_last(jnp.asarray(x), jnp.asarray(values), *arrays, index=index)
+        np.testing.assert_array_equal(found, want)
 
 
 DEVICES = """

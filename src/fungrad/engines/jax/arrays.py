@@ -288,27 +288,22 @@ def _index_set(x: Any, values: Any, *arrays: Any, index: Any) -> Any:
     """Where an element is written more than once the last value stays, as in NumPy. XLA writes in
     order on the CPU alone.
     """
+    in_order = functools.partial(_writer("set"), index=index)
+    if index.unique or not arrays:
+        return in_order(x, values, *arrays)
+    last = functools.partial(_write_last, index=index)
+    return lax.platform_dependent(x, values, *arrays, cpu=in_order, default=last)
+
+
+def _write_last(x: Any, values: Any, *arrays: Any, index: Any) -> Any:
     written = index.fill(arrays)
-    if not arrays:
-        return x.at[written].set(values)
-    return lax.platform_dependent(x, values, cpu=_writer_at(written), default=_last_at(written))
-
-
-def _writer_at(written: Any) -> Callable[..., Any]:
-    return lambda x, values: x.at[written].set(values)
-
-
-def _last_at(written: Any) -> Callable[..., Any]:
-    def write(x: Any, values: Any) -> Any:
-        shape = jax.eval_shape(lambda x: x[written], x).shape
-        order = jnp.arange(math.prod(shape)).reshape(shape)
-        last = jnp.full(x.shape, -1).at[written].max(order)
-        values = jnp.broadcast_to(values, shape).ravel()
-        if not values.size:
-            return x
-        return jnp.where(last < 0, x, values[last].astype(x.dtype))
-
-    return write
+    shape = jax.eval_shape(lambda x: x[written], x).shape
+    if 0 in shape:
+        return x
+    order = jnp.arange(math.prod(shape)).reshape(shape)
+    last = jnp.full(x.shape, -1).at[written].max(order)
+    values = jnp.broadcast_to(values, shape).ravel()
+    return jnp.where(last < 0, x, values[last].astype(x.dtype))
 
 
 def _window_index(counts: Any, sizes: Any, strides: Any, dilations: Any) -> tuple[Any, ...]:

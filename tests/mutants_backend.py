@@ -92,10 +92,10 @@ MUTANTS = (
     ),
     *of(
         "compiler/lowering/fusion/clustering.py", (*BACKEND, "test_buffers.py"),
-        ("a sum is read before its last block", "self.level[id(output)] = level + (found.output == REDUCED)",
-         "self.level[id(output)] = level"),
-        ("a part is put together twice", "if reader is None or id(reader) in mine or id(reader) in absorbed:",
-         "if reader is None or id(reader) in mine:"),
+        ("a sum is read before its last block", "self.level[output] = level + (found.output == REDUCED)",
+         "self.level[output] = level"),
+        ("a part is put together twice", "if reader is None or reader in mine or reader in absorbed:",
+         "if reader is None or reader in mine:"),
         ("an array with rows along two axes is read along one", "inner.setdefault((atom, axis), own)", "inner.setdefault((atom, how.inputs[0]), own)"),
     ),
     *of(

@@ -65,7 +65,7 @@ class GuardTrace(GraphTrace):
         self.questions: list[Question] = []
         self.variables: list[Variable] = []
         """All numbered values."""
-        self._numbers: dict[int, int] = {}
+        self._numbers: dict[Atom, int] = {}
         self._makers: list[int] = []
         """By number: the position of the equation, -1 for inputs."""
         self._depends: list[bool] = []
@@ -74,7 +74,7 @@ class GuardTrace(GraphTrace):
         self._effects: list[int] = []
         self._ran = 0
         """The effects among this many first equations have happened."""
-        self._constants: dict[int, Any] = {}
+        self._constants: dict[Atom, Any] = {}
         self._seen = 0
 
     def concrete(
@@ -83,7 +83,7 @@ class GuardTrace(GraphTrace):
         if not asked:
             return super().concrete(tracer, error, asked, read)
         self.count()
-        number, i, position = self._numbers[id(tracer.extra)], len(self.questions), self._counted
+        number, i, position = self._numbers[tracer.extra], len(self.questions), self._counted
         if not self._depends[number]:  # the same in each call
             self.compute([number])
             return put(self.known[number], error, asked, read)
@@ -126,13 +126,13 @@ class GuardTrace(GraphTrace):
             self.variables.extend(self.inputs)
             self._makers.extend([-1] * len(self.inputs))
             self._depends.extend([True] * len(self.inputs))
-            self._numbers.update((id(v), n) for n, v in enumerate(self.inputs))
+            self._numbers.update((v, n) for n, v in enumerate(self.inputs))
         for position in range(self._counted, len(self.equations)):
             equation = self.equations[position]
             acts = effectful(equation)
             depends = acts or any(self._depends[n] for n in self.numbers(equation.inputs))
             for variable in equation.outputs:
-                self._numbers[id(variable)] = len(self.variables)
+                self._numbers[variable] = len(self.variables)
                 self.variables.append(variable)
                 self._makers.append(position)
                 self._depends.append(depends)
@@ -142,7 +142,7 @@ class GuardTrace(GraphTrace):
 
     def numbers(self, atoms: Iterable[Atom]) -> list[int]:
         """The numbers of atoms, except literals and constants."""
-        found = [self._numbers.get(id(atom)) for atom in atoms]
+        found = [self._numbers.get(atom) for atom in atoms]
         return [n for n in found if n is not None]
 
     def needed(
@@ -175,7 +175,7 @@ class GuardTrace(GraphTrace):
         if effects:
             self._ran = self._counted
         fresh = islice(self.constants.values(), self._seen, None)
-        self._constants.update((id(variable), value) for variable, value in fresh)
+        self._constants.update(fresh)
         self._seen = len(self.constants)
         token = enter(self.parent)  # type: ignore[arg-type]
         try:
@@ -196,13 +196,13 @@ class GuardTrace(GraphTrace):
     def _value(self, atom: Atom) -> Any:
         if not isinstance(atom, Variable):
             return atom.value
-        number = self._numbers.get(id(atom))
-        return self._constants[id(atom)] if number is None else self.known[number]
+        number = self._numbers.get(atom)
+        return self._constants[atom] if number is None else self.known[number]
 
     def _mark(self, start: int) -> Any:
         return tuple(
             [
-                (e.primitive, tuple([self._numbers.get(id(a), -1) for a in e.inputs]))
+                (e.primitive, tuple([self._numbers.get(a, -1) for a in e.inputs]))
                 for e in islice(self.equations, start, None)
             ]
         )

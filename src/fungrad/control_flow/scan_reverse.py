@@ -20,7 +20,7 @@ import numpy as np
 
 from fungrad.control_flow.call import run
 from fungrad.errors import ArgumentError
-from fungrad.ir.graph import Graph
+from fungrad.ir.graph import Atom, Graph
 from fungrad.retracing.graph_transforms import (
     Differentiated,
     differentiate,
@@ -152,9 +152,9 @@ def plan(body: Graph, counts: Counts, wanted: Sequence[Any]) -> Plan:
     )
     active = [a and t.inexact for a, t in zip(active, body.input_types, strict=True)]
     halves = differentiate(body, active)
-    position = {id(v): i for i, v in enumerate(halves.forward.inputs[:constants])}
+    position: dict[Atom, int] = {v: i for i, v in enumerate(halves.forward.inputs[:constants])}
     residuals = halves.forward.outputs[len(body.outputs) :]
-    return Plan(active, halves, [position.get(id(r), -1) for r in residuals])
+    return Plan(active, halves, [position.get(r, -1) for r in residuals])
 
 
 def replay(

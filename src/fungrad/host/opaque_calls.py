@@ -156,15 +156,7 @@ class Parts:
             return list(value)
         found: list[Any] = []
         if kind is FunctionType:
-            for cell in value.__closure__ or ():
-                try:
-                    held = cell.cell_contents
-                except ValueError:  # not filled yet
-                    continue
-                if _may_hold(held):
-                    self._places.append((cell, "cell_contents", held))
-                found.append(held)
-            found += value.__defaults__ or ()
+            found = self._captured(value)
         elif kind is types.MethodType:
             found = [value.__self__, value.__func__]
         elif kind.__name__ == "partial":
@@ -177,6 +169,19 @@ class Parts:
                     self._places.append((attributes, key, item))
                 found.append(item)
         return found
+
+    def _captured(self, function: FunctionType) -> list[Any]:
+        """The values of a function's closure and defaults, after noting the cells."""
+        found: list[Any] = []
+        for cell in function.__closure__ or ():
+            try:
+                held = cell.cell_contents
+            except ValueError:  # not filled yet
+                continue
+            if _may_hold(held):
+                self._places.append((cell, "cell_contents", held))
+            found.append(held)
+        return [*found, *(function.__defaults__ or ())]
 
     def rebuilt(self, value: Any, numbers: Sequence[Any]) -> Any:
         """A value of the arguments with numbers in place of the traced values, in new tuples, and
@@ -658,6 +663,37 @@ def _next_boundary(error: BaseException, dropped: set[CodeType]) -> Boundary | N
     return Boundary(code, functions, whole)
 
 
+def _untried_boundary(
+    error: Exception, dropped: set[CodeType], tried: set[CodeType], calls: dict[Boundary, int]
+) -> Boundary | None:
+    """The next boundary that was neither tried nor called: an error of one that was called came
+    from inside or beside of it. The others are dropped.
+    """
+    found = _next_boundary(error, dropped)
+    while found is not None:
+        if found.code not in tried and found.calls == calls.get(found, found.calls):
+            return found
+        dropped.add(found.code)
+        found = _next_boundary(error, dropped)
+    return None
+
+
+def _drop_unsound(dropped: set[CodeType]) -> list[Boundary]:
+    """Drops the boundaries that turned out to be unsound, and returns them.
+
+    Raises:
+      Exception: the cause of one that cannot be replaced by another.
+    """
+    known = _found.boundaries
+    unsound = [boundary for boundary in known.values() if not boundary.sound]
+    for boundary in unsound:
+        known.pop(boundary.code, None)
+        dropped.add(boundary.code)
+        if boundary.final and boundary.cause is not None:
+            raise boundary.cause
+    return unsound
+
+
 def attempt(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """`f(*args, **kwargs)` of a public function. If it is outside of all transforms, and the mode
     is "differences", code that cannot be traced is replaced by boundaries, one after the other.
@@ -678,12 +714,7 @@ def attempt(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
                 result = f(*args, **kwargs)
         except Exception as error:
             failed = error
-        unsound = [boundary for boundary in known.values() if not boundary.sound]
-        for boundary in unsound:
-            known.pop(boundary.code, None)
-            dropped.add(boundary.code)
-            if boundary.final and boundary.cause is not None:
-                raise boundary.cause
+        unsound = _drop_unsound(dropped)
         if failed is None and not unsound:
             return result
         failed = failed or unsound[0].cause
@@ -704,12 +735,7 @@ def attempt(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
             if boundary.calls == before and not boundary.proven:
                 dropped.add(boundary.code)  # its functions are made anew in each run
                 known.pop(boundary.code, None)
-        found = _next_boundary(failed, dropped)
-        while found is not None and (
-            found.code in tried or found.calls != calls.get(found, found.calls)
-        ):
-            dropped.add(found.code)  # it was called, and the error came from inside or beside of it
-            found = _next_boundary(failed, dropped)
+        found = _untried_boundary(failed, dropped, tried, calls)
         if found is None:
             raise failed
         tried.add(found.code)

@@ -34,7 +34,7 @@ class Peak(NamedTuple):
 
 
 def distinct_variables(atoms: Sequence[Atom]) -> list[Variable]:
-    return list({id(a): a for a in atoms if isinstance(a, Variable)}.values())
+    return list(dict.fromkeys([a for a in atoms if isinstance(a, Variable)]))
 
 
 def peak(graph: Graph) -> Peak:
@@ -48,34 +48,34 @@ class _Life:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.steps = cluster_and_schedule(graph)
-        self.root: dict[int, int] = {}
-        self.last: dict[int, int] = {}
+        self.root: dict[Atom, Atom] = {}
+        self.last: dict[Atom, int] = {}
         for index, step in enumerate(self.steps):
             if not isinstance(step, FusionCluster) and is_view(step):
                 source = step.inputs[0]
-                self.root.update((id(v), self._root(source)) for v in step.outputs)
+                self.root.update((v, self._root(source)) for v in step.outputs)
             for atom in (*step.inputs, *step.outputs):
                 self.last[self._root(atom)] = index
         self.kept = {self._root(atom) for atom in graph.outputs}
 
-    def _root(self, atom: Atom) -> int:
-        return self.root.get(id(atom), id(atom))
+    def _root(self, atom: Atom) -> Atom:
+        return self.root.get(atom, atom)
 
     def peak(self) -> Peak:
         inputs = size_in_bytes(self.graph.input_types)
         constants = size_in_bytes(v.type for v, _ in self.graph.constants)
         outputs = intermediates = 0
-        alive: dict[int, int] = {}
+        alive: dict[Atom, int] = {}
         most = Peak(inputs, 0, constants, 0)
         for index, step in enumerate(self.steps):
             for variable in step.outputs:
-                if id(variable) in self.root:
+                if variable in self.root:
                     continue
                 size = size_in_bytes([variable.type])
-                if id(variable) in self.kept:
+                if variable in self.kept:
                     outputs += size
                 else:
-                    alive[id(variable)] = size
+                    alive[variable] = size
                     intermediates += size
             now = Peak(inputs, outputs, constants, intermediates + _inside(step))
             most = max(most, now, key=lambda found: found.total)

@@ -36,17 +36,17 @@ class Watch:
 
     Attributes:
       equations: each with its depth: 0 in the Graph itself, 1 in the body of a loop in it.
-      spent: nanoseconds of each equation in the last run, by its id, without the Graphs inside.
+      spent: nanoseconds of each equation in the last run, without the Graphs inside.
       counts: the number of runs of each.
     """
 
     def __init__(self, graph: Graph, clock: Clock = time.perf_counter_ns) -> None:
         self.equations: list[tuple[Equation, int]] = []
-        self.spent: dict[int, int] = defaultdict(int)
-        self.counts: dict[int, int] = defaultdict(int)
+        self.spent: dict[Equation, int] = defaultdict(int)
+        self.counts: dict[Equation, int] = defaultdict(int)
         self._clock = clock
         self._inside = 0
-        self._copies: dict[int, tuple[Graph, Graph]] = {}
+        self._copies: dict[Graph, Graph] = {}
         self._graph = self._opened(graph, 0)
 
     def run(self, args: Sequence[Any]) -> list[Any]:
@@ -80,10 +80,9 @@ class Watch:
 
     def _copy(self, graph: Graph, depth: int) -> Graph:
         """An equal Graph whose program, and that of its derivatives, is timed."""
-        if id(graph) in self._copies:
-            return self._copies[id(graph)][1]
-        copy = graph.replace()
-        self._copies[id(graph)] = (graph, copy)
+        if graph in self._copies:
+            return self._copies[graph]
+        copy = self._copies[graph] = graph.replace()
         opened = self._opened(optimised(graph), depth)
 
         def compiled(*args: Any) -> list[Any]:
@@ -100,21 +99,21 @@ class Watch:
         return copy
 
     def _evaluated(self, graph: Graph, args: Sequence[Any]) -> list[Any]:
-        values: dict[int, Any] = {id(variable): value for variable, value in graph.constants}
-        values.update((id(v), arg) for v, arg in zip(graph.inputs, args, strict=True))
+        values: dict[Atom, Any] = dict(graph.constants)
+        values.update(zip(graph.inputs, args, strict=True))
 
         def read(atom: Atom) -> Any:
-            return atom.value if isinstance(atom, Literal) else values[id(atom)]
+            return atom.value if isinstance(atom, Literal) else values[atom]
 
         for equation, dead in zip(graph.equations, graph.last_uses, strict=True):
             inputs = [read(atom) for atom in equation.inputs]
             result = self._timed(equation, inputs)
             if not equation.primitive.multiple:
                 result = (result,)
-            values.update((id(v), x) for v, x in zip(equation.outputs, result, strict=True))
+            values.update(zip(equation.outputs, result, strict=True))
             del inputs, result
             for variable in dead:
-                del values[id(variable)]
+                del values[variable]
         return [read(atom) for atom in graph.outputs]
 
     def _timed(self, equation: Equation, inputs: list[Any]) -> Any:
@@ -124,8 +123,8 @@ class Watch:
         outside, self._inside = self._inside, 0
         start = self._clock()
         result = primitive.eval(*inputs, **equation.params)
-        self.spent[id(equation)] += self._clock() - start - self._inside
-        self.counts[id(equation)] += 1
+        self.spent[equation] += self._clock() - start - self._inside
+        self.counts[equation] += 1
         self._inside = outside
         return result
 
@@ -351,7 +350,7 @@ def profile(
 
 
 def _measured(graph: Graph, watch: Watch, leaves: list[Any], repetitions: int) -> Profile:
-    spent: list[dict[int, int]] = []
+    spent: list[dict[Equation, int]] = []
     compiled: list[float] = []
     for _ in range(repetitions):
         watch.run(leaves)
@@ -361,14 +360,14 @@ def _measured(graph: Graph, watch: Watch, leaves: list[Any], repetitions: int) -
         compiled.append(time.perf_counter() - start)
 
     def timed(equation: Equation, depth: int) -> EquationTime:
-        median = statistics.median(times[id(equation)] for times in spent) * 1e-9
+        median = statistics.median(times[equation] for times in spent) * 1e-9
         types = ", ".join(str(v.type) for v in equation.outputs)
         return EquationTime(
-            equation.primitive.name, types, median, watch.counts[id(equation)], equation.source,
+            equation.primitive.name, types, median, watch.counts[equation], equation.source,
             equation.scope, equation.backward, depth,
         )  # fmt: skip
 
-    rows = [timed(e, depth) for e, depth in watch.equations if id(e) in watch.counts]
+    rows = [timed(e, depth) for e, depth in watch.equations if e in watch.counts]
     name = graph.name or "a function"
     whole = statistics.median(compiled)
     return Profile(name, tuple(rows), whole, repetitions, explained(graph, leaves, repetitions))

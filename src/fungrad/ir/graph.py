@@ -295,6 +295,13 @@ def inner_graphs(equation: Equation) -> Iterator[Graph]:
             yield from (item for item in value if isinstance(item, Graph))
 
 
+def free_variables(equations: Sequence[Equation]) -> list[Variable]:
+    """The variables that equations read and none of them makes, in the order of the reads."""
+    made = {variable for equation in equations for variable in equation.outputs}
+    read = dict.fromkeys([atom for equation in equations for atom in equation.inputs])
+    return [atom for atom in read if isinstance(atom, Variable) and atom not in made]
+
+
 def effectful(equation: Equation) -> bool:
     """Whether an equation, or one inside its Graphs, has an effect."""
     if equation.primitive.effect or not equation.params:
@@ -306,13 +313,13 @@ def last_uses(steps: Sequence[Any], outputs: Iterable[Any]) -> Iterator[list[Any
     """Liveness: for each step (an object with inputs and outputs), the values that no later step
     reads, and that are not among the outputs.
     """
-    live = {id(atom) for atom in outputs}
+    live = set(outputs)
     ended: list[Any] = []
     for step in reversed(steps):
         ended.append(None)
         for atom in (*step.inputs, *step.outputs)[::-1]:
-            if id(atom) not in live and not isinstance(atom, Literal):
-                live.add(id(atom))
+            if atom not in live and not isinstance(atom, Literal):
+                live.add(atom)
                 ended.append(atom)
     for _ in steps:
         dead: list[Any] = []

@@ -21,14 +21,14 @@ def name_of(index: int) -> str:
     return name
 
 
-class Names(dict[int, str]):
+class Names(dict[Any, str]):
     """Names of variables, in the order in which they are met."""
 
     def of(self, atom: Any) -> str:
         """The name of a variable, or the text of a literal."""
         if hasattr(atom, "value"):
             return f"{atom.value!s}"
-        return self.setdefault(id(atom), name_of(len(self)))
+        return self.setdefault(atom, name_of(len(self)))
 
     def binder(self, variable: Any) -> str:
         """The name with the type, as in the variable's definition."""

@@ -27,36 +27,36 @@ def check_graph(graph: Graph) -> Graph:
     >>> check_graph(graph) is graph
     True
     """
-    seen = {id(graph)}
+    seen = {graph}
     waiting = [graph]
     while waiting:
         found = waiting.pop()
         _check(found)
         for inner in found.subgraphs():
-            if id(inner) not in seen:
-                seen.add(id(inner))
+            if inner not in seen:
+                seen.add(inner)
                 waiting.append(inner)
     return graph
 
 
 def _check(graph: Graph) -> None:
     """Checks one Graph without its inner Graphs."""
-    defined: set[int] = set()
+    defined: set[Atom] = set()
     inference = Inference()
 
     def define(variables: Sequence[Any], where: Callable[[], str]) -> None:
         for variable in variables:
             if not isinstance(variable, Variable):
                 raise InvalidGraphError(f"{where()} defines {variable!r}, which is not a Variable.")
-            if id(variable) in defined:
+            if variable in defined:
                 raise InvalidGraphError(
                     f"{where()} assigns a variable of type {variable.type} twice."
                 )
-            defined.add(id(variable))
+            defined.add(variable)
 
     def use(atoms: Sequence[Atom], where: Callable[[], str]) -> None:
         for atom in atoms:
-            if id(atom) not in defined and not isinstance(atom, Literal):
+            if atom not in defined and not isinstance(atom, Literal):
                 raise InvalidGraphError(
                     f"{where()} reads a variable of type {atom.type} before it is defined."
                 )

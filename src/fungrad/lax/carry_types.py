@@ -102,14 +102,14 @@ def _as_arrays(staged: Staged, types: Sequence[Type], settled: Sequence[Type]) -
 
 def _firm(graph: Graph, flags: Sequence[bool]) -> Graph | None:
     """The Graph with arrays for some Python numbers; None if that changes another dtype."""
-    names: dict[int, Variable] = {}
+    names: dict[Atom, Atom] = {}
 
     def renew(variable: Variable, type_: Type) -> Variable:
-        names[id(variable)] = Variable(type_)
-        return names[id(variable)]
+        names[variable] = new = Variable(type_)
+        return new
 
     def renamed(atoms: Sequence[Atom]) -> tuple[Atom, ...]:
-        return tuple([names.get(id(atom), atom) for atom in atoms])
+        return tuple([names.get(atom, atom) for atom in atoms])
 
     inputs = tuple(
         [
@@ -119,7 +119,7 @@ def _firm(graph: Graph, flags: Sequence[bool]) -> Graph | None:
     )
     equations = []
     for equation in graph.equations:
-        changed = [id(atom) in names for atom in equation.inputs]
+        changed = [atom in names for atom in equation.inputs]
         if any(changed):
             read = renamed(equation.inputs)
             params = _params(equation, changed)

@@ -14,7 +14,7 @@ from fungrad.control_flow.scan import scan, scan_pullback
 from fungrad.control_flow.switch import switch, switch_pullback
 from fungrad.control_flow.unroll import RECORDS
 from fungrad.control_flow.while_loop import while_loop, while_loop_pullback
-from fungrad.ir.graph import Equation, Graph, Variable
+from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.retracing.graph_transforms import (
     drop_dead,
     fixed_point_over_carry,
@@ -54,20 +54,22 @@ def pulled_back(graph: Graph) -> tuple[Graph, list[bool]]:
 
 def reads(graph: Graph, count: int) -> bool:
     """Whether the live part of a Graph reads any of its first `count` inputs."""
-    first = {id(variable) for variable in graph.inputs[:count]}
+    first = set(graph.inputs[:count])
     atoms = [atom for equation in graph.equations for atom in equation.inputs]
-    return any(id(atom) in first for atom in [*atoms, *graph.outputs])
+    return any(atom in first for atom in [*atoms, *graph.outputs])
 
 
 def looked_at(graph: Graph, states: Sequence[State]) -> list[State]:
     """The states of the outputs of a Graph, from those of its inputs."""
-    known = {id(v): state for v, state in zip(graph.inputs, states, strict=True) if state}
+    known: dict[Atom, State] = {
+        v: state for v, state in zip(graph.inputs, states, strict=True) if state
+    }
     for equation in graph.equations:
-        given = [known.get(id(atom), False) for atom in equation.inputs]
+        given = [known.get(atom, False) for atom in equation.inputs]
         if any(given):
             found = zip(equation.outputs, _equation(equation, given), strict=True)
-            known.update({id(v): state for v, state in found if state})
-    return [known.get(id(atom), False) for atom in graph.outputs]
+            known.update({v: state for v, state in found if state})
+    return [known.get(atom, False) for atom in graph.outputs]
 
 
 def worst(states: Iterable[State]) -> State:
@@ -88,8 +90,8 @@ def _equation(equation: Equation, states: Sequence[State]) -> Sequence[State]:
     state = worst(states)
     if isinstance(state, Equation):
         return [state] * count
-    read = {id(a): a for a, m in zip(equation.inputs, states, strict=True) if m}
-    inputs = tuple([a for a in read.values() if a.type.inexact])
+    read = dict.fromkeys([a for a, m in zip(equation.inputs, states, strict=True) if m])
+    inputs = tuple([a for a in read if a.type.inexact])
     outputs = tuple([v for v in equation.outputs if v.type.inexact])
     if outputs and (len(inputs) < len(read) or not _is_linear(equation, inputs, outputs)):
         return [equation] * count
@@ -97,9 +99,9 @@ def _equation(equation: Equation, states: Sequence[State]) -> Sequence[State]:
 
 
 def _is_linear(equation: Equation, inputs: tuple[Any, ...], outputs: tuple[Variable, ...]) -> bool:
-    taken = {id(atom) for atom in inputs}
-    others = {id(a): a for a in equation.inputs if isinstance(a, Variable) and id(a) not in taken}
-    constants = tuple([(a, a.type.zeros()) for a in others.values()])
+    taken = set(inputs)
+    others = [a for a in equation.inputs if isinstance(a, Variable) and a not in taken]
+    constants = tuple([(a, a.type.zeros()) for a in dict.fromkeys(others)])
     transposed, _ = pulled_back(Graph(inputs, constants, (equation,), outputs))
     return not reads(transposed, len(inputs))
 

@@ -15,7 +15,7 @@ from fungrad.control_flow.call import run
 from fungrad.control_flow.unroll import UNFOLDED
 from fungrad.custom_rules.closures_and_arguments import Arguments, captured, outputs_of, valueless
 from fungrad.errors import ArgumentError
-from fungrad.ir.graph import Graph
+from fungrad.ir.graph import Atom, Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, or_zero
 from fungrad.rematerialisation.eager_checkpoint import recomputed
@@ -63,10 +63,10 @@ def _forward(args: Sequence[Any], wanted: Sequence[Any], *, graph: Graph, policy
     results = checkpointed(*args, graph=forward, policy=policy)
     # A residual that is an argument is returned as the caller's own value: a loop then finds the
     # residuals that do not change from step to step, and keeps one of them.
-    given = {id(variable): arg for variable, arg in zip(forward.inputs, args, strict=True)}
+    given: dict[Atom, Any] = dict(zip(forward.inputs, args, strict=True))
     count = len(graph.outputs)
     residuals = [
-        given.get(id(atom), result)
+        given.get(atom, result)
         for atom, result in zip(forward.outputs[count:], results[count:], strict=True)
     ]
     return results[:count], residuals, [typeof(arg) for arg in args]

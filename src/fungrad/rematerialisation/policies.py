@@ -135,10 +135,10 @@ def graph_work(graph: Graph) -> float:
     return sum(map(work_of_equation, graph.equations))
 
 
-def chosen(policy: Policy, equations: Sequence[Equation]) -> set[int]:
-    """The ids of the equations whose outputs a policy keeps."""
+def chosen(policy: Policy, equations: Sequence[Equation]) -> set[Equation]:
+    """The equations whose outputs a policy keeps."""
     if not isinstance(policy, Budget):
-        return {id(e) for e in equations if policy(e.primitive, e.params)}
+        return {e for e in equations if policy(e.primitive, e.params)}
     ranked = []
     for index, e in enumerate(equations):
         outputs = [v.type for v in e.outputs]
@@ -147,9 +147,9 @@ def chosen(policy: Policy, equations: Sequence[Equation]) -> set[int]:
         if cost and nbytes:
             ranked.append((-cost / nbytes, index, nbytes))
     left = policy.nbytes
-    found: set[int] = set()
+    found: set[Equation] = set()
     for _, index, nbytes in sorted(ranked):
         if nbytes <= left:
             left -= nbytes
-            found.add(id(equations[index]))
+            found.add(equations[index])
     return found

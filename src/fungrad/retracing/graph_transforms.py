@@ -118,11 +118,11 @@ def split(
     inputs: int,
     outputs: int,
     reached: tuple[int, ...],
-    saved: Callable[[Sequence[Equation]], set[int]] | None = None,
+    saved: Callable[[Sequence[Equation]], set[Equation]] | None = None,
 ) -> Differentiated:
     """Splits a joint Graph by dependence on the cotangents, its inputs after the first `inputs`.
 
-    `saved` returns the ids of the forward equations whose outputs may be residuals; the backward
+    `saved` returns the forward equations whose outputs may be residuals; the backward
     Graph recomputes other values that it needs. Without `saved` all may be residuals.
 
     Between scans, which copy residuals into stacks, a minimum cut chooses them afterwards. The
@@ -130,28 +130,25 @@ def split(
     the memory, but 1.5 to 2 times as long on arrays of 1,000 elements, and 0.8 to 1.4 on 20,000
     (van der Pol by Runge-Kutta, a damped iteration, a branch in a loop). `checkpoint=` saves more.
     """
-    tainted = {id(v) for v in whole.inputs[inputs:]}
+    tainted = set(whole.inputs[inputs:])
     first: list[Equation] = []
     second: list[Equation] = []
     for equation in whole.equations:
-        if any(id(atom) in tainted for atom in equation.inputs):
-            tainted.update(id(v) for v in equation.outputs)
+        if any(atom in tainted for atom in equation.inputs):
+            tainted.update(equation.outputs)
             second.append(equation)
         else:
             first.append(equation)
-    known = {id(v) for v, _ in whole.constants} | tainted
+    known = {v for v, _ in whole.constants} | tainted
     if saved is not None:
         chosen = saved(first)
-        again = [e for e in first if id(e) not in chosen and not effectful(e)]
-        known.update(id(v) for equation in again for v in equation.outputs)
+        again = [e for e in first if e not in chosen and not effectful(e)]
+        known.update(v for equation in again for v in equation.outputs)
         ends = whole.outputs[outputs:]
         second = list(drop_dead(Graph((), (), (*again, *second), ends)).equations)
-    residuals: dict[int, Variable] = {}
-    used = [atom for equation in second for atom in equation.inputs]
-    for atom in (*used, *whole.outputs[outputs:]):
-        if isinstance(atom, Variable) and id(atom) not in known:
-            residuals[id(atom)] = atom
-    kept_values = tuple(residuals.values())
+    used = [*[a for e in second for a in e.inputs], *whole.outputs[outputs:]]
+    read = dict.fromkeys([a for a in used if isinstance(a, Variable)])
+    kept_values = tuple([variable for variable in read if variable not in known])
     forward = drop_dead(
         whole.replace(
             inputs=whole.inputs[:inputs],
@@ -188,21 +185,21 @@ def drop_dead(graph: Graph) -> Graph:
     """The Graph without equations and constants that no output depends on."""
     live = live_values(graph.equations, graph.outputs)
     equations = [e for e in graph.equations if _is_live(e, live)]
-    constants = tuple([(v, value) for v, value in graph.constants if id(v) in live])
+    constants = tuple([(v, value) for v, value in graph.constants if v in live])
     return graph.replace(constants=constants, equations=tuple(equations))
 
 
-def live_values(equations: Sequence[Equation], outputs: Iterable[Atom]) -> set[int]:
-    """The values that outputs of some equations, or their effects, depend on, by identity."""
-    live = set(map(id, outputs))
+def live_values(equations: Sequence[Equation], outputs: Iterable[Atom]) -> set[Atom]:
+    """The values that outputs of some equations, or their effects, depend on."""
+    live = set(outputs)
     for equation in reversed(equations):
         if _is_live(equation, live):
-            live.update(map(id, equation.inputs))
+            live.update(equation.inputs)
     return live
 
 
-def _is_live(equation: Equation, live: set[int]) -> bool:
-    return not live.isdisjoint(map(id, equation.outputs)) or effectful(equation)
+def _is_live(equation: Equation, live: set[Atom]) -> bool:
+    return not live.isdisjoint(equation.outputs) or effectful(equation)
 
 
 def jvp_graph(graph: Graph, moved: Sequence[bool]) -> Pushed:
@@ -279,14 +276,14 @@ def reaches(graph: Graph, moved: Sequence[bool]) -> list[bool]:
     """Whether each output may depend differentiably on the given inputs. Inner Graphs are not
     examined, so that some outputs may be included needlessly.
     """
-    live = {id(v) for v, m in zip(graph.inputs, moved, strict=True) if m}
+    live = {v for v, m in zip(graph.inputs, moved, strict=True) if m}
     for equation in graph.equations:
         cuts: Any = equation.primitive.cuts
         if cuts is True:
             continue
-        if any(id(a) in live and i not in cuts for i, a in enumerate(equation.inputs)):
-            live.update(id(v) for v in equation.outputs if v.type.inexact)
-    return [id(atom) in live for atom in graph.outputs]
+        if any(a in live and i not in cuts for i, a in enumerate(equation.inputs)):
+            live.update(v for v in equation.outputs if v.type.inexact)
+    return [atom in live for atom in graph.outputs]
 
 
 def fixed_point_over_carry(

@@ -19,14 +19,14 @@ from fungrad.ir.graph import (
 )
 from fungrad.retracing.graph_transforms import memoised
 
-Renaming = dict[int, Atom]
+Renaming = dict[Atom, Atom]
 
 
 def renamed(atoms: tuple[Atom, ...], names: Renaming) -> tuple[Atom, ...]:
     """Substitutes variables; the identical tuple if nothing changes."""
     for atom in atoms:
-        if id(atom) in names:
-            return tuple([names.get(id(atom), atom) for atom in atoms])
+        if atom in names:
+            return tuple([names.get(atom, atom) for atom in atoms])
     return atoms
 
 
@@ -62,7 +62,7 @@ def renewed(equation: Equation, names: Renaming) -> Equation:
     """The equation with renamed inputs and new outputs, which are added to `names`."""
     outputs = tuple([Variable(v.type) for v in equation.outputs])
     new = copied(equation, renamed(equation.inputs, names), outputs)
-    names.update({id(v): o for v, o in zip(equation.outputs, outputs, strict=True)})
+    names.update(zip(equation.outputs, outputs, strict=True))
     return new
 
 
@@ -86,7 +86,7 @@ def key_of(equation: Equation) -> Hashable:
     Without parameters it contains numbers and text only, which the garbage collector skips.
     """
     atoms: list[Hashable] = [
-        _number(atom.value, equation) if isinstance(atom, Literal) else id(atom)
+        _number(atom.value, equation) if isinstance(atom, Literal) else atom
         for atom in equation.inputs
     ]
     if equation.primitive.commutative and hash(atoms[0]) > hash(atoms[1]):
@@ -137,8 +137,8 @@ class Expansion:
     def __init__(self, graph: Graph, limit: float = math.inf) -> None:
         self.limit = limit
         self.equations: list[Equation] = []
-        self.constants = {id(v): (v, value) for v, value in graph.constants}
-        """The new variables and the values of the constants of all Graphs, by the ids of their old
+        self.constants = {v: (v, value) for v, value in graph.constants}
+        """The new variables and the values of the constants of all Graphs, by their old
         variables.
         """
         self.known: dict[Any, tuple[Atom, ...]] = {}
@@ -163,10 +163,10 @@ class Expansion:
 
     def of(self, graph: Graph, arguments: Sequence[Atom]) -> tuple[Atom, ...]:
         """Writes the equations of a Graph for some arguments; returns its outputs."""
-        local: Renaming = {id(v): a for v, a in zip(graph.inputs, arguments, strict=True)}
+        local: Renaming = dict(zip(graph.inputs, arguments, strict=True))
         for variable, value in graph.constants:
-            fresh, _ = self.constants.setdefault(id(variable), (Variable(variable.type), value))
-            local[id(variable)] = fresh
+            fresh, _ = self.constants.setdefault(variable, (Variable(variable.type), value))
+            local[variable] = fresh
         for equation in graph.equations:
             read = rewired(equation, local)
             key = key_of(read) if is_pure(read) else None
@@ -177,7 +177,7 @@ class Expansion:
                     found = self._written(read)
                 if key is not None:
                     self.known[key] = found
-            local.update({id(v): a for v, a in zip(equation.outputs, found, strict=True)})
+            local.update(zip(equation.outputs, found, strict=True))
         return renamed(graph.outputs, local)
 
     def _written(self, equation: Equation) -> tuple[Atom, ...]:

@@ -258,7 +258,7 @@ class Writer:
         self.arrays: list[Any] = []
         self.graphs: list[Any] = []
         self._sources = sources
-        self._numbers: dict[int, int] = {}
+        self._numbers: dict[Graph, int] = {}
 
     def write(self, value: Any) -> Any:
         """A value as JSON."""
@@ -266,25 +266,25 @@ class Writer:
 
     def graph(self, graph: Graph) -> int:
         """The number of a Graph, each written once."""
-        if id(graph) not in self._numbers:
+        if graph not in self._numbers:
             content = self._graph(graph)
-            self._numbers[id(graph)] = len(self.graphs)
+            self._numbers[graph] = len(self.graphs)
             self.graphs.append(content)
-        return self._numbers[id(graph)]
+        return self._numbers[graph]
 
     def _graph(self, graph: Graph) -> Any:
-        numbers: dict[int, int] = {}
+        numbers: dict[Atom, int] = {}
         types: list[Any] = []
 
         def define(variable: Variable) -> int:
-            numbers[id(variable)] = len(numbers)
+            numbers[variable] = len(numbers)
             types.append(self.write(variable.type)["type"])
-            return numbers[id(variable)]
+            return numbers[variable]
 
         def atom(found: Atom) -> Any:
             if isinstance(found, Literal):
                 return {"literal": self.write(found.value)}
-            return numbers[id(found)]
+            return numbers[found]
 
         constants = [[define(v), self._constant(value)] for v, value in graph.constants]
         inputs = [define(v) for v in graph.inputs]

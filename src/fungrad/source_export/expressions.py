@@ -42,6 +42,15 @@ class TooLarge(NotWritable):
     """An array that is too large for text."""
 
 
+def _homes(value: Any) -> list[str]:
+    """The names of the modules that may hold a value publicly."""
+    if isinstance(value, np.ufunc):
+        return ["numpy", "scipy.special"]
+    home = getattr(value, "__module__", None) or ""
+    builtin = isinstance(value, types.BuiltinFunctionType) or home == "_operator"
+    return [home, "operator"] if builtin else [home]
+
+
 class Values:
     """The imports, the definitions in order of use, and the names taken.
 
@@ -170,18 +179,12 @@ class Values:
         if ours and isinstance(value, type) and issubclass(value, BaseException):
             base = next(c for c in value.__mro__ if c.__module__ in ("builtins", "numpy.linalg"))
             return self._public(base if base is not Exception else RuntimeError)
-        if isinstance(value, np.ufunc):
-            special: Any = loaded(_HOMES.get(name, ""))
-            if special is not None and getattr(special._ufuncs, name, None) is value:
-                return f"{self.module(special)}.{name.rsplit('_', 1)[1]}"
-            homes = ["numpy", "scipy.special"]
-        else:
-            homes = [getattr(value, "__module__", None) or ""]
-        if isinstance(value, types.BuiltinFunctionType) or homes == ["_operator"]:
-            homes.append("operator")
-        for home in homes:
-            module = None if home.split(".")[0] == "fungrad" else loaded(home)
-            if module is not None and home != "__main__" and getattr(module, name, None) is value:
+        special: Any = loaded(_HOMES.get(name, "")) if isinstance(value, np.ufunc) else None
+        if special is not None and getattr(special._ufuncs, name, None) is value:
+            return f"{self.module(special)}.{name.rsplit('_', 1)[1]}"
+        for home in _homes(value):
+            module = None if home.split(".")[0] in ("fungrad", "__main__") else loaded(home)
+            if module is not None and getattr(module, name, None) is value:
                 if getattr(module, "__file__", None) is None or home.split(".")[0] in _LIBRARIES:
                     return f"{self.module(module)}.{name}"
         return ""

@@ -70,23 +70,23 @@ def second(call: Call, leaves: Sequence[Any], vectors: Sequence[Any]) -> Any:
 
 def _apart(whole: Graph, known: int, outputs: int) -> bool:
     """Whether no output of a joint Graph is computed by an equation that vectors reach."""
-    reached = {id(v) for v in whole.inputs[known:]}
+    reached = set(whole.inputs[known:])
     for equation in whole.equations:
-        if any(id(atom) in reached for atom in equation.inputs):
-            reached.update(map(id, equation.outputs))
-    return reached.isdisjoint(map(id, whole.outputs[:outputs]))
+        if any(atom in reached for atom in equation.inputs):
+            reached.update(equation.outputs)
+    return reached.isdisjoint(whole.outputs[:outputs])
 
 
-def _arrays(whole: Graph, equations: Sequence[Equation]) -> set[int]:
+def _arrays(whole: Graph, equations: Sequence[Equation]) -> set[Equation]:
     """The equations whose results may be residuals: without loop records, which are made again, and
     values of constants only, which the optimiser folds into the product."""
-    found: set[int] = set()
-    fixed = {id(v) for v, _ in whole.constants if not v.type.shape}
+    found: set[Equation] = set()
+    fixed = {v for v, _ in whole.constants if not v.type.shape}
     for e in equations:
-        if all(isinstance(atom, Literal) or id(atom) in fixed for atom in e.inputs):
-            fixed.update(map(id, e.outputs))
+        if all(isinstance(atom, Literal) or atom in fixed for atom in e.inputs):
+            fixed.update(e.outputs)
         elif all(v.type.dtype.kind != "O" for v in e.outputs):
-            found.add(id(e))
+            found.add(e)
     return found
 
 

@@ -67,26 +67,26 @@ class Propagation:
         self, graph: Graph, patterns: Sequence[Pattern | None], values: Sequence[Any]
     ) -> list[Pattern | None]:
         """The patterns of a Graph's outputs for those of its inputs; None: no dependence."""
-        known = {id(v): value for v, value in graph.constants}
-        known.update((id(v), x) for v, x in zip(graph.inputs, values, strict=True) if x is not None)
-        found = dict(zip(map(id, graph.inputs), patterns, strict=True))
+        known = dict(graph.constants)
+        known.update((v, x) for v, x in zip(graph.inputs, values, strict=True) if x is not None)
+        found = dict(zip(graph.inputs, patterns, strict=True))
 
         def given(atom: Atom) -> Given:
             if isinstance(atom, Literal):
                 return Given(None, atom.value, ())
-            return Given(found.get(id(atom)), known.get(id(atom)), atom.type.shape)
+            return Given(found.get(atom), known.get(atom), atom.type.shape)
 
         for equation in graph.equations:
             arguments = [given(atom) for atom in equation.inputs]
             if all(a.pattern is None for a in arguments):
                 outputs = _computed(equation, arguments)
-                known.update(zip(map(id, equation.outputs), outputs, strict=False))
+                known.update(zip(equation.outputs, outputs, strict=False))
                 continue
             for variable, pattern in zip(
                 equation.outputs, self._equation(equation, arguments), strict=True
             ):
                 if variable.type.inexact:
-                    found[id(variable)] = pattern
+                    found[variable] = pattern
         return [given(atom).pattern for atom in graph.outputs]
 
     def _equation(self, equation: Equation, given: Sequence[Given]) -> Sequence[Pattern | None]:
@@ -273,11 +273,11 @@ class Reads(NamedTuple):
 def reads(derivative: Derivative) -> Reads:
     """A product's Graph without the equations at its start that only move elements of vectors."""
     graph, count = derivative.product, derivative.residuals
-    known: dict[int, Any] = {id(v): value for v, value in graph.constants}
-    found: dict[int, np.ndarray] = {}
+    known: dict[Atom, Any] = dict(graph.constants)
+    found: dict[Atom, np.ndarray] = {}
     start = 1
     for v in graph.inputs[count:]:
-        found[id(v)] = np.arange(start, start + v.type.size).reshape(v.type.shape)
+        found[v] = np.arange(start, start + v.type.size).reshape(v.type.shape)
         start += v.type.size
     rest: list[Equation] = []
     for equation in graph.equations:
@@ -285,10 +285,10 @@ def reads(derivative: Derivative) -> Reads:
         if numbers is None:
             rest.append(equation)
         else:
-            found.update(zip(map(id, equation.outputs), numbers, strict=True))
-    used: dict[int, Atom] = {id(a): a for e in rest for a in e.inputs if id(a) in found}
-    used.update({id(a): a for a in graph.outputs if id(a) in found})
-    inputs: Any = (*graph.inputs[:count], *used.values())
+            found.update(zip(equation.outputs, numbers, strict=True))
+    read = dict.fromkeys([*[a for e in rest for a in e.inputs], *graph.outputs])
+    used = [a for a in read if a in found]
+    inputs: Any = (*graph.inputs[:count], *used)
     every = [found[i].ravel() for i in used]
     return Reads(
         drop_dead(graph.replace(inputs=inputs, equations=tuple(rest))),
@@ -296,15 +296,15 @@ def reads(derivative: Derivative) -> Reads:
     )
 
 
-def _moved(equation: Equation, found: dict[int, np.ndarray], known: dict[int, Any]) -> Any:
+def _moved(equation: Equation, found: dict[Atom, np.ndarray], known: dict[Atom, Any]) -> Any:
     """The numbers of an equation's results, if it only moves numbered elements."""
     all_moved = moves_all(equation)
-    if all_moved is None or not equation.inputs or id(equation.inputs[0]) not in found:
+    if all_moved is None or not equation.inputs or equation.inputs[0] not in found:
         return None
-    given = [found.get(id(a), known.get(id(a))) for a in equation.inputs]
+    given = [found.get(a, known.get(a)) for a in equation.inputs]
     if any(x is None for x in given):
         return None
-    if all_moved and any(id(a) not in found for a in equation.inputs):
+    if all_moved and any(a not in found for a in equation.inputs):
         return None
     results = equation.primitive.eval(*given, **equation.params)
     return results if equation.primitive.multiple else (results,)
@@ -351,9 +351,9 @@ def transposed(derivative: Derivative, graph: Graph) -> Derivative | None:
     if len(reached) < total - count:
         return None
     whole = drop_dead(whole.replace(outputs=whole.outputs[len(graph.outputs) :]))
-    values = {id(v) for v in whole.inputs[count:total]}
+    values = set(whole.inputs[count:total])
     atoms = [atom for equation in whole.equations for atom in equation.inputs]
-    if any(id(atom) in values for atom in (*atoms, *whole.outputs)):
+    if any(atom in values for atom in (*atoms, *whole.outputs)):
         return None
     result = copy.copy(derivative)
     product = whole.replace(inputs=(*whole.inputs[:count], *whole.inputs[total:]))

@@ -58,12 +58,12 @@ class GraphTrace(Trace):
         """By identity of an array: the array, and a copy of its contents at the last read."""
         self.rows: set[int] | None = None
         """The numbers of the inputs that have to be in C order; None if any order is allowed."""
-        self._layouts: dict[int, MemoryLayout] = {}
-        """The memory layouts of values, by identity of their variables."""
+        self._layouts: dict[Atom, MemoryLayout] = {}
+        """The memory layouts of values."""
         self._walked = 0
         """The number of equations whose outputs are in `_layouts`."""
 
-        self._made_by: dict[int, Equation] = {}
+        self._made_by: dict[Atom, Equation] = {}
         """By identity of a variable: the equation that it is an output of."""
         self._indexed = 0
         """The number of equations whose outputs are in `_made_by`."""
@@ -108,7 +108,7 @@ class GraphTrace(Trace):
                 variable = Variable(self._inference.shared(typeof(value)))
                 self.constants[id(value)] = (variable, value)
                 strides = tuple([n // array.itemsize for n in array.strides])
-                self._layouts[id(variable)] = MemoryLayout(strides)
+                self._layouts[variable] = MemoryLayout(strides)
         known = self.constants.get(id(value))
         if known is None:
             variable = Variable(self._inference.shared(typeof(value)))
@@ -154,7 +154,7 @@ class GraphTrace(Trace):
         if not one_order(tracer.extra.type.shape):
             for equation in self.equations[self._walked :]:
                 found = follow(equation, [self._layout(atom) for atom in equation.inputs])
-                self._layouts.update(zip(map(id, equation.outputs), found, strict=True))
+                self._layouts.update(zip(equation.outputs, found, strict=True))
             self._walked = len(self.equations)
         return self._layout(tracer.extra)
 
@@ -163,18 +163,18 @@ class GraphTrace(Trace):
         shape = atom.type.shape
         if one_order(shape):
             return MemoryLayout(dense(shape))
-        if id(atom) not in self._layouts:
+        if atom not in self._layouts:
             for variable, value in self.constants.values():
-                if type(value) is Tracer and id(variable) not in self._layouts:
-                    self._layouts[id(variable)] = memory_layout(value)
-        if id(atom) not in self._layouts:  # an input
+                if type(value) is Tracer and variable not in self._layouts:
+                    self._layouts[variable] = memory_layout(value)
+        if atom not in self._layouts:  # an input
             known = (
                 MemoryLayout(None)
                 if self.rows is None
                 else MemoryLayout(dense(shape), frozenset([atom]))
             )
-            self._layouts[id(atom)] = known
-        return self._layouts[id(atom)]
+            self._layouts[atom] = known
+        return self._layouts[atom]
 
     def count_on(self, rows: frozenset[Any]) -> None:
         """Adds the numbers of those of its inputs that have to be in C order to `rows`."""
@@ -184,7 +184,7 @@ class GraphTrace(Trace):
     def alike(self, x: Tracer, y: Tracer) -> bool:
         """Whether two tracers are computed from the same values by the same equations."""
         for equation in self.equations[self._indexed :]:
-            self._made_by.update((id(output), equation) for output in equation.outputs)
+            self._made_by.update((output, equation) for output in equation.outputs)
         self._indexed = len(self.equations)
         waiting: list[tuple[Atom, Atom]] = [(x.extra, y.extra)]
         for one, other in waiting:
@@ -192,7 +192,7 @@ class GraphTrace(Trace):
                 return False
             if one is other or _equal_literals(one, other):
                 continue
-            made, like = self._made_by.get(id(one)), self._made_by.get(id(other))
+            made, like = self._made_by.get(one), self._made_by.get(other)
             if made is None or like is None or not _same_step(made, like):
                 return False
             places = [i for i, output in enumerate(made.outputs) if output is one]
@@ -227,15 +227,15 @@ class GraphTrace(Trace):
         """The equations that a variable depends on; None if it depends on an effect, or on inputs
         without values.
         """
-        wanted = {id(variable)}
+        wanted: set[Atom] = {variable}
         needed = []
         for equation in reversed(self.equations):
-            if not wanted.isdisjoint(map(id, equation.outputs)):
+            if not wanted.isdisjoint(equation.outputs):
                 if effectful(equation):
                     return None
-                wanted.update(map(id, equation.inputs))
+                wanted.update(equation.inputs)
                 needed.append(equation)
-        known = self.given or wanted.isdisjoint(map(id, self.inputs))
+        known = self.given or wanted.isdisjoint(self.inputs)
         return needed[::-1] if known else None
 
     def origin(self, tracer: Tracer) -> str:
@@ -247,11 +247,11 @@ class GraphTrace(Trace):
 
     def _provenance(self, variable: Variable) -> str:
         """The arguments that a variable was computed from, as text for messages."""
-        wanted = {id(variable)}
+        wanted: set[Atom] = {variable}
         for equation in reversed(self.equations):
-            if any(id(output) in wanted for output in equation.outputs):
-                wanted.update(id(atom) for atom in equation.inputs)
-        names = [n for v, n in zip(self.inputs, self.input_names, strict=True) if id(v) in wanted]
+            if not wanted.isdisjoint(equation.outputs):
+                wanted.update(equation.inputs)
+        names = [n for v, n in zip(self.inputs, self.input_names, strict=True) if v in wanted]
         if not names:
             return ""
         return f" (it was computed from the argument{'s' * (len(names) > 1)} {', '.join(names)})"

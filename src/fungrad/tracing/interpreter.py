@@ -22,11 +22,11 @@ def evaluate(graph: Graph, args: Sequence[Any]) -> list[Any]:
         raise StructureMismatchError(
             f"The Graph takes {len(graph.inputs)} values, {len(args)} were given."
         )
-    values: dict[int, Any] = {id(variable): value for variable, value in graph.constants}
-    values.update((id(variable), arg) for variable, arg in zip(graph.inputs, args, strict=True))
+    values: dict[Atom, Any] = dict(graph.constants)
+    values.update(zip(graph.inputs, args, strict=True))
 
     def read(atom: Atom) -> Any:
-        return atom.value if isinstance(atom, Literal) else values[id(atom)]
+        return atom.value if isinstance(atom, Literal) else values[atom]
 
     recording = current().records
     for equation, dead in zip(graph.equations, graph.last_uses, strict=True):
@@ -39,10 +39,10 @@ def evaluate(graph: Graph, args: Sequence[Any]) -> list[Any]:
                 replayed.reset(token)
         if equation.primitive.multiple:
             for variable, value in zip(equation.outputs, result, strict=True):
-                values[id(variable)] = value
+                values[variable] = value
         else:
-            values[id(equation.outputs[0])] = result
+            values[equation.outputs[0]] = result
         del result
         for variable in dead:
-            del values[id(variable)]
+            del values[variable]
     return [read(atom) for atom in graph.outputs]

@@ -221,13 +221,13 @@ class _OnNumPy(ArrayControlFlow):
         self.symbols = Symbols()
         super().__init__(self.symbols)
         self._half = "backward" if "taped" in equation.params else "forward"
-        self._names: dict[int, str] = {}
+        self._names: dict[Graph, str] = {}
         for key, param in equation.params.items():
             graphs = enumerate(param) if isinstance(param, tuple) else [("", param)]
-            self._names.update({id(graph): f"{key}{i}" for i, graph in graphs})
+            self._names.update({graph: f"{key}{i}" for i, graph in graphs})
 
     def graph(self, graph: Graph, inputs: Sequence[Elements]) -> list[Elements]:
-        name = self._names.get(id(graph), self._half)
+        name = self._names.get(graph, self._half)
         called = self.symbols.constant(name, Later(functools.partial(built, graph)))
         single = len(graph.outputs) == 1
         text = f"{called}({', '.join(['{}'] * len(inputs))})" + "[0]" * single

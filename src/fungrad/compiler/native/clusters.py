@@ -143,7 +143,7 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
         else:
             found = available.even(equation.inputs)
         level.update((id(v), found) for v in equation.outputs)
-        available.update((id(v), found + (id(v) in ended)) for v in equation.outputs)
+        available.update((v, found + (id(v) in ended)) for v in equation.outputs)
     _sink(graph, equations, level, ended)
     members: dict[int, list[Equation]] = {}
     for equation in equations:

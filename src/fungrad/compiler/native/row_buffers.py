@@ -114,26 +114,43 @@ def _kept(source: Source, maps: IndexMaps, roots: Sequence[Root]) -> list[Atom]:
     if isinstance(maps, (FlatMaps, ShortMaps)) or len(maps.lengths) != 2 or maps.lengths[1] > BLOCK:
         return []
     pieces = [piece for root in roots for piece in root.pieces]
-    recompute: dict[int, float] = {}
-    for atom, place, *_ in source.demanded(maps, pieces, None).values():
-        made = source.made.get(id(atom))
-        if made is not None and id(atom) not in recompute:
-            before = source.reads(maps, atom, place, None)
-            price = cost(made) if elementwise(made) else 0.0
-            recompute[id(atom)] = price + sum(
-                {id(p.atom): recompute.get(id(p.atom), 0.0) for p in before}.values()
-            )
+    recompute = _recompute(source, maps, pieces)
     values = [v for equation in source.graph.equations for v in equation.outputs]
-    shapes = {v.type.shape: None for v in values if id(v) in recompute and recompute[id(v)] >= KEPT}
+    shapes = dict.fromkeys(v.type.shape for v in values if recompute.get(v, 0.0) >= KEPT)
     best: tuple[float, list[Atom]] = (0.0, [])
     for shape in [s for s in shapes if len(s) == 2 and 1 not in s]:
-        saved, own, kept = 0.0, IndexMaps(shape), list[Atom]()
-        used: dict[int, set[tuple[bool, Place]]] = {}
-        for piece in pieces:
-            used.setdefault(id(piece.atom), set()).add((False, piece.place))
-        for atom in reversed(values):
-            places = used.get(id(atom), set())
-            again = (len(places) - 1) * recompute.get(id(atom), 0.0)
+        found = _kept_of_shape(source, maps, pieces, recompute, shape)
+        best = found if found[0] > best[0] else best
+    return best[1]
+
+
+def _recompute(source: Source, maps: IndexMaps, pieces: Sequence[Piece]) -> dict[Atom, float]:
+    """The nanoseconds of an element of each value that is computed where it is read."""
+    recompute: dict[Atom, float] = {}
+    for atom, place, *_ in source.demanded(maps, pieces, None).values():
+        made = source.made.get(id(atom))
+        if made is not None and atom not in recompute:
+            before = dict.fromkeys(p.atom for p in source.reads(maps, atom, place, None))
+            price = cost(made) if elementwise(made) else 0.0
+            recompute[atom] = price + sum([recompute.get(a, 0.0) for a in before])
+    return recompute
+
+
+def _kept_of_shape(
+    source: Source, maps: IndexMaps, pieces: Sequence[Piece], recompute: dict[Atom, float],
+    shape: tuple[int, ...],
+) -> tuple[float, list[Atom]]:  # fmt: skip
+    """The values of a shape that are worth a buffer, and the nanoseconds an element that these
+    save.
+    """
+    saved, own, kept = 0.0, IndexMaps(shape), list[Atom]()
+    used: dict[Atom, set[tuple[bool, Place]]] = {}
+    for piece in pieces:
+        used.setdefault(piece.atom, set()).add((False, piece.place))
+    for equation in reversed(source.graph.equations):
+        for atom in reversed(equation.outputs):
+            places = used.get(atom, set())
+            again = (len(places) - 1) * recompute.get(atom, 0.0)
             along = [[(a.loop, a.step) for a in place] for _, place in places]
             straight = all(a == [(0, 1), (1, 1)] for a in along)
             if again >= KEPT and atom.type.shape == shape and straight:
@@ -142,7 +159,5 @@ def _kept(source: Source, maps: IndexMaps, roots: Sequence[Root]) -> list[Atom]:
                 places = {(True, own.whole(shape))}
             for ahead, place in places:
                 for piece in source.reads(own if ahead else maps, atom, place, None):
-                    used.setdefault(id(piece.atom), set()).add((ahead, piece.place))
-        if saved > best[0]:
-            best = saved, kept
-    return best[1]
+                    used.setdefault(piece.atom, set()).add((ahead, piece.place))
+    return saved, kept

@@ -176,7 +176,7 @@ class DiagonalWriter:
 
     def __init__(self, graph: Graph) -> None:
         self.writer = Writer(graph, lambda primitive: ())
-        self.diagonals: dict[int, Diagonals] = {}
+        self.diagonals: dict[Atom, Diagonals] = {}
         self.names: Renaming = {}
         self.like = graph.equations[0]
 
@@ -188,11 +188,11 @@ class DiagonalWriter:
 
     def written(self, atom: Atom) -> Atom:
         """A value as an array, with all its zeros."""
-        diagonals = self.diagonals.pop(id(atom), None)
+        diagonals = self.diagonals.pop(atom, None)
         if diagonals is None:
-            return self.names.get(id(atom), atom)  # an equation may read a value twice
+            return self.names.get(atom, atom)  # an equation may read a value twice
         result = self.placed(diagonals)
-        self.names[id(atom)] = result
+        self.names[atom] = result
         return result
 
     def placed(self, diagonals: Diagonals, onto: Atom | None = None) -> Atom:
@@ -268,7 +268,7 @@ class DiagonalWriter:
         """A value's diagonals in this shape, with as many rows as `like`; without any if it is
         zero; None if it is another array.
         """
-        diagonals = self.diagonals.get(id(atom))
+        diagonals = self.diagonals.get(atom)
         if diagonals is None:
             diagonals = like._replace(values={}, dtype=atom.type.dtype) if self.zero(atom) else None
         if diagonals is None or diagonals.rows != like.rows:

@@ -66,18 +66,18 @@ def propagate_diagonals(graph: Graph) -> Graph:
                 constants.append((output, computed_now(equation, ())))
                 continue
             found = _of_basis(output.type, equation.params["start"])
-        elif rule is not None and any(id(atom) in writer.diagonals for atom in inputs):
+        elif rule is not None and any(atom in writer.diagonals for atom in inputs):
             found = rule(writer, inputs, output.type, **equation.params)
         if isinstance(found, Diagonals):
-            writer.diagonals[id(output)] = found
+            writer.diagonals[output] = found
             if (len(found.values) - 1) * costs.diagonal > output.type.size:
                 writer.written(output)
         elif found is not None:
-            names[id(output)] = found
+            names[output] = found
         else:
             given = tuple([writer.written(atom) for atom in inputs])
             results = writer.writer.write(copied(equation, given, equation.outputs))
-            names.update(zip(map(id, equation.outputs), results, strict=True))
+            names.update(zip(equation.outputs, results, strict=True))
     outputs = tuple([writer.written(atom) for atom in renamed(graph.outputs, names)])
     equations = tuple(writer.writer.equations)
     return graph.replace(constants=tuple(constants), equations=equations, outputs=outputs)
@@ -95,7 +95,7 @@ def _of_basis(type_: Type, start: int) -> Diagonals:
 
 def _unary(primitive: Any) -> Callable[..., Found]:
     def rule(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, **params: Any) -> Found:
-        diagonals = writer.diagonals[id(inputs[0])]
+        diagonals = writer.diagonals[inputs[0]]
         values = {
             diagonal: writer.add(primitive, v, **params) for diagonal, v in diagonals.values.items()
         }
@@ -108,7 +108,7 @@ def _scaled(primitive: Any) -> Callable[..., Found]:
     """Diagonals multiplied, or divided, by an array."""
 
     def rule(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type) -> Found:
-        first, second = (writer.diagonals.get(id(atom)) for atom in inputs)
+        first, second = (writer.diagonals.get(atom) for atom in inputs)
         diagonals, factor = (second, inputs[0]) if first is None else (first, inputs[1])
         if (first is not None and second is not None) or (first is None and primitive is div):
             return None
@@ -130,7 +130,7 @@ def _both(
     writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type
 ) -> tuple[Diagonals, Diagonals] | None:
     """The diagonals of two inputs, if both are zero elsewhere."""
-    like = next(writer.diagonals[id(a)] for a in inputs if id(a) in writer.diagonals)
+    like = next(writer.diagonals[a] for a in inputs if a in writer.diagonals)
     x, y = (writer.found(atom, type_.shape, like) for atom in inputs)
     return None if x is None or y is None else (x, y)
 
@@ -141,17 +141,17 @@ def _add(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type) -> Found:
     if pair is not None:
         return writer.summed(*pair, type_)
     x, y = inputs
-    if id(y) not in writer.diagonals:
+    if y not in writer.diagonals:
         x, y = y, x
-    diagonals = writer.diagonals.get(id(y))
-    if diagonals is None or id(x) in writer.diagonals or not x.type == diagonals.type == type_:
+    diagonals = writer.diagonals.get(y)
+    if diagonals is None or x in writer.diagonals or not x.type == diagonals.type == type_:
         return None
     return writer.placed(diagonals, onto=x)
 
 
 def _select(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type) -> Found:
     condition, *choices = inputs
-    if id(condition) in writer.diagonals:
+    if condition in writer.diagonals:
         return None
     pair = _both(writer, choices, type_)
     if pair is None:
@@ -175,9 +175,9 @@ def _dot(
     writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, contract: Any, batch: Any
 ) -> Found:
     """A diagonal matrix times a matrix: scales rows of the matrix by the diagonal's elements."""
-    which = 0 if id(inputs[0]) in writer.diagonals else 1
-    diagonals, other = writer.diagonals[id(inputs[which])], inputs[1 - which]
-    if id(other) in writer.diagonals or len(contract[0]) != 1 or batch[0]:
+    which = 0 if inputs[0] in writer.diagonals else 1
+    diagonals, other = writer.diagonals[inputs[which]], inputs[1 - which]
+    if other in writer.diagonals or len(contract[0]) != 1 or batch[0]:
         return None
     sides = diagonals.sides(contract[which])
     if sides is None or sides[ROWS] == sides[COLUMNS]:
@@ -216,14 +216,14 @@ def _dot(
 def _reshape(
     writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, shape: tuple[int, ...]
 ) -> Found:
-    diagonals = writer.diagonals[id(inputs[0])]
+    diagonals = writer.diagonals[inputs[0]]
     return diagonals.reshaped(shape) if diagonals.rows * diagonals.columns == type_.size else None
 
 
 def _transpose(
     writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, axes: tuple[int, ...]
 ) -> Found:
-    return writer.diagonals[id(inputs[0])].transposed(axes, type_.shape)
+    return writer.diagonals[inputs[0]].transposed(axes, type_.shape)
 
 
 def _cut(
@@ -278,26 +278,31 @@ def _placed(diagonals: Diagonals, shape: tuple[int, ...], box: Ranges) -> Diagon
 
 def _moved(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, **params: Any) -> Found:
     """The sum of the sections of an equation that does not turn axes."""
-    like = next(writer.diagonals[id(a)] for a in inputs if id(a) in writer.diagonals)
+    like = next(writer.diagonals[a] for a in inputs if a in writer.diagonals)
     total: Diagonals | None = None
     sections = sections_of(writer.like) or ()
     if sum([math.prod(map(len, s.box)) for s in sections if not s.adds]) > type_.size:
         return None  # one replaces another
-    for section in sections:
-        atom, box = inputs[section.operand], section.box
-        if not all(box):
-            continue
-        axes = [along and along.loop for along in section.place]
-        kept = [axis for axis, r in enumerate(box) if axis in axes or len(r) > 1]
-        if [axis for axis in axes if axis != -1] != kept:
-            return None
-        part = writer.found(atom, atom.type.shape, like)
-        part = part and _cut(writer, part, tuple(map(len, box)), section.read())
-        part = part and _placed(part, type_.shape, box)
+    for section in [s for s in sections if all(s.box)]:
+        part = _of_section(writer, inputs[section.operand], section, like, type_.shape)
         if part is None:
             return None
         total = part if total is None else writer.summed(total, part, type_)
     return total
+
+
+def _of_section(
+    writer: DiagonalWriter, atom: Atom, section: Any, like: Diagonals, shape: tuple[int, ...]
+) -> Diagonals | None:
+    """The diagonals of one section; None if it turns axes."""
+    box = section.box
+    axes = [along and along.loop for along in section.place]
+    kept = [axis for axis, r in enumerate(box) if axis in axes or len(r) > 1]
+    if [axis for axis in axes if axis != -1] != kept:
+        return None
+    part = writer.found(atom, atom.type.shape, like)
+    part = part and _cut(writer, part, tuple(map(len, box)), section.read())
+    return part and _placed(part, shape, box)
 
 
 _RULES: dict[Any, Callable[..., Found]] = {

@@ -66,7 +66,7 @@ class _Inlining(Expansion):
             return None
         inner, size = equation.params["graph"], len(self.equations)
         attempted, most = costs.attempted_equations, costs.expanded_equations - size
-        if self._calls[id(inner)] > 1:
+        if self._calls[inner] > 1:
             attempted = most = min(costs.repeated_equations, most)
         if self.limit < math.inf or _expanded_size(inner) <= most:
             return self.of(inner, equation.inputs)
@@ -84,23 +84,21 @@ class _Inlining(Expansion):
             self.limit = math.inf
 
 
-def _counted_calls(graph: Graph) -> Counter[int]:
+def _counted_calls(graph: Graph) -> Counter[Graph]:
     """How many calls run each of the Graphs that a Graph and its callees call, by their ids."""
-    found: Counter[int] = Counter()
+    found: Counter[Graph] = Counter()
     waiting = [graph]
     while waiting:
         called = [e.params["graph"] for e in waiting.pop().equations if is_call(e)]
-        waiting += {id(g): g for g in called if id(g) not in found}.values()
-        found.update(map(id, called))
+        waiting += dict.fromkeys(g for g in called if g not in found)
+        found.update(called)
     return found
 
 
 def _called(equation: Equation) -> tuple[Any, ...]:
     """The key of a call: its Graph and arguments."""
-    arguments = [
-        id(a) if isinstance(a, Variable) else (a.type, repr(a.value)) for a in equation.inputs
-    ]
-    return (id(equation.params["graph"]), *arguments)
+    arguments = [a if isinstance(a, Variable) else (a.type, repr(a.value)) for a in equation.inputs]
+    return (equation.params["graph"], *arguments)
 
 
 def _expanded_size(graph: Graph) -> int:
@@ -153,18 +151,18 @@ def fold(graph: Graph) -> Graph:
     Without it Hessians of Rosenbrock's function cost 1.48 times as much (calls and elements of
     `ablation`).
     """
-    known = {id(v): value for v, value in graph.constants}
+    known = dict(graph.constants)
     constants = list(graph.constants)
 
     def replace(equation: Equation) -> Equation | tuple[Atom, ...]:
-        given = [known.get(id(a)) if isinstance(a, Variable) else a.value for a in equation.inputs]
+        given = [known.get(a) if isinstance(a, Variable) else a.value for a in equation.inputs]
         if not given or any(value is None for value in given) or not _foldable(equation):
             return equation
         value = _computed(equation, given)
         if value is None:
             return equation
         (output,) = equation.outputs
-        known[id(output)] = value
+        known[output] = value
         constants.append((output, value))
         return equation.outputs
 

@@ -64,7 +64,7 @@ def rewritten(graph: Graph, replace: Replace, names: Renaming | None = None) -> 
         if isinstance(found, Equation):
             equations.append(found)
         else:
-            names.update({id(v): a for v, a in zip(equation.outputs, found, strict=True)})
+            names.update(zip(equation.outputs, found, strict=True))
     outputs = renamed(graph.outputs, names)
     return graph.replace(equations=tuple(equations), outputs=outputs)
 
@@ -80,20 +80,20 @@ class Writer:
         self._rules = rules
         """The rules of each primitive."""
         self._chosen: dict[Hashable, tuple[Rule, ...]] = {}
-        self._made: dict[int, Equation] = {}
+        self._made: dict[Atom, Equation] = {}
         self._seen: dict[Hashable, Equation] = {}
-        self._constants = {id(v): value for v, value in graph.constants}
-        self._reads = Counter(id(atom) for e in graph.equations for atom in e.inputs)
-        self._reads.update(id(atom) for atom in graph.outputs)
-        self._gone: dict[int, Equation] = {}
+        self._constants: dict[Atom, Any] = dict(graph.constants)
+        self._reads = Counter(atom for e in graph.equations for atom in e.inputs)
+        self._reads.update(graph.outputs)
+        self._gone: dict[Atom, Equation] = {}
         """Equations whose output nothing reads any more, by that output; they do not count as users
         of their operands.
         """
         self._writing = 0
         """The nesting depth of rules that are writing."""
-        self.covered: dict[int, int] = {}
+        self.covered: dict[Atom, int] = {}
         """The number of elements added to zeros to make a value, as far as a rule counted them."""
-        self.unsigned: set[int] = set()
+        self.unsigned: set[Atom] = set()
         """Values that a rule has found to have no -0.0."""
         self.equations: list[Equation] = []
 
@@ -103,7 +103,7 @@ class Writer:
         """The equation that defines a value, if its primitive is one of these (any, if none are
         given).
         """
-        equation = self._made.get(id(atom))
+        equation = self._made.get(atom)
         if equation is None or (primitives and equation.primitive not in primitives):
             return None
         return equation
@@ -120,14 +120,14 @@ class Writer:
 
     def is_single_use(self, atom: Atom) -> bool:
         """Whether only the equation being rewritten, and those removed with it, read a value."""
-        return self._reads[id(atom)] <= 0
+        return self._reads[atom] <= 0
 
     def release(self, atom: Atom) -> None:
         """Counts a value's definition as removed if nothing reads it any more."""
-        if self._reads[id(atom)] <= 0 and id(atom) not in self._gone:
-            self._gone[id(atom)] = equation = self._made[id(atom)]
+        if self._reads[atom] <= 0 and atom not in self._gone:
+            self._gone[atom] = equation = self._made[atom]
             for read in equation.inputs:
-                self._reads[id(read)] -= 1
+                self._reads[read] -= 1
 
     def mark(self) -> int:
         """The number of removed equations, for `restore`."""
@@ -137,18 +137,18 @@ class Writer:
         """Undoes the removals since a mark."""
         while len(self._gone) > mark:
             _, equation = self._gone.popitem()
-            self._reads.update(id(atom) for atom in equation.inputs)
+            self._reads.update(equation.inputs)
 
     def _use(self, atom: Atom, times: int = 1) -> None:
-        self._reads[id(atom)] += times
-        equation = self._gone.pop(id(atom), None) if self._gone else None
+        self._reads[atom] += times
+        equation = self._gone.pop(atom, None) if self._gone else None
         if equation is not None:
             for read in equation.inputs:
                 self._use(read)
 
     def constant(self, atom: Atom) -> Any:
         """The value of a constant of the Graph, None for other atoms."""
-        return self._constants.get(id(atom))
+        return self._constants.get(atom)
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class Writer:
         if rules:  # for them the equation does not count as a user of its inputs
             self._writing += 1
             for atom in equation.inputs:  # Counter's methods cost more than the rest of this
-                reads[id(atom)] -= 1
+                reads[atom] -= 1
             for rule in rules:
                 found = rule.applied(self, equation)
                 if found is not None:
@@ -173,16 +173,16 @@ class Writer:
                     return self._replaced(equation, (found,))
             self._writing -= 1
             for atom in equation.inputs:
-                reads[id(atom)] += 1
+                reads[atom] += 1
         key = None if effectful(equation) else key_of(equation)
         twin = equation if key is None else self._seen.setdefault(key, equation)
         if twin is not equation:
             for atom in equation.inputs:
-                reads[id(atom)] -= 1
+                reads[atom] -= 1
             return self._replaced(equation, twin.outputs)
         self.equations.append(equation)
         for output in equation.outputs:
-            self._made[id(output)] = equation
+            self._made[output] = equation
         return equation.outputs
 
     def _rules_for(self, equation: Equation) -> tuple[Rule, ...]:
@@ -190,12 +190,12 @@ class Writer:
         made = self._made
         makers: list[Any] = []
         for atom in equation.inputs:
-            maker = made.get(id(atom))
+            maker = made.get(atom)
             if maker is not None:
                 makers.append(maker.primitive)
             elif type(atom) is Literal:
                 makers.append(Literal)
-            elif id(atom) in self._constants:
+            elif atom in self._constants:
                 makers.append(CONSTANT)
         key = (equation.primitive, *makers)
         found = self._chosen.get(key)
@@ -207,7 +207,7 @@ class Writer:
 
     def _replaced(self, equation: Equation, found: tuple[Atom, ...]) -> tuple[Atom, ...]:
         for output, atom in zip(equation.outputs, found, strict=True):
-            self._use(atom, self._reads[id(output)])
+            self._use(atom, self._reads[output])
         return found
 
 
@@ -220,6 +220,6 @@ def apply_rules(graph: Graph, rules: Callable[[Any], Sequence[Rule]]) -> Graph:
     for equation in graph.equations:
         outputs = writer.write(rewired(equation, names))
         if outputs is not equation.outputs:
-            names.update({id(v): a for v, a in zip(equation.outputs, outputs, strict=True)})
+            names.update(zip(equation.outputs, outputs, strict=True))
     outputs = renamed(graph.outputs, names)
     return graph.replace(equations=tuple(writer.equations), outputs=outputs)

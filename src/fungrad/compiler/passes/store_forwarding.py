@@ -138,33 +138,33 @@ class _Forwarder:
         self.names: Renaming = {}
         self.equations: list[Equation] = []
         self.constants = list(graph.constants)
-        self.members: dict[int, Member] = {}
-        self.cleared: dict[int, tuple[Index, tuple[int, ...]]] = {}
+        self.members: dict[Atom, Member] = {}
+        self.cleared: dict[Atom, tuple[Index, tuple[int, ...]]] = {}
         """Masks that are false at one index only: the index, and the shape."""
         self.budget = SPENT * len(graph.equations)
         self.links = 0
         self.known: dict[Any, Atom] = {}
-        self.items: dict[int, set[int]] = {}
+        self.items: dict[Atom, set[int]] = {}
         """The items along axis 0 that are read, of arrays at the roots of chains."""
-        self.whole = {id(atom) for atom in graph.outputs}
+        self.whole = set(graph.outputs)
         """Variables with other readers than links and reads at known places."""
         self._note_readers()
 
     def _note_readers(self) -> None:
-        marks: dict[int, tuple[Index, tuple[int, ...]]] = {}
+        marks: dict[Atom, tuple[Index, tuple[int, ...]]] = {}
         for equation in self.graph.equations:
             primitive, inputs = equation.primitive, equation.inputs
             if primitive is indexed and not inputs:
-                marks[id(equation.outputs[0])] = equation.params["index"], equation.params["shape"]
-            elif primitive is logical_not and id(inputs[0]) in marks:
-                self.cleared[id(equation.outputs[0])] = marks[id(inputs[0])]
+                marks[equation.outputs[0]] = equation.params["index"], equation.params["shape"]
+            elif primitive is logical_not and inputs[0] in marks:
+                self.cleared[equation.outputs[0]] = marks[inputs[0]]
             into = self._into(equation)
             read = primitive is getitem and len(inputs) == 1
             at = places_of(equation.params["index"], inputs[0].type.shape) if read else None
             if at is not None and not at.kept:
                 into = inputs[0]
             self.links += into is not None and not read
-            self.whole.update([id(atom) for atom in inputs if atom is not into])
+            self.whole.update([atom for atom in inputs if atom is not into])
 
     def _into(self, equation: Equation) -> Atom | None:
         """The array that an equation writes into, if it may be a link."""
@@ -173,9 +173,9 @@ class _Forwarder:
             at = places_of(equation.params["index"], inputs[0].type.shape)
             known = len(inputs) == 2 and at is not None
             return inputs[0] if known and inputs[0] is not inputs[1] else None
-        if primitive is not select or id(inputs[0]) not in self.cleared:
+        if primitive is not select or inputs[0] not in self.cleared:
             return None
-        index, shape = self.cleared[id(inputs[0])]
+        index, shape = self.cleared[inputs[0]]
         fits = inputs[1].type == equation.outputs[0].type and inputs[1].type.shape == shape
         return inputs[1] if fits and positive_zero(inputs[2]) and places_of(index, shape) else None
 
@@ -200,40 +200,42 @@ class _Forwarder:
         into = None if zeros else self._into(equation)
         if output is None or output.type.weak or (into is None and not zeros):
             return False
-        index = self.cleared[id(equation.inputs[0])][0] if primitive is select else None
+        index = self.cleared[equation.inputs[0]][0] if primitive is select else None
         at = places_of(index or equation.params["index"], output.type.shape)
-        if at is None or (zeros and (at.kept or id(output) in self.whole)):
+        if at is None or (zeros and (at.kept or output in self.whole)):
             return False
-        entry: Any = ZERO
-        if primitive is not select:
-            entry = self._value(equation.inputs[not zeros], output.type.dtype)
-        if at.kept:
-            self.budget -= at.stop - at.start
-        if entry is None or (at.kept and self.budget < 0):
+        entry = self._value(equation, output.type.dtype)
+        if entry is None or not self._afforded(at):
             return False
         chain = self._chain(into, at)
-        if chain is None:
-            if primitive is index_add:
+        if primitive is index_add:
+            if chain is None or at.kept:
                 return False
+            entry = self._sum(equation, chain, at.start, entry)
+        elif chain is None:
             if into is not None:
                 self.atom(into)
             chain = Chain(into, output.type.shape, output.type.dtype, at)
-        if primitive is index_add:
-            if at.kept:
-                return False
-            entry = self._sum(equation, chain, at.start, entry)
         chain.links.append(equation)
         for place in range(at.start, at.stop):
             part = at.kept and entry is not ZERO
             chain.write(place, Part(entry, place - at.start) if part else entry)
-        self.members[id(output)] = Member(chain, len(chain.links))
-        if id(output) in self.whole:
+        self.members[output] = Member(chain, len(chain.links))
+        if output in self.whole:
             self.atom(output)
         return True
 
-    def _value(self, atom: Atom, dtype: Any) -> Atom | None:
-        """The written value in the array's dtype; None if the write casts it."""
-        atom = self.atom(atom)
+    def _afforded(self, at: Places) -> bool:
+        """Whether the budget of places with parts of arrays allows these, which it pays for."""
+        if at.kept:
+            self.budget -= at.stop - at.start
+        return not at.kept or self.budget >= 0
+
+    def _value(self, equation: Equation, dtype: Any) -> Any:
+        """The value that is written, in the array's dtype; None if the write casts it."""
+        if equation.primitive is select:
+            return ZERO
+        atom = self.atom(equation.inputs[len(equation.inputs) > 1])
         if isinstance(atom, Literal):
             if not np.can_cast(np.result_type(atom.value), dtype, "same_kind"):
                 return None
@@ -242,8 +244,8 @@ class _Forwarder:
 
     def _chain(self, into: Atom | None, at: Places) -> Chain | None:
         """The chain that ends with an array, if the array was not built yet."""
-        member = self.members.get(id(into))
-        if member is None or id(into) in self.names:
+        member = self.members.get(into) if into is not None else None
+        if member is None or into in self.names:
             return None
         chain = member.chain
         last = member.order == len(chain.links)
@@ -263,7 +265,7 @@ class _Forwarder:
         if equation.primitive is not getitem or len(equation.inputs) > 1:
             return False
         (x,), (output,) = equation.inputs, equation.outputs
-        member = self.members.get(id(x))
+        member = self.members.get(x)
         if member is None or any(e is None for e in equation.params["index"].entries):
             return False
         chain = member.chain
@@ -280,7 +282,7 @@ class _Forwarder:
             index = Index((*[WHOLE] * chain.lead, *rest))
             found = self.make(equation, getitem, found, index=index)
         assert found.type == output.type
-        self.names[id(output)] = found
+        self.names[output] = found
         return True
 
     def _entry(self, like: Equation, x: Atom, chain: Chain, place: int) -> Any:
@@ -288,7 +290,7 @@ class _Forwarder:
         from.
         """
         for _ in range(HOPS):
-            member = self.members.get(id(x))
+            member = self.members.get(x)
             if member is None or not member.chain.alike(chain.lead, chain.axes):
                 break
             found = member.chain.at(place, member.order)
@@ -299,7 +301,7 @@ class _Forwarder:
             x = member.chain.root
         x = self.atom(x)
         if not chain.lead and chain.axes == 1:
-            self.items.setdefault(id(x), set()).add(place)
+            self.items.setdefault(x, set()).add(place)
         return self.make(like, getitem, x, index=chain.index(place))
 
     def _item(self, like: Equation, chain: Chain, entry: Any) -> Atom:
@@ -321,10 +323,10 @@ class _Forwarder:
 
     def atom(self, atom: Atom) -> Atom:
         """An atom in the rewritten Graph; an array of a chain is built."""
-        member = self.members.get(id(atom))
-        if member is not None and id(atom) not in self.names:
-            self.names[id(atom)] = self._made(atom, member)
-        return self.names.get(id(atom), atom)
+        member = self.members.get(atom)
+        if member is not None and atom not in self.names:
+            self.names[atom] = self._made(atom, member)
+        return self.names.get(atom, atom)
 
     def _made(self, atom: Any, member: Member) -> Atom:
         """Builds an array of a chain."""
@@ -342,21 +344,29 @@ class _Forwarder:
             values = self._side_by_side(like, chain, [found[place] for place in places])
             same = values.type.shape == chain.shape
             return values if same else self.make(like, reshape, values, shape=chain.shape)
-        root = chain.root
+        return self._written(like, chain, places, [found[place] for place in places])
+
+    def _written(
+        self, like: Equation, chain: Chain, places: list[int], entries: Sequence[Any]
+    ) -> Atom:
+        """The first array of a chain, with entries at some places: one write of all, or one each
+        for few.
+        """
         first, last = places[0], places[-1]
         beside = chain.axes == 1 and last - first < len(places)
         many = len(places) >= FEW or chain.size > costs.small_array
         if len(places) > 1 and (beside or (self.arrays and many)):
-            values = self._side_by_side(like, chain, [found[place] for place in places])
+            values = self._side_by_side(like, chain, entries)
             if beside:
                 index = Index((*[WHOLE] * chain.lead, slice(first, last + 1)))
                 return self._set(like, chain, values, index=index)
             index = Index((*[WHOLE] * chain.lead, *[ARRAY] * chain.axes), unique=True)
             arrays = [self._constant(a) for a in np.unravel_index(places, chain.named)]
             return self._set(like, chain, values, *arrays, index=index)
+        root = chain.root
         x = self._zeros(like, chain.shape, chain.dtype) if root is None else self.atom(root)
-        for place in places:
-            value = self._item(like, chain, found[place])
+        for place, entry in zip(places, entries, strict=True):
+            value = self._item(like, chain, entry)
             x = self.make(like, index_set, x, value, index=chain.index(place))
         return x
 
@@ -413,22 +423,20 @@ class _Forwarder:
         return found
 
 
-def _unstacked(graph: Graph, items: dict[int, set[int]]) -> Graph:
+def _unstacked(graph: Graph, items: dict[Atom, set[int]]) -> Graph:
     """The Graph with one `unstack` in place of the separate reads of most items of an array."""
-    parts: dict[int, tuple[Variable, ...]] = {}
+    parts: dict[Atom, tuple[Variable, ...]] = {}
     names: Renaming = {}
     equations: list[Equation] = []
     for equation in graph.equations:
-        x = equation.inputs[0] if equation.inputs else None
-        if equation.primitive is getitem and len(items.get(id(x), ())) * 2 > x.type.shape[0]:  # type: ignore[union-attr]
+        x = equation.inputs[0] if equation.primitive is getitem else None
+        if x is not None and len(items.get(x, ())) * 2 > x.type.shape[0]:
             (entry, *others) = equation.params["index"].entries
             if type(entry) is int and not others:
-                if id(x) not in parts:
-                    types = unstack.infer([x.type], {})  # type: ignore[union-attr]
-                    parts[id(x)] = tuple(map(Variable, types))
-                    apart = placed(equation, unstack, (x,), parts[id(x)], {})  # type: ignore[arg-type]
-                    equations.append(apart)
-                names[id(equation.outputs[0])] = parts[id(x)][entry]
+                if x not in parts:
+                    parts[x] = tuple(map(Variable, unstack.infer([x.type], {})))
+                    equations.append(placed(equation, unstack, (x,), parts[x], {}))
+                names[equation.outputs[0]] = parts[x][entry]
                 continue
         equations.append(rewired(equation, names))
     if not parts:

@@ -62,14 +62,14 @@ def _unsigned(value: Any) -> bool:
 
 def unsigned(writer: Writer, atom: Atom, deep: int = costs.searched_operands) -> bool:
     """Whether no element of a value is -0.0, as far as is known."""
-    if not atom.type.inexact or id(atom) in writer.unsigned:
+    if not atom.type.inexact or atom in writer.unsigned:
         return True
     if isinstance(atom, Literal):
         return _unsigned(atom.value)
     made = writer.definition(atom) if deep else None
     if made is None or not _made_unsigned(writer, atom, made, deep):
         return False
-    writer.unsigned.add(id(atom))  # the search along a chain of equations ends here next time
+    writer.unsigned.add(atom)  # the search along a chain of equations ends here next time
     return True
 
 

@@ -120,7 +120,7 @@ def _acts(graph: Graph) -> bool:
 
 def _lengths_of(graph: Graph, lengths: dict[int, int]) -> None:
     """The large lengths of axes and loops, each with the elements of an array beside one of it."""
-    waiting, seen = [graph], {id(graph)}
+    waiting, seen = [graph], {graph}
     while waiting:
         found = waiting.pop()
         made = [v for equation in found.equations for v in equation.outputs]
@@ -134,8 +134,8 @@ def _lengths_of(graph: Graph, lengths: dict[int, int]) -> None:
             if type(steps) is int and steps >= LARGE:
                 lengths[steps] = KEPT  # a loop is as good with few steps
         for inner in found.subgraphs():
-            if id(inner) not in seen:
-                seen.add(id(inner))
+            if inner not in seen:
+                seen.add(inner)
                 waiting.append(inner)
 
 
@@ -150,7 +150,7 @@ class _Shortened:
         self.lengths = lengths
         self.changes: dict[str, None] = {}
         """The changed lengths, in words."""
-        self._graphs: dict[int, Graph] = {}
+        self._graphs: dict[Graph, Graph] = {}
 
     def length(self, number: int) -> int:
         """A length, or a limit of an index."""
@@ -204,13 +204,13 @@ class _Shortened:
 
     def graph(self, graph: Graph, given: bool = False) -> Graph:
         """The Graph; `given` says that it is the program itself, whose inputs are arguments."""
-        known = self._graphs.get(id(graph))
+        known = self._graphs.get(graph)
         if known is not None:
             return known
-        names: dict[int, Atom] = {}
+        names: dict[Atom, Atom] = {}
 
         def new(variable: Variable) -> Variable:
-            made = names[id(variable)] = Variable(self.type(variable.type))
+            made = names[variable] = Variable(self.type(variable.type))
             return made
 
         inputs = tuple(map(new, graph.inputs))
@@ -218,11 +218,11 @@ class _Shortened:
         equations: list[Equation] = []
         for equation in graph.equations:
             params = {key: self.param(value) for key, value in equation.params.items()}
-            atoms = tuple([names.get(id(atom), atom) for atom in equation.inputs])
+            atoms = tuple([names.get(atom, atom) for atom in equation.inputs])
             primitive: Any = equation.primitive
             types = primitive.infer([atom.type for atom in atoms], params)
             outputs = tuple(map(Variable, types))
-            names.update((id(v), o) for v, o in zip(equation.outputs, outputs, strict=True))
+            names.update(zip(equation.outputs, outputs, strict=True))
             made = copied(equation, atoms, outputs, params)
             endless = "cond" in params and primitive is loops.while_loop
             equations.append(self.with_fewer_steps(made) if endless else made)
@@ -230,9 +230,9 @@ class _Shortened:
             inputs=inputs,
             constants=constants,
             equations=tuple(equations),
-            outputs=tuple([names.get(id(atom), atom) for atom in graph.outputs]),
+            outputs=tuple([names.get(atom, atom) for atom in graph.outputs]),
         )
-        self._graphs[id(graph)] = made_graph
+        self._graphs[graph] = made_graph
         return made_graph
 
     def with_fewer_steps(self, equation: Equation) -> Equation:

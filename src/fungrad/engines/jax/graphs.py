@@ -16,7 +16,7 @@ from fungrad.compiler.passes.pipeline import optimised
 from fungrad.engines.jax import arrays, elementwise  # noqa: F401 - rules
 from fungrad.engines.jax.elementwise import RULES, STRUCTURAL, Options, cast, jax, jnp
 from fungrad.errors import UnsupportedFunctionError
-from fungrad.ir.graph import Equation, Graph, Literal
+from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.retracing.graph_transforms import (
     differentiate,
     drop_dead,
@@ -31,15 +31,15 @@ Function = Callable[..., list[Any]]
 
 def run(graph: Graph, args: Sequence[Any], options: Options) -> list[Any]:
     """The outputs of a Graph on JAX's arrays."""
-    values: dict[int, Any] = {id(v): value for v, value in graph.constants}
-    values.update((id(v), arg) for v, arg in zip(graph.inputs, args, strict=True))
+    values: dict[Atom, Any] = dict(graph.constants)
+    values.update(zip(graph.inputs, args, strict=True))
 
     def read(atom: Any) -> Any:
-        return atom.value if isinstance(atom, Literal) else values[id(atom)]
+        return atom.value if isinstance(atom, Literal) else values[atom]
 
     for equation in graph.equations:
         found = apply(equation, [read(atom) for atom in equation.inputs], options)
-        values.update((id(v), x) for v, x in zip(equation.outputs, found, strict=True))
+        values.update(zip(equation.outputs, found, strict=True))
     return [
         read(atom) if type_.dtype.kind == "O" else cast(read(atom), type_.dtype)
         for atom, type_ in zip(graph.outputs, graph.output_types, strict=True)

@@ -23,7 +23,7 @@ from fungrad.inspect.digits.error_sweep import (
     observe,
 )
 from fungrad.inspect.digits.source_lines import text_of
-from fungrad.ir.graph import Graph, Literal, Source, inner_graphs
+from fungrad.ir.graph import Atom, Graph, Literal, Source, inner_graphs
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, convert, reshape
 
 REWRITES: dict[str, str] = {
@@ -192,20 +192,27 @@ def _bodies(params: Mapping[str, Any]) -> Iterator[Graph]:
 
 def _inside(found: Operations, graph: Graph, in_loop: bool) -> None:
     """Adds the operations of the Graph of a loop or branch, if it was observed."""
-    sites = dict(zip(map(id, graph.inputs), graph.derived.get("sites", ()), strict=False))
+    sites: dict[Atom, Site] = dict(zip(graph.inputs, graph.derived.get("sites", ()), strict=False))
     for equation in graph.equations:
-        inputs = [atom if isinstance(atom, Literal) else id(atom) for atom in equation.inputs]
         value = equation.outputs[0].type if equation.outputs else None
         if equation.primitive is observe:
-            site = sites.get(id(equation.inputs[1]))
+            site = sites.get(equation.inputs[1])
             found.add(
-                equation.primitive, inputs[:1], id(equation.outputs[0]), {}, site, value, in_loop
+                equation.primitive,
+                equation.inputs[:1],
+                equation.outputs[0],
+                {},
+                site,
+                value,
+                in_loop,
             )
             continue
         for inner in inner_graphs(equation):
             _inside(found, inner, in_loop or "body" in equation.params)
         for output in equation.outputs:
-            found.add(equation.primitive, inputs, id(output), equation.params, None, value, in_loop)
+            found.add(
+                equation.primitive, equation.inputs, output, equation.params, None, value, in_loop
+            )
 
 
 # --- patterns -------------------------------------------------------------------------------------
@@ -231,10 +238,6 @@ def _is(x: Any, *names: str) -> bool:
     return type(x) is Operation and x.primitive in names
 
 
-def _one(x: Any) -> bool:
-    return isinstance(x, Literal) and abs(x.value) == 1
-
-
 def _is_square(x: Any) -> bool:
     if _is(x, "mul"):
         return len(x.operands) == 2 and x.operands[0] is not None and (
@@ -254,47 +257,73 @@ def _is_probability(x: Any) -> bool:
     return _is(x, "normal_cdf", "ndtr", "erf", "expit", "tanh", "betainc", "gammainc", "stdtr")
 
 
+class _Pair(NamedTuple):
+    """A sum or difference that cancels, its operands, and what these multiply or divide."""
+
+    op: Operation
+    operands: Sequence[Any]
+    scaled: Sequence[Any]
+    consumers: Sequence[Operation]
+
+
+def _with_number(pair: _Pair) -> bool:
+    return any(isinstance(x, Literal) for x in pair.operands)
+
+
+def _is_step(pair: _Pair) -> bool:
+    """Whether it is a difference quotient: f(x + h) - f(x), divided by a small number."""
+    divided = any(
+        _is(c, "div") and _op_is(c.operands[0], pair.op) and _small(c.operands[1])
+        for c in pair.consumers
+    )
+    return divided and all(_reaches(x, lambda o: o.primitive in _FUNCTIONS) for x in pair.operands)
+
+
+def _is_quadratic(pair: _Pair) -> bool:
+    """Whether an operand is the root of a sum with a square."""
+    roots = [x for x in pair.scaled if _is(x, "sqrt")]
+    return bool(roots) and _reaches(
+        roots[0], lambda o: _is(o, "sub", "add") and any(map(_is_square, o.operands))
+    )
+
+
+def _is_variance(pair: _Pair) -> bool:
+    """Whether it is the mean of squares, less the square of the mean."""
+    squares = [_is_square(x) for x in pair.scaled]
+    if not any(squares):
+        return False
+    mean, other = pair.operands[squares.index(True)], pair.operands[1 - squares.index(True)]
+    return (
+        _reaches(other, _is_square)
+        and _reaches(other, lambda o: _is(o, "reduce_sum", "add"))
+        and _reaches(mean, lambda o: _is(o, "reduce_sum", "add"))
+    )
+
+
+_FUNCTIONS = ("sin", "cos", "exp", "log", "tan", "power", "sqrt", "mul", "div", "tanh")
+
+_DIFFERENCES: tuple[tuple[str, Callable[[_Pair], bool]], ...] = (
+    ("cosine", lambda p: _with_number(p) and any(_is(x, "cos") for x in p.scaled)),
+    ("exp", lambda p: _with_number(p) and any(_is(x, "exp") for x in p.scaled)),
+    ("tail", lambda p: _with_number(p) and any(map(_is_probability, p.scaled))),
+    ("step", _is_step),
+    ("roots", lambda p: all(_is(x, "sqrt") for x in p.scaled)),
+    ("quadratic", _is_quadratic),
+    ("variance", _is_variance),
+    ("recurrence", lambda p: p.op.in_loop),
+    ("products", lambda p: all(_is(x, "mul", "power", "square") for x in p.operands)),
+)
+"""Causes of a sum or difference that cancels, and their tests; the first that holds counts."""
+
+
 def _difference(op: Operation, consumers: Sequence[Operation]) -> str:
     """The cause of a sum or difference that cancels."""
-    pair = op.operands[:2]
-    if len(pair) < 2:
-        return "difference"
-    scaled = [_scaled(x) for x in pair]
-    if any(map(_one, pair)) or any(isinstance(x, Literal) for x in pair):
-        if any(_is(x, "cos") for x in scaled):
-            return "cosine"
-        if any(_is(x, "exp") for x in scaled):
-            return "exp"
-        if any(map(_is_probability, scaled)):
-            return "tail"
-    functions = ("sin", "cos", "exp", "log", "tan", "power", "sqrt", "mul", "div", "tanh")
-    divided = any(
-        _is(c, "div") and _op_is(c.operands[0], op) and _small(c.operands[1]) for c in consumers
-    )
-    if divided and all(_reaches(x, lambda o: o.primitive in functions) for x in pair):
-        return "step"
-    roots = [_is(x, "sqrt") for x in scaled]
-    if all(roots):
-        return "roots"
-    if any(roots):
-        root = scaled[roots.index(True)]
-        if _reaches(root, lambda o: o.primitive in ("sub", "add") and any(
-            _is_square(v) for v in o.operands)):  # fmt: skip
-            return "quadratic"
-    squares = [_is_square(_scaled(x)) for x in pair]
-    if any(squares):
-        other = pair[1 - squares.index(True)]
-        mean = pair[squares.index(True)]
-        if (
-            _reaches(other, _is_square)
-            and _reaches(other, lambda o: o.primitive in ("reduce_sum", "add"))
-            and _reaches(mean, lambda o: o.primitive in ("reduce_sum", "add"))
-        ):
-            return "variance"
-    if op.in_loop:
-        return "recurrence"
-    if all(_is(x, "mul", "power", "square") for x in pair):
-        return "products"
+    operands = op.operands[:2]
+    if len(operands) == 2:
+        pair = _Pair(op, operands, list(map(_scaled, operands)), consumers)
+        for cause, test in _DIFFERENCES:
+            if test(pair):
+                return cause
     return "difference"
 
 
@@ -321,33 +350,36 @@ def _of_matrix(op: Operation) -> str:
 _MATRIX = ("solve", "inv", "det", "slogdet", "cholesky", "qr", "lu", "pinv", "svd", "eigh")
 
 
+def _of_sum(ops: Sequence[Operation], every: Sequence[Operation], count: int) -> str:
+    """The cause of the digits lost by a sum or difference."""
+    consumers = [o for o in every if any(_op_is(x, ops[0]) for x in o.operands)]
+    words = [_difference(o, consumers) for o in ops]
+    known = [w for w in words if w not in ("difference", "recurrence", "products")]
+    if known or count <= 5:
+        return (known or words)[0]
+    terms = any(_is(_scaled(x), "div", "mul", "neg") for o in ops for x in o.operands)
+    return "series" if terms and all(_op_is(o.operands[0], o) for o in ops[1:]) else "recurrence"
+
+
 def _cause(site: Site, ops: Sequence[Operation], every: Sequence[Operation], count: int) -> str:
     """The cause of the digits lost at a site."""
-    op = ops[0]
-    if site.primitive in ("add", "sub"):
-        consumers = [o for o in every if any(_op_is(x, op) for x in o.operands)]
-        words = [_difference(o, consumers) for o in ops]
-        known = [w for w in words if w not in ("difference", "recurrence", "products")]
-        if not known and count > 5:
-            terms = [o for o in ops for x in o.operands if _is(_scaled(x), "div", "mul", "neg")]
-            return "series" if terms and all(_op_is(o.operands[0], o) for o in ops[1:]) else (
-                "recurrence")  # fmt: skip
-        return (known or words)[0]
-    if site.primitive in ("log", "log2", "log10"):
-        inner = _scaled(op.operands[0]) if op.operands else None
-        if _is(inner, "add", "sub"):
-            return "log"
-    if site.primitive in ("sin", "cos", "tan"):
-        return "angle"
-    if site.primitive in ("arccos", "arcsin"):
-        return "arc"
-    if site.primitive in _MATRIX:
+    name, op = site.primitive, ops[0]
+    if name in ("add", "sub"):
+        return _of_sum(ops, every, count)
+    if name in _MATRIX:
         return _of_matrix(op)
-    if site.primitive == "dot_general" and any(_is(x, "inv") for o in ops for x in o.operands):
+    if name in ("log", "log2", "log10"):
+        return "log" if op.operands and _is(_scaled(op.operands[0]), "add", "sub") else ""
+    if name == "dot_general" and any(_is(x, "inv") for o in ops for x in o.operands):
         return "inverse"
-    if site.primitive in ("reduce_sum", "dot_general"):
-        return "difference"
-    return ""
+    return _CAUSES.get(name, "")
+
+
+_CAUSES = {
+    "sin": "angle", "cos": "angle", "tan": "angle", "arccos": "arc", "arcsin": "arc",
+    "reduce_sum": "difference", "dot_general": "difference",
+}  # fmt: skip
+"""The causes that are known by the operation alone."""
 
 
 def advice_of(

@@ -277,21 +277,24 @@ class ObservingTrace(Trace):
             return self.run(unfold, primitive, args, params)
         if opens(primitive, params) and (primitive is custom or self.below is not parent):
             return self.run(opened, primitive, args, params)
+        return self._operation(primitive, args, params, where, mine)
+
+    def _operation(
+        self, primitive: Any, args: Any, params: dict[str, Any], where: Place, mine: list[bool]
+    ) -> Any:
+        """The results of an operation, observed where it errs."""
+        parent: Trace = self.parent  # type: ignore[assignment]
         site = Site(where.source, primitive.name, where.backward)
         runs = _runs(params) or "host" in params or primitive is custom
         if runs:
             self.unseen[site] = None
-        stable = is_backward_stable(primitive) and not runs
-        if stable:
+        elif is_backward_stable(primitive):
             args = [self._operand(primitive, arg, site, i) for i, arg in enumerate(args)]
+            return self._results(primitive, parent.process(primitive, args, params), site, True)
         output = parent.process(primitive, args, params)
         if primitive.multiple:
-            return tuple([self._result(o, site, stable) for o in output])
-        if stable:
-            return self._result(output, site, True)
-        if type(output) is not Tracer or output.owner is not parent:
-            return output
-        if not typeof(output).inexact:
+            return self._results(primitive, output, site, False)
+        if not self._has_errors(output):
             return output
         has = [own and arg.extra in self.inexact for arg, own in zip(args, mine, strict=True)]
         errors = ErrorsOf("operation", primitive, params, has)
@@ -300,6 +303,10 @@ class ObservingTrace(Trace):
         if any(has):
             self.inexact.add(output.extra)
         return output
+
+    def _has_errors(self, value: Any) -> bool:
+        """Whether a result is a number of this program's that may be rounded."""
+        return type(value) is Tracer and value.owner is self.parent and typeof(value).inexact
 
     def _errs(self, errors: ErrorsOf, args: Sequence[Any], output: Any) -> bool:
         """Whether an operation on exact operands has an error; True if that is not known."""
@@ -331,15 +338,19 @@ class ObservingTrace(Trace):
         kind = "operand" if position else "matrix"
         return self.observed(value, site, ErrorsOf(kind, primitive))
 
+    def _results(self, primitive: Any, output: Any, site: Site, stable: bool) -> Any:
+        """The results of an operation; those of a backward stable one are observed."""
+        if primitive.multiple:
+            return tuple([self._result(o, site, stable) for o in output])
+        return self._result(output, site, stable)
+
     def _result(self, value: Any, site: Site, stable: bool) -> Any:
-        if type(value) is not Tracer or value.owner is not self.parent:
+        if not self._has_errors(value):
             return value
-        if not typeof(value).inexact:
-            return value
-        if not stable:
-            self.inexact.add(value.extra)
-            return value
-        return self.observed(value, site, ErrorsOf("result"))
+        if stable:
+            return self.observed(value, site, ErrorsOf("result"))
+        self.inexact.add(value.extra)
+        return value
 
     # Loops and branches.
 

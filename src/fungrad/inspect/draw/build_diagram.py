@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.inspect.draw.diagram import Body, Diagram, Edge, Fold, Node, folded
-from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, free_variables
 from fungrad.ir.printer import Names, holds_graph, value_text
 from fungrad.primitives.stop_gradient import stop, stop_order
 
@@ -64,26 +64,32 @@ class _Values:
 
     def __init__(self, graph: Graph) -> None:
         self.names = Names()
-        self.backward: dict[int, int] = {}
+        self.backward: dict[Atom, int] = {}
         """The backward order of each variable, where known."""
         for variable in (*(v for v, _ in graph.constants), *graph.inputs):
             self.names.of(variable)
         for equation in graph.equations:
             for variable in equation.outputs:
                 self.names.of(variable)
-                self.backward[id(variable)] = equation.backward
+                self.backward[variable] = equation.backward
         self.reads = _reads(graph.equations)
-        self.reads.update(id(a) for a in graph.outputs)
+        self.reads.update(graph.outputs)
 
 
-def _reads(equations: Iterable[Equation]) -> Counter[int]:
-    return Counter(id(atom) for equation in equations for atom in equation.inputs)
+def _reads(equations: Iterable[Equation]) -> Counter[Atom]:
+    return Counter(atom for equation in equations for atom in equation.inputs)
+
+
+def _constant_text(value: Any) -> str:
+    """The title of a constant: its value, if it is short."""
+    small = issubclass(type(value), (np.ndarray, np.generic)) and np.size(value) <= 4
+    return np.array2string(np.asarray(value), precision=4) if small else "constant"
 
 
 class _Builder:
     def __init__(self) -> None:
         self.bodies: list[Body] = []
-        self._of_graph: dict[int, int] = {}
+        self._of_graph: dict[Graph, int] = {}
 
     def whole(
         self,
@@ -96,23 +102,20 @@ class _Builder:
 
         `loop` holds the number of inputs that are the same in all steps, and of carried ones.
         """
-        if id(graph) in self._of_graph:
-            return self._of_graph[id(graph)]
+        if graph in self._of_graph:
+            return self._of_graph[graph]
         values = _Values(graph)
         level = _Level(self, values)
-        self._of_graph[id(graph)] = level.number
+        self._of_graph[graph] = level.number
         if level.number == 0:  # the inputs of an inner Graph may be cotangents
-            values.backward.update((id(v), 0) for v in graph.inputs)
+            values.backward.update((v, 0) for v in graph.inputs)
         for variable, value in graph.constants:
-            small = issubclass(type(value), (np.ndarray, np.generic)) and np.size(value) <= 4
-            shown = np.array2string(np.asarray(value), precision=4) if small else ""
-            level.port("constant", variable, shown or "constant")
+            level.port("constant", variable, _constant_text(value))
         names = values.names
         same, carried = loop or (len(graph.inputs), 0)
-        titles: list[str] = []
-        for index, variable in enumerate(graph.inputs):
-            role = "" if index < same else "carry " if index < same + carried else "each "
-            titles.append((inputs[index : index + 1] or [role + names.of(variable)])[0])
+        roles = [*[""] * same, *["carry "] * carried, *["each "] * len(graph.inputs)]
+        titles = [role + names.of(v) for role, v in zip(roles, graph.inputs, strict=False)]
+        titles[: len(inputs)] = inputs[: len(titles)]
         for run in _together(range(len(titles)), lambda i: _branch(titles[i])):
             level.ports("input", [graph.inputs[i] for i in run], _joined([titles[i] for i in run]))
         level.add(folded(graph.equations))
@@ -127,24 +130,19 @@ class _Builder:
         return level.number
 
     def fold(
-        self, fold: Fold, values: _Values, outside: dict[int, int]
+        self, fold: Fold, values: _Values, outside: dict[Atom, int]
     ) -> tuple[Node, list[Variable]]:
         """The node of a group, and the variables that it reads.
 
-        `outside` maps the id of a variable to the node of the outer level that makes it.
+        `outside` maps a variable to the node of the outer level that makes it.
         """
         equations = list(fold.equations())
-        made = {id(v): v for equation in equations for v in equation.outputs}
+        made = [v for equation in equations for v in equation.outputs]
         inside = _reads(equations)
-        entering = {
-            id(a): a
-            for equation in equations
-            for a in equation.inputs
-            if isinstance(a, Variable) and id(a) not in made
-        }
-        leaving = [v for key, v in made.items() if values.reads[key] > inside[key]]
+        entering = free_variables(equations)
+        leaving = [v for v in made if values.reads[v] > inside[v]]
         level = _Level(self, values)
-        level.enter(list(entering.values()), outside)
+        level.enter(entering, outside)
         level.add(fold.items)
         level.hand_out(leaving)
         level.settle()
@@ -157,7 +155,7 @@ class _Builder:
             stops=sum(n.stops for n in self.bodies[level.number].nodes),
             scope=equations[0].scope,
         )  # fmt: skip
-        return node, list(entering.values())
+        return node, entering
 
 
 class _Level:
@@ -169,7 +167,7 @@ class _Level:
         self.body = Body()
         self.number = len(builder.bodies)
         builder.bodies.append(self.body)
-        self._made: dict[int, int] = {}
+        self._made: dict[Atom, int] = {}
         """The number of the node that makes a variable."""
 
     def _node(self, node: Node) -> int:
@@ -180,24 +178,24 @@ class _Level:
         """Adds a value that comes from outside."""
         node = Node(kind, title, "", str(variable.type), variable.type.nbytes, family="port")
         node.text = self.values.names.binder(variable)
-        node.backward = self.values.backward.get(id(variable), -1)
-        self._made[id(variable)] = self._node(node)
+        node.backward = self.values.backward.get(variable, -1)
+        self._made[variable] = self._node(node)
 
-    def enter(self, variables: list[Variable], outside: dict[int, int]) -> None:
+    def enter(self, variables: list[Variable], outside: dict[Atom, int]) -> None:
         """Adds the inputs of a group: one by one, or if many, one node for each origin."""
-        for run in _together(variables, lambda v: outside.get(id(v))):
+        for run in _together(variables, outside.get):
             self.ports("enter", run, self._named(run))
 
     def ports(self, kind: str, run: Sequence[Variable], title: str) -> None:
         """Adds values that come from outside, as one node."""
         self.port(kind, run[0], title)
         for variable in run[1:]:
-            self._made[id(variable)] = self._made[id(run[0])]
+            self._made[variable] = self._made[run[0]]
         self.body.nodes[-1].bytes = sum(v.type.nbytes for v in run)
 
     def hand_out(self, variables: list[Variable]) -> None:
         """Adds the outputs of a group, likewise."""
-        for run in _together(variables, lambda v: self._made.get(id(v))):
+        for run in _together(variables, self._made.get):
             self.leave("leave", run[:1], self._named(run))
             self.body.nodes[-1].bytes = sum(v.type.nbytes for v in run)
 
@@ -211,7 +209,7 @@ class _Level:
         atom = atoms[0]
         node = Node(kind, title, "", str(atom.type), atom.type.nbytes, family="port")
         node.text = f"{title} = {self.values.names.of(atom)}"
-        node.backward = self.values.backward.get(id(atom), -1)
+        node.backward = self.values.backward.get(atom, -1)
         node.bytes = sum(a.type.nbytes for a in atoms)
         number = self._node(node)
         for one in atoms:
@@ -220,7 +218,7 @@ class _Level:
     def _edge(self, atom: Atom, target: int, cut: str = "", name: str = "") -> None:
         if isinstance(atom, Literal):
             return
-        source = self._made[id(atom)]
+        source = self._made[atom]
         type_ = atom.type
         value = self.values.names.of(atom)
         self.body.edges.append(Edge(source, target, value, str(type_), type_.nbytes, cut, name))
@@ -232,7 +230,7 @@ class _Level:
         """
         for number, item in enumerate(items, len(self.body.nodes)):
             equations = item.equations() if isinstance(item, Fold) else (item,)
-            self._made.update((id(v), number) for e in equations for v in e.outputs)
+            self._made.update((v, number) for e in equations for v in e.outputs)
         for item in items:
             if isinstance(item, Fold):
                 node, entering = self.builder.fold(item, self.values, self._made)

@@ -46,16 +46,16 @@ def without_stops(graph: Graph, names: Names) -> Graph:
 
 
 def _without(graph: Graph, names: Names) -> Graph:
-    renamed: dict[int, Atom] = {}
+    renamed: dict[Atom, Atom] = {}
 
     def now(atoms: Sequence[Atom]) -> tuple[Atom, ...]:
-        return tuple(renamed.get(id(atom), atom) for atom in atoms)
+        return tuple(renamed.get(atom, atom) for atom in atoms)
 
     equations = []
     for equation in graph.equations:
         inputs = now(equation.inputs)
         if is_stop(equation.primitive) and (names is None or equation.params["name"] in names):
-            renamed[id(equation.outputs[0])] = inputs[0]
+            renamed[equation.outputs[0]] = inputs[0]
             continue
         params = {key: _inside(value, names) for key, value in equation.params.items()}
         equations.append(
@@ -144,17 +144,17 @@ def ablate_stops(
 
 def inner_cuts(equation: Equation, position: int) -> list[Equation]:
     """The equations inside a structural equation that cut off its argument at a position."""
-    found: dict[int, Equation] = {}
+    found: dict[Equation, None] = {}
     for graph, start, carried in _graphs(equation, position):
         flags = [i == start for i in range(len(graph.inputs))]
         while True:
             cuts, live = _followed(graph, flags)
-            found.update((id(cut), cut) for cut in cuts)
+            found.update(dict.fromkeys(cuts))
             now = [f or (i in carried and live[carried[i]]) for i, f in enumerate(flags)]
             if now == flags:
                 break
             flags = now
-    return list(found.values())
+    return list(found)
 
 
 def _graphs(equation: Equation, position: int) -> Iterator[tuple[Graph, int, dict[int, int]]]:
@@ -179,10 +179,10 @@ def _followed(graph: Graph, flags: list[bool]) -> tuple[list[Equation], list[boo
     """The cuts reached from some inputs, and flags of the outputs that depend on them
     differentiably.
     """
-    live = {id(v) for v, f in zip(graph.inputs, flags, strict=True) if f and v.type.inexact}
+    live = {v for v, f in zip(graph.inputs, flags, strict=True) if f and v.type.inexact}
     cuts: list[Equation] = []
     for equation in graph.equations:
-        at = [i for i, a in enumerate(equation.inputs) if isinstance(a, Variable) and id(a) in live]
+        at = [i for i, a in enumerate(equation.inputs) if isinstance(a, Variable) and a in live]
         if not at:
             continue
         if any(True for _ in inner_graphs(equation)):
@@ -193,8 +193,8 @@ def _followed(graph: Graph, flags: list[bool]) -> tuple[list[Equation], list[boo
         if len(through) < len(at):
             cuts.append(equation)
         if through:
-            live.update(id(v) for v in equation.outputs if v.type.inexact)
-    return cuts, [id(atom) in live for atom in graph.outputs]
+            live.update(v for v in equation.outputs if v.type.inexact)
+    return cuts, [atom in live for atom in graph.outputs]
 
 
 class Stop(NamedTuple):
@@ -235,23 +235,23 @@ def stops_of(graph: Graph, active: Sequence[bool]) -> list[Stop]:
 
 
 def _way(graph: Graph, active: Sequence[bool]) -> _Way:
-    live = {id(v) for v, a in zip(graph.inputs, active, strict=True) if a and v.type.inexact}
-    inner: dict[int, tuple[int, int]] = {}
+    live = {v for v, a in zip(graph.inputs, active, strict=True) if a and v.type.inexact}
+    inner: dict[Equation, tuple[int, int]] = {}
     for equation in graph.equations:
-        flags = [isinstance(a, Variable) and id(a) in live for a in equation.inputs]
+        flags = [isinstance(a, Variable) and a in live for a in equation.inputs]
         outputs, count, nbytes = _outputs(equation, flags)
-        inner[id(equation)] = (count, nbytes)
+        inner[equation] = (count, nbytes)
         live.update(
-            id(v) for v, o in zip(equation.outputs, outputs, strict=True) if o and v.type.inexact
+            v for v, o in zip(equation.outputs, outputs, strict=True) if o and v.type.inexact
         )
-    outputs = [id(atom) in live for atom in graph.outputs]
-    needed = {id(atom) for atom in graph.outputs if id(atom) in live}
+    outputs = [atom in live for atom in graph.outputs]
+    needed = {atom for atom in graph.outputs if atom in live}
     total = size = 0
     for equation in reversed(graph.equations):
-        if needed.isdisjoint(id(v) for v in equation.outputs):
+        if needed.isdisjoint(equation.outputs):
             continue
-        needed.update(id(a) for a in equation.inputs if id(a) in live)
-        count, nbytes = inner[id(equation)]
+        needed.update(a for a in equation.inputs if a in live)
+        count, nbytes = inner[equation]
         total += count
         size += nbytes
     return _Way(outputs, total, size)

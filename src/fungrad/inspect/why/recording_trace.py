@@ -101,15 +101,7 @@ class WhyTrace(Trace):
         values = [arg.inner if own else arg for arg, own in zip(args, mine, strict=True)]
         slots = [arg.extra if own else 0 for arg, own in zip(args, mine, strict=True)]
         source, scope, _ = place()
-        cuts = primitive.cuts
-        lost = [
-            slot for i, slot in enumerate(slots) if slot and (cuts is True or i in (cuts or ()))
-        ]
-        if lost:
-            name = params.get("name")
-            stops = primitive is stop
-            self.cuts.append(Cut(primitive.name, name, stops, tuple(lost), source))
-            slots = [0 if slot in lost else slot for slot in slots] if cuts is not True else []
+        slots = self._left(primitive, params, slots, source)
         if not any(slots):
             return parent.process(primitive, values, params)
         kept: Any = values
@@ -124,6 +116,18 @@ class WhyTrace(Trace):
             if primitive.keep is not None:
                 kept, saved = primitive.keep(values), None
         return self._keep(primitive, params, slots, values, kept, output, saved, source, scope)
+
+    def _left(
+        self, primitive: Any, params: dict[str, Any], slots: list[int], source: Source | None
+    ) -> list[int]:
+        """The slots of operands, 0 for those that the primitive cuts off; records these."""
+        cuts = primitive.cuts
+        lost = [s for i, s in enumerate(slots) if s and (cuts is True or i in (cuts or ()))]
+        if not lost:
+            return slots
+        name = params.get("name")
+        self.cuts.append(Cut(primitive.name, name, primitive is stop, tuple(lost), source))
+        return [] if cuts is True else [0 if slot in lost else slot for slot in slots]
 
     def _look_inside(
         self, primitive: Any, args: Any, mine: list[bool], params: dict[str, Any]

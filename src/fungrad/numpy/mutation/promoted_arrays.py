@@ -212,23 +212,32 @@ def _basic_index(root: Any, view: Any) -> tuple[Any, ...] | None:
     entries: list[Any] = []
     rest = list(zip(view.shape, view.strides, strict=True))
     for length, stride, start in zip(root.shape, root.strides, starts, strict=True):
-        if rest and stride and rest[0][1] % stride == 0 and start >= 0:
-            count, step = rest[0][0], rest[0][1] // stride
-            last = start + step * (count - 1)
-            if step and 0 <= last < length:
-                rest.pop(0)
-                stop = last + (1 if step > 0 else -1)
-                entries.append(slice(start, stop if stop >= 0 else None, step))
-                continue
-        entries.append(start)
+        found = _slice(start, length, stride, *rest[0]) if rest else None
+        if found is not None:
+            rest.pop(0)
+        entries.append(start if found is None else found)
     if rest or not all(
         type(e) is slice or 0 <= e < n for e, n in zip(entries, root.shape, strict=True)
     ):
         return None
     index = tuple(entries) if view.ndim else (*entries, Ellipsis)  # an array, no number
-    found = np.ndarray.view(root, np.ndarray)[index]
-    same = found.shape == view.shape and found.strides == view.strides
-    return index if same and _address(found) == _address(view) else None
+    given = np.ndarray.view(root, np.ndarray)[index]
+    same = given.shape == view.shape and given.strides == view.strides
+    return index if same and _address(given) == _address(view) else None
+
+
+def _slice(start: int, length: int, stride: int, count: int, wanted: int) -> slice | None:
+    """The slice of an axis, of a length and a stride, that has `count` elements, `wanted` bytes
+    apart; None if there is none.
+    """
+    if start < 0 or not stride or wanted % stride:
+        return None
+    step = wanted // stride
+    last = start + step * (count - 1)
+    if not step or not 0 <= last < length:
+        return None
+    stop = last + (1 if step > 0 else -1)
+    return slice(start, stop if stop >= 0 else None, step)
 
 
 def _address(array: Any) -> int:

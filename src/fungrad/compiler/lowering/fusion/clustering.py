@@ -35,7 +35,7 @@ from fungrad.primitives.movement.static_index import slice_of
 from fungrad.retracing.inlining import copied
 from fungrad.support.lazy import Record
 
-Readers = Mapping[int, Sequence[Equation | None]]
+Readers = Mapping[Atom, Sequence[Equation | None]]
 """For the identity of each variable, the equations that read it; None stands for the output."""
 Key = tuple[int, int]
 """A region: its level and its number of rows."""
@@ -80,20 +80,20 @@ class FusionCluster(Record):
         return f"cluster of {len(self.equations)} equations on {self.length} rows:\n{self.body!r}"
 
 
-class Levels(dict[int, int]):
+class Levels(dict[Atom, int]):
     """ASAP levels: odd for equations of clusters, even for others, each as low as its operands
-    allow, so that the graph of clusters is acyclic. They are kept for values, by identity: the
+    allow, so that the graph of clusters is acyclic. They are kept for values: the
     result of a whole reduction has the level after that of its cluster.
     """
 
     def odd(self, atoms: Sequence[Atom], later: bool = False) -> int:
         """The level of a fusable equation; with `later` it is in no cluster of its operands."""
-        found = [self.get(id(atom), 0) for atom in atoms]
+        found = [self.get(atom, 0) for atom in atoms]
         return max([1, *(x + (2 * later if x % 2 else 1) for x in found)])
 
     def even(self, atoms: Sequence[Atom]) -> int:
         """The level of another equation."""
-        found = [self.get(id(atom), 0) for atom in atoms]
+        found = [self.get(atom, 0) for atom in atoms]
         return max([0, *(x + x % 2 for x in found)])
 
 
@@ -102,7 +102,7 @@ class _Finder:
 
     def __init__(self) -> None:
         self.level = Levels()
-        self.rows: dict[int, tuple[Key, int]] = {}
+        self.rows: dict[Atom, tuple[Key, int]] = {}
         self.regions: dict[Key, list[tuple[Equation, RowAccess]]] = {}
         self.others: dict[int, list[Equation]] = {}
         self.acted = 0
@@ -110,11 +110,11 @@ class _Finder:
     def place(self, equation: Equation) -> None:
         """Adds an equation to a cluster if it can run row by row, else to the other equations."""
         level = self.level.odd(equation.inputs)
-        inside = {self.rows[id(a)][0] for a in equation.inputs if self._rows_at(a, level)}
+        inside = {self.rows[a][0] for a in equation.inputs if self._rows_at(a, level)}
         found = None
         if len(inside) == 1:
             ((_, length),) = inside
-            axes = [self.rows[id(a)][1] if self._rows_at(a, level) else None
+            axes = [self.rows[a][1] if self._rows_at(a, level) else None
                     for a in equation.inputs]  # fmt: skip
             found = form(equation, axes, length)
         if found is None:
@@ -126,19 +126,19 @@ class _Finder:
         key = (level, length)
         self.regions.setdefault(key, []).append((equation, found))
         (output,) = equation.outputs
-        self.level[id(output)] = level + (found.output == REDUCED)
+        self.level[output] = level + (found.output == REDUCED)
         if found.output != REDUCED:
-            self.rows[id(output)] = (key, found.output)
+            self.rows[output] = (key, found.output)
 
     def _rows_at(self, atom: Atom, level: int) -> bool:
-        return id(atom) in self.rows and self.rows[id(atom)][0][0] == level
+        return atom in self.rows and self.rows[atom][0][0] == level
 
     def _place_other(self, equation: Equation) -> None:
         level = self.level.even(equation.inputs)
         if effectful(equation):  # effects keep their order
             level = self.acted = max(level, self.acted)
         self.others.setdefault(level, []).append(equation)
-        self.level.update((id(output), level) for output in equation.outputs)
+        self.level.update((output, level) for output in equation.outputs)
 
 
 def _alone(equation: Equation) -> tuple[RowAccess | None, int]:
@@ -192,9 +192,9 @@ def cluster_and_schedule(graph: Graph) -> list[Equation | FusionCluster]:
         finder.place(equation)
     read_by = _readers(equations, graph.outputs)
     result: list[Equation | FusionCluster] = []
-    absorbed: set[int] = set()
+    absorbed: set[Equation] = set()
     for level in sorted({*finder.others, *(key[0] for key in finder.regions)}):
-        result.extend(e for e in finder.others.get(level, ()) if id(e) not in absorbed)
+        result.extend(e for e in finder.others.get(level, ()) if e not in absorbed)
         for (at, length), members in finder.regions.items():
             if at == level:
                 alone = len(members) == 1 and _size(members[0][0]) < costs.lone_array
@@ -209,17 +209,20 @@ def _size(equation: Equation) -> int:
 
 
 def _readers(equations: Sequence[Equation], outputs: Sequence[Atom]) -> Readers:
-    result: dict[int, list[Equation | None]] = {}
+    result: dict[Atom, list[Equation | None]] = {}
     for equation in equations:
         for atom in equation.inputs:
-            result.setdefault(id(atom), []).append(equation)
+            result.setdefault(atom, []).append(equation)
     for atom in outputs:
-        result.setdefault(id(atom), []).append(None)
+        result.setdefault(atom, []).append(None)
     return result
 
 
 def _region(
-    length: int, members: list[tuple[Equation, RowAccess]], read_by: Readers, absorbed: set[int]
+    length: int,
+    members: list[tuple[Equation, RowAccess]],
+    read_by: Readers,
+    absorbed: set[Equation],
 ) -> FusionCluster:
     """The cluster of some equations. A value that is read along two axes becomes two inputs."""
     axes: dict[Variable, Any] = {e.outputs[0]: how.output for e, how in members}
@@ -239,59 +242,59 @@ def _region(
     values = tuple([part.value for parts in made for part in parts])
     body = Graph(tuple(inner.values()), (), tuple(equations), values)
     inputs = [v for v, _ in inner]
-    within = {v for v in outputs if None not in read_by[id(v)]}
+    within = {v for v in outputs if None not in read_by[v]}
     return FusionCluster(length, body, axes, inputs, outputs, made, within)
 
 
 def _made(
-    members: list[tuple[Equation, RowAccess]], read_by: Readers, absorbed: set[int]
+    members: list[tuple[Equation, RowAccess]], read_by: Readers, absorbed: set[Equation]
 ) -> tuple[list[Variable], list[list[Part]]]:
     """The outputs of a cluster and their parts. The equations that only assemble an output are
     added to `absorbed`: stores of the cluster replace them.
     """
-    mine = {id(equation) for equation, _ in members}
-    axes = {
-        id(equation.outputs[0]): how.output for equation, how in members if how.output != REDUCED
+    mine = {equation for equation, _ in members}
+    axes: dict[Atom, int] = {
+        equation.outputs[0]: how.output for equation, how in members if how.output != REDUCED
     }
     outputs: list[Variable] = []
     made: list[list[Part]] = []
-    for variable in [e.outputs[0] for e, _ in members if id(e.outputs[0]) in axes]:
-        for reader in read_by.get(id(variable), ()):
-            if reader is None or id(reader) in mine or id(reader) in absorbed:
+    for variable in [e.outputs[0] for e, _ in members if e.outputs[0] in axes]:
+        for reader in read_by.get(variable, ()):
+            if reader is None or reader in mine or reader in absorbed:
                 continue
             equations, parts = _assembled_output(reader, axes, read_by)
             if equations:
-                absorbed.update(map(id, equations))
+                absorbed.update(equations)
                 outputs.append(equations[-1].outputs[0])
                 made.append(parts)
     for equation, how in members:
         (variable,) = equation.outputs
-        readers = read_by.get(id(variable), ())
-        if any(r is None or (id(r) not in mine and id(r) not in absorbed) for r in readers):
+        readers = read_by.get(variable, ())
+        if any(r is None or (r not in mine and r not in absorbed) for r in readers):
             outputs.append(variable)
             made.append([Part(variable, None, how.output, 0)])
     return outputs, made
 
 
 def _assembled_output(
-    equation: Equation, axes: Mapping[int, int], read_by: Readers
+    equation: Equation, axes: Mapping[Atom, int], read_by: Readers
 ) -> tuple[list[Equation], list[Part]]:
     """The equations that assemble one output from values of a region, and the parts of it.
 
     Args:
       equation: the first of them, which reads a value of the region.
-      axes: the row axis of each value that the region computes, by its identity.
+      axes: the row axis of each value that the region computes.
       read_by: the equations that read a variable.
     """
     equations: list[Equation] = []
     parts: list[Part] = []
     whole: Any = equation.inputs[0]
     reader: Equation | None = equation
-    if equation.primitive is index_add and id(whole) in axes and len(read_by[id(whole)]) == 1:
-        parts.append(Part(whole, None, axes[id(whole)], 0))
+    if equation.primitive is index_add and whole in axes and len(read_by[whole]) == 1:
+        parts.append(Part(whole, None, axes[whole], 0))
     while reader is not None and reader.primitive is (index_add if parts else scatter):
         added = reader.inputs[-1]
-        part = _part(reader, axes) if id(added) in axes else None
+        part = _part(reader, axes) if added in axes else None
         if part is None or (
             parts and (reader.inputs[0] is not whole or part.axis != parts[0].axis)
         ):
@@ -299,18 +302,18 @@ def _assembled_output(
         parts.append(part)
         equations.append(reader)
         (whole,) = reader.outputs
-        readers = read_by.get(id(whole), ())
+        readers = read_by.get(whole, ())
         reader = readers[0] if len(readers) == 1 else None
     return equations, parts
 
 
-def _part(equation: Equation, axes: Mapping[int, int]) -> Part | None:
+def _part(equation: Equation, axes: Mapping[Atom, int]) -> Part | None:
     """The part of an output that an equation fills; None if it is no block of all rows."""
     sections, value = sections_of(equation), cast(Variable, equation.inputs[-1])
     if sections is None or value.type.dtype != equation.outputs[0].type.dtype:
         return None
     box, at = sections[-1].box, [along and along.loop for along in sections[-1].place]
-    axis = at[axes[id(value)]]
+    axis = at[axes[value]]
     if axis is None or -1 in at or box[axis].step != 1:
         return None
     place = tuple([slice_of(r) if i in at else r.start for i, r in enumerate(box)])

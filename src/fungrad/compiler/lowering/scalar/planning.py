@@ -113,7 +113,7 @@ class Planner:
         self.emitter = emitter
         self._elementwise = elementwise
         self._rules = rules
-        self._plans: dict[int, Plan] = {}
+        self._plans: dict[Graph, Plan] = {}
 
     def plan(self, graph: Graph) -> Plan:
         """The plan of a Graph.
@@ -122,9 +122,9 @@ class Planner:
           Unsupported: if it is too long, or an equation or a Type cannot be written.
         """
         graph = optimised(graph)
-        found = self._plans.get(id(graph))
+        found = self._plans.get(graph)
         if found is None:
-            found = self._plans[id(graph)] = self._planned(graph)
+            found = self._plans[graph] = self._planned(graph)
         return found
 
     def _planned(self, graph: Graph) -> Plan:

@@ -18,7 +18,7 @@ from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.switch import switch
 from fungrad.control_flow.while_loop import while_loop
-from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful, free_variables
 from fungrad.primitives.facts import is_view
 from fungrad.retracing.graph_transforms import drop_dead, live_values, memoised
 from fungrad.retracing.inlining import Renaming, copied, placed, renamed, renewed
@@ -33,7 +33,7 @@ def simplify_loops_by(graph: Graph, clean: Clean) -> Graph:
     """The Graph with its loops without dead and loop-invariant equations."""
     if not any(e.primitive is scan or e.primitive is while_loop for e in graph.equations):
         return graph
-    read = {id(atom) for atom in graph.outputs}
+    read = set(graph.outputs)
     found: list[Equation] = []
     constants: list[tuple[Variable, Any]] = []
     for equation in reversed(graph.equations):
@@ -43,7 +43,7 @@ def simplify_loops_by(graph: Graph, clean: Clean) -> Graph:
         elif equation.primitive is while_loop:
             new = _while(equation, read, clean, constants)
         for made in new:
-            read.update(id(atom) for atom in made.inputs)
+            read.update(made.inputs)
         found += reversed(new)
     constants = [*graph.constants, *constants]
     return graph.replace(constants=tuple(constants), equations=tuple(reversed(found)))
@@ -70,19 +70,19 @@ def _subset(graph: Graph, inputs: Sequence[bool], outputs: Sequence[bool]) -> Gr
 def _needed(graph: Graph, outputs: Sequence[bool]) -> list[bool]:
     """Whether outputs, or equations with an effect, depend on each input."""
     live = live_values(graph.equations, _chosen(graph.outputs, outputs))
-    return [id(v) in live for v in graph.inputs]
+    return [v in live for v in graph.inputs]
 
 
 def _chosen(values: Sequence[Any], keep: Sequence[bool]) -> tuple[Any, ...]:
     return tuple(v for v, k in zip(values, keep, strict=True) if k)
 
 
-def _scan(equation: Equation, read: set[int], clean: Clean) -> list[Equation]:
+def _scan(equation: Equation, read: set[Atom], clean: Clean) -> list[Equation]:
     """The scan with its unused outputs dropped, and the equations hoisted out of it."""
     params = equation.params
     body = _clean(params["body"], clean)
     constants, n = params["counts"]
-    wanted = [id(v) in read for v in equation.outputs]
+    wanted = [v in read for v in equation.outputs]
     while True:
         needed = _needed(body, wanted)
         carried = needed[constants : constants + n]
@@ -106,7 +106,7 @@ def _scan(equation: Equation, read: set[int], clean: Clean) -> list[Equation]:
 
 
 def _while(
-    equation: Equation, read: set[int], clean: Clean, held: list[tuple[Variable, Any]]
+    equation: Equation, read: set[Atom], clean: Clean, held: list[tuple[Variable, Any]]
 ) -> list[Equation]:
     """The hoisted equations, and the loop without them; `held` receives new constants."""
     params = equation.params
@@ -114,7 +114,7 @@ def _while(
     cond = params["cond"]
     first, constants = params["counts"]
     n = len(body.outputs)
-    wanted = [id(v) in read for v in equation.outputs]
+    wanted = [v in read for v in equation.outputs]
     in_cond = _needed(cond, [True])
     wanted = [w or c for w, c in zip(wanted, in_cond[first:], strict=True)]
     while True:
@@ -155,12 +155,8 @@ def _makes_a_step(cond: Graph, inputs: Sequence[Atom]) -> bool:
 
 def _guarded(loop: Equation, before: Sequence[Equation], init: Sequence[Atom]) -> list[Equation]:
     """A while loop and the hoisted equations, in a branch that runs if there is a step."""
-    made = {id(v) for e in before for v in e.outputs}
-    operands = {
-        id(a): a for e in (*before, loop) for a in e.inputs
-        if isinstance(a, Variable) and id(a) not in made
-    }  # fmt: skip
-    given = tuple([Variable(a.type) for a in operands.values()])
+    operands = free_variables((*before, loop))
+    given = tuple([Variable(a.type) for a in operands])
     names: Renaming = dict(zip(operands, given, strict=True))
     stay = Graph(given, (), (), renamed(tuple(init), names))
     inside = tuple([renewed(e, names) for e in (*before, loop)])
@@ -168,10 +164,10 @@ def _guarded(loop: Equation, before: Sequence[Equation], init: Sequence[Atom]) -
 
     cond = loop.params["cond"]
     first = (*loop.inputs[: loop.params["counts"][0]], *init)
-    asked: Renaming = {id(v): a for v, a in zip(cond.inputs, first, strict=True)}
+    asked: Renaming = dict(zip(cond.inputs, first, strict=True))
     asking = [renewed(e, asked) for e in cond.equations]
     (any_step,) = renamed(cond.outputs, asked)
-    inputs = (any_step, *operands.values())
+    inputs = (any_step, *operands)
     branch = placed(loop, switch, inputs, loop.outputs, {"branches": (stay, steps)})
     return [*asking, branch]
 
@@ -180,32 +176,32 @@ def _hoisted(
     body: Graph, given: Sequence[Atom], constants: int
 ) -> tuple[Graph, tuple[Variable, ...], list[Equation]]:
     """The body without the hoisted equations, its new constants, and those equations."""
-    fixed = {id(v) for v in body.inputs[:constants]} | {id(v) for v, _ in body.constants}
-    outside: Renaming = {id(v): a for v, a in zip(body.inputs, given, strict=False)}
-    held = {id(v) for v, _ in body.constants}
+    fixed = set(body.inputs[:constants]) | {v for v, _ in body.constants}
+    outside: Renaming = dict(zip(body.inputs, given, strict=False))
+    held: set[Atom] = {v for v, _ in body.constants}
     before: list[Equation] = []
     inside: list[Equation] = []
     made: list[Variable] = []
     for equation in body.equations:
-        known = all(isinstance(a, Literal) or id(a) in fixed for a in equation.inputs)
+        known = all(isinstance(a, Literal) or a in fixed for a in equation.inputs)
         if known and _worth_moving(equation, held):
             before.append(renewed(equation, outside))
-            fixed.update(id(v) for v in equation.outputs)
+            fixed.update(equation.outputs)
             made += equation.outputs
         else:
             inside.append(equation)
     if not made:
         return body, (), []
-    read = {id(a) for equation in inside for a in equation.inputs} | {id(a) for a in body.outputs}
-    new = tuple(v for v in made if id(v) in read)
+    read = {a for equation in inside for a in equation.inputs} | set(body.outputs)
+    new = tuple(v for v in made if v in read)
     inputs = (*body.inputs[:constants], *new, *body.inputs[constants:])
     graph = body.replace(inputs=inputs, equations=tuple(inside))
-    return graph, tuple(outside[id(v)] for v in new), before  # type: ignore[misc]
+    return graph, tuple(outside[v] for v in new), before  # type: ignore[misc]
 
 
-def _worth_moving(equation: Equation, held: set[int]) -> bool:
+def _worth_moving(equation: Equation, held: set[Atom]) -> bool:
     """Whether an equation reads a value from outside and makes no larger array."""
-    if not equation.inputs or any(id(a) in held for a in equation.inputs) or effectful(equation):
+    if not equation.inputs or any(a in held for a in equation.inputs) or effectful(equation):
         return False
     largest = max(atom.type.size for atom in equation.inputs)
     return all(v.type.size <= max(largest, 1) for v in equation.outputs)

@@ -13,7 +13,7 @@ from fungrad.ir.graph import Atom, Equation, Graph
 from fungrad.primitives.movement.gather import Index, getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import concatenate, reshape, transpose
 from fungrad.primitives.movement.stack_iota import stack, unstack
-from fungrad.retracing.inlining import placed, renamed, rewired
+from fungrad.retracing.inlining import Renaming, placed, renamed, rewired
 
 STACKED = 1 << 14
 """The most elements of a stack of values that are no items of one array."""
@@ -47,7 +47,7 @@ class Stacks:
     """
 
     def __init__(self, equations: Sequence[Equation]) -> None:
-        self.made = {id(v): (e, n) for e in equations for n, v in enumerate(e.outputs)}
+        self.made = {v: (e, n) for e in equations for n, v in enumerate(e.outputs)}
 
     def pieces(self, atoms: Sequence[Atom]) -> list[Piece]:
         """Values as pieces of arrays, as long as possible."""
@@ -66,9 +66,9 @@ class Stacks:
 
     def _item(self, atom: Atom) -> tuple[Atom, tuple[Any, ...]] | None:
         """The array and the index of which a value is an item; None if it is none."""
-        if id(atom) not in self.made:
+        if atom not in self.made:
             return None
-        equation, number = self.made[id(atom)]
+        equation, number = self.made[atom]
         if equation.primitive is unstack:
             return equation.inputs[0], (number,)
         if equation.primitive is not getitem or len(equation.inputs) > 1:
@@ -153,7 +153,7 @@ def with_slices(graph: Graph) -> Graph:
     """The Graph with slices of arrays in place of stacks of their items, and reads of few items."""
     joiner = Stacks(graph.equations)
     equations: list[Equation] = []
-    names: dict[int, Atom] = {}
+    names: Renaming = {}
     for equation in graph.equations:
         equation = rewired(equation, names)
         items = _stacked(joiner, equation)
@@ -161,18 +161,18 @@ def with_slices(graph: Graph) -> Graph:
             added, found = joiner.joined(equation, items)
             if found is not None and found.type == equation.outputs[0].type:
                 equations += added
-                names[id(equation.outputs[0])] = found
+                names[equation.outputs[0]] = found
                 continue
         equations.append(equation)
     outputs = renamed(graph.outputs, names)
-    read = {id(a) for e in equations for a in e.inputs} | set(map(id, outputs))
+    read = {a for e in equations for a in e.inputs} | set(outputs)
     return graph.replace(equations=tuple(_with_reads(equations, read)), outputs=outputs)
 
 
-def _with_reads(equations: Sequence[Equation], read: set[int]) -> Iterator[Equation]:
+def _with_reads(equations: Sequence[Equation], read: set[Atom]) -> Iterator[Equation]:
     """The equations, with a read of each item that is needed of an array of many others."""
     for equation in equations:
-        items = [(n, v) for n, v in enumerate(equation.outputs) if id(v) in read]
+        items = [(n, v) for n, v in enumerate(equation.outputs) if v in read]
         if equation.primitive is not unstack or len(items) * JOINED > len(equation.outputs):
             yield equation
             continue
@@ -192,9 +192,9 @@ def _stacked(joiner: Stacks, equation: Equation) -> list[Atom] | None:
         return None
     items: list[Atom] = []
     for atom in equation.inputs:
-        if id(atom) not in joiner.made:
+        if atom not in joiner.made:
             return None
-        made, _ = joiner.made[id(atom)]
+        made, _ = joiner.made[atom]
         if made.primitive is not reshape:
             return None
         if atom.type.shape != (1, *made.inputs[0].type.shape):

@@ -46,7 +46,7 @@ def split_loops(graph: Graph) -> Graph:
         _sum_behind(loop)
         if not on_numbers(loop.body):
             if graph.reassociates:
-                known_first(loop, loop.invariants() | {id(v) for v, _ in loop.xs}, small)
+                known_first(loop, loop.invariants() | {v for v, _ in loop.xs}, small)
             move_before(loop)
         equations += loop.rewritten()
         constants += loop.constants
@@ -71,25 +71,25 @@ def _sum_behind(loop: Loop) -> None:
         if len(terms) == 1 and isinstance(terms[0], Variable):
             later.append((item, terms[0]))
         kept.append(item)
-    available = {id(v) for v, _ in (*loop.xs, *loop.ys)}
+    available = {v for v, _ in (*loop.xs, *loop.ys)}
     for item, term in later:
-        if id(term) in available and len(kept) < len(loop.carry):
+        if term in available and len(kept) < len(loop.carry):
             kept = [k for k in kept if k is not item]
-            equation = made.get(id(term))
+            equation = made.get(term)
             loop.summed(item, Term(equation, (loop.stack(term),), [(reduce_sum, {"axes": (0,)})]))
     loop.carry = kept
     loop.prune()
 
 
 def _summed(
-    loop: Loop, term: Atom | Equation, made: dict[int, Equation], reads: Counter[int]
+    loop: Loop, term: Atom | Equation, made: dict[Atom, Equation], reads: Counter[Atom]
 ) -> Callable[[], Term] | None:
     """A function that makes the sum of a term over all steps; None if it stays in the loop."""
     if isinstance(term, Equation):  # index_add
         values = term.inputs[1:]
         return _scattered(loop, term, values, term.outputs[0].type.shape)
-    equation = made.get(id(term))
-    if equation is None or reads[id(term)] != 1:
+    equation = made.get(term)
+    if equation is None or reads[term] != 1:
         return None
     if equation.primitive is dot_general and _product(loop, equation):
         return lambda: _sum_of_products(loop, equation)
@@ -111,9 +111,7 @@ def _product(loop: Loop, equation: Equation) -> bool:
     if equation.params["batch"][0]:
         return False
     fixed = loop.invariants()
-    return all(
-        id(a) not in fixed and a.type.ndim > 0 and _stackable(loop, a) for a in equation.inputs
-    )
+    return all(a not in fixed and a.type.ndim > 0 and _stackable(loop, a) for a in equation.inputs)
 
 
 def _stackable(loop: Loop, atom: Atom) -> bool:
@@ -147,7 +145,7 @@ def _scattered(
 
 
 def added(
-    item: Any, made: dict[int, Equation], reads: Counter[int]
+    item: Any, made: dict[Atom, Equation], reads: Counter[Atom]
 ) -> Sequence[Variable | Equation]:
     """The terms that each step adds to a carry that nothing else reads, if the order of the sum may
     change: that of cotangents, which reverse mode sums, not that of the program. Else none.
@@ -159,13 +157,13 @@ def added(
     waiting, found = [total], False
     while waiting:
         atom = waiting.pop()
-        equation = made.get(id(atom))
+        equation = made.get(atom)
         if atom is carry:
             found = True
             continue
         if isinstance(atom, Literal) or atom.type != carry.type:
             return []
-        inner = equation is not None and equation.backward and reads[id(atom)] == 1
+        inner = equation is not None and equation.backward and reads[atom] == 1
         if equation is not None and inner and equation.primitive is add:
             waiting += reversed(equation.inputs)
         elif equation is not None and inner and equation.primitive is index_add:
@@ -173,7 +171,7 @@ def added(
             waiting.append(equation.inputs[0])
         else:
             terms.append(atom)
-    return terms if found and reads[id(carry)] == 1 else []
+    return terms if found and reads[carry] == 1 else []
 
 
 # --- fission --------------------------------------------------------------------------------------
@@ -181,35 +179,44 @@ def added(
 
 def move_before(loop: Loop) -> None:
     """Hoists equations that depend on xs and invariants only: they run once, for all steps."""
-    fixed = loop.invariants()
-    known = fixed | {id(v) for v, _ in loop.xs}
-    moved: list[Equation] = []
-    again: set[int] = set()  # loop-invariant equations stay in the loop, too
-    for equation in loop.equations:
-        inputs = [id(a) for a in equation.inputs if isinstance(a, Variable)]
-        if known.issuperset(inputs) and movable(equation) and small(equation):
-            moved.append(equation)
-            known.update(id(v) for v in equation.outputs)
-            if fixed.issuperset(inputs):
-                fixed.update(id(v) for v in equation.outputs)
-                again.add(id(equation))
-    gone = {id(e) for e in moved} - again
-    inside = [e for e in loop.equations if id(e) not in gone]
-    used = {id(a) for e in inside for a in e.inputs} | {id(c[2]) for c in loop.carry}
-    read = used | {id(v) for v, _ in loop.ys}
-    wanted = [v for e in moved for v in e.outputs if id(v) in read and id(v) not in fixed]
+    moved, fixed = _movable(loop)
+    gone = {e for e in moved if not fixed.issuperset(e.outputs)}
+    inside = [e for e in loop.equations if e not in gone]
+    used = {*[a for e in inside for a in e.inputs], *[c[2] for c in loop.carry]}
+    read = used | {v for v, _ in loop.ys}
+    wanted = [v for e in moved for v in e.outputs if v in read and v not in fixed]
     if not wanted or not _affordable(loop, wanted, [a for _, a in loop.xs]):
         return
     equations, stacks = loop.for_all_steps(moved, wanted)
     loop.before += equations
     loop.xs += zip(wanted, stacks, strict=True)
     loop.equations = inside
-    known_stacks = {id(v): a for v, a in loop.xs}
-    for inner, outer in loop.ys:  # the loop does not copy xs to ys
-        if id(inner) in known_stacks:
-            loop.names[id(outer)] = known_stacks[id(inner)]
-    loop.ys = [(v, o) for v, o in loop.ys if id(v) not in known_stacks]
-    loop.xs = [(v, a) for v, a in loop.xs if id(v) in used]
+    _drop_copies(loop)
+    loop.xs = [(v, a) for v, a in loop.xs if v in used]
+
+
+def _drop_copies(loop: Loop) -> None:
+    """Renames the ys of a loop that are its xs."""
+    stacks = dict(loop.xs)
+    loop.names.update({outer: stacks[v] for v, outer in loop.ys if v in stacks})
+    loop.ys = [(v, outer) for v, outer in loop.ys if v not in stacks]
+
+
+def _movable(loop: Loop) -> tuple[list[Equation], set[Atom]]:
+    """The equations that depend on xs and invariants only, and the values that depend on invariants
+    only: their equations stay in the loop, too.
+    """
+    fixed = loop.invariants()
+    known = fixed | {v for v, _ in loop.xs}
+    moved: list[Equation] = []
+    for equation in loop.equations:
+        inputs = [a for a in equation.inputs if isinstance(a, Variable)]
+        if known.issuperset(inputs) and movable(equation) and small(equation):
+            moved.append(equation)
+            known.update(equation.outputs)
+            if fixed.issuperset(inputs):
+                fixed.update(equation.outputs)
+    return moved, fixed
 
 
 def _affordable(loop: Loop, made: Sequence[Atom], given: Sequence[Atom]) -> bool:

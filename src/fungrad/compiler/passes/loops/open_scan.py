@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.rewriter import applied
-from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful, inner_graphs
+from fungrad.ir.graph import (
+    Atom,
+    Equation,
+    Graph,
+    Variable,
+    effectful,
+    free_variables,
+    inner_graphs,
+)
 from fungrad.ir.types import Type
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add
@@ -87,30 +95,30 @@ class Loop:
         ends = (*(c[2] for c in self.carry), *(v for v, _ in self.ys))
         self.equations = list(drop_dead(Graph((), (), tuple(self.equations), ends)).equations)
 
-    def made(self) -> dict[int, Equation]:
+    def made(self) -> dict[Atom, Equation]:
         """The equation of each value of the body."""
-        return {id(v): e for e in self.equations for v in e.outputs}
+        return {v: e for e in self.equations for v in e.outputs}
 
-    def reads(self) -> Counter[int]:
+    def reads(self) -> Counter[Atom]:
         """The number of uses of each value of the body, as an operand or an output."""
-        reads = Counter(id(a) for e in self.equations for a in e.inputs)
-        reads.update(id(c[2]) for c in self.carry)
-        reads.update(id(v) for v, _ in self.ys)
+        reads = Counter(a for e in self.equations for a in e.inputs)
+        reads.update(c[2] for c in self.carry)
+        reads.update(v for v, _ in self.ys)
         return reads
 
     # --- invariants and stacks ----------------------------------------------------------------
 
-    def invariants(self) -> set[int]:
+    def invariants(self) -> set[Atom]:
         """Values that are the same in all steps, by identity: constants of loop and body."""
-        return {id(v) for v, _ in (*self.consts, *self.body.constants)}
+        return {v for v, _ in (*self.consts, *self.body.constants)}
 
     def fixed(self) -> Renaming:
         """The invariant inputs: variable of the body to its atom outside."""
-        return {id(v): a for v, a in self.consts}
+        return dict(self.consts)
 
     def stacks(self) -> Renaming:
         """The stacked values: variable of the body to its stack outside."""
-        return {id(v): a for v, a in (*self.ys, *self.xs) if isinstance(v, Variable)}
+        return {v: a for v, a in (*self.ys, *self.xs) if isinstance(v, Variable)}
 
     def stack(self, value: Atom) -> Atom:
         """The stack of a value of the body; the loop stacks it if it did not yet."""
@@ -149,18 +157,15 @@ class Loop:
         Their operands are known outside of the body, or are its constants.
         """
         fixed, stacks = self.fixed(), self.stacks()
-        made = {id(v) for e in equations for v in e.outputs} | {
-            id(v) for v, _ in self.body.constants
-        }
-        read = {id(a): a for e in equations for a in e.inputs if isinstance(a, Variable)}
-        inputs = tuple([v for key, v in read.items() if key not in made])
+        constants = {v for v, _ in self.body.constants}
+        inputs = tuple([v for v in free_variables(equations) if v not in constants])
         alone = self.body.replace(inputs=inputs, equations=tuple(equations), outputs=tuple(wanted))
-        flags = [id(v) not in fixed for v in inputs]
+        flags = [v not in fixed for v in inputs]
         many = batch(drop_dead(alone), flags, self.length, True).graph
-        outer = [fixed.get(id(v)) or stacks[id(v)] for v in inputs]
-        names: Renaming = {id(v): a for v, a in zip(many.inputs, outer, strict=True)}
+        outer = [fixed.get(v) or stacks[v] for v in inputs]
+        names: Renaming = dict(zip(many.inputs, outer, strict=True))
         for variable, value in many.constants:
-            names[id(variable)] = held = Variable(variable.type)
+            names[variable] = held = Variable(variable.type)
             self.constants.append((held, value))
         found = [renewed(inner, names) for inner in many.equations]
         return found, list(renamed(many.outputs, names))
@@ -168,26 +173,26 @@ class Loop:
 
 def computed(
     wanted: Sequence[Atom],
-    made: dict[int, Equation],
+    made: dict[Atom, Equation],
     given: Callable[[Atom], bool],
     allowed: Callable[[Equation], bool],
 ) -> list[Equation] | None:
     """The equations, in order, that compute some values from given ones; None if one of the
     equations is not allowed.
     """
-    found: dict[int, Equation] = {}
+    found: dict[Atom, Equation] = {}
     waiting = [*reversed(wanted)]
     while waiting:
         atom = waiting[-1]
-        if id(atom) in found or given(atom):
+        if atom in found or given(atom):
             waiting.pop()
             continue
-        equation = made.get(id(atom))
+        equation = made.get(atom)
         if equation is None or not allowed(equation):
             return None
-        missing = [a for a in equation.inputs if id(a) not in found and not given(a)]
+        missing = [a for a in equation.inputs if a not in found and not given(a)]
         if not missing:
-            found[id(atom)] = equation
+            found[atom] = equation
         waiting += reversed(missing)
     return list(found.values())
 

@@ -50,10 +50,10 @@ def _reads_first(graph: Graph) -> Graph:
     """The Graph with its reads of arguments and constants at the start: steps that read the same
     items share the reads.
     """
-    given = {id(v) for v in graph.inputs} | {id(v) for v, _ in graph.constants}
+    given = set(graph.inputs) | {v for v, _ in graph.constants}
     reads, rest = list[Equation](), list[Equation]()
     for equation in graph.equations:
-        read = equation.primitive is getitem and given.issuperset(map(id, equation.inputs))
+        read = equation.primitive is getitem and given.issuperset(equation.inputs)
         (reads if read else rest).append(equation)
     return graph.replace(equations=(*reads, *rest))
 
@@ -95,7 +95,7 @@ class _Scan:
         self.equations = trace.equations
         self.before: list[Equation] = []
         self.constants = list(trace.graph.constants)
-        self.consts: dict[int, tuple[Variable, Variable]] = {}
+        self.consts: dict[Variable, tuple[Variable, Variable]] = {}
         self.carry: dict[Made, tuple[Variable, Atom]] = {}
         self.xs: dict[tuple[Any, ...], tuple[Variable, Any]] = {}
 
@@ -134,7 +134,7 @@ class _Scan:
                     return None
                 inputs.append(x)
             elif isinstance(found, Variable):
-                known = self.consts.setdefault(id(found), (Variable(found.type), found))
+                known = self.consts.setdefault(found, (Variable(found.type), found))
                 inputs.append(known[0])
             else:
                 inputs.append(found)
@@ -161,42 +161,28 @@ class _Scan:
         strong = Type(type_.shape, type_.dtype)
         if type_.weak and not _same_types(equation, k, strong):
             return None
-        return self.xs.setdefault(tuple(map(id, atoms)), (Variable(strong), atoms))[0]
+        return self.xs.setdefault(tuple(atoms), (Variable(strong), atoms))[0]
 
     def _replaced(self, body: list[Equation], names: dict[Made, Variable]) -> Graph | None:
-        loop, graph = self.loop, self.trace.graph
-        like = self.equations[loop.start]
+        loop, graph, like = self.loop, self.trace.graph, self.equations[self.loop.start]
         moved = [e for n, e in enumerate(self.equations[loop.start : loop.stop])
                  if n % loop.period in loop.outside]  # fmt: skip
-        rest = [*self.equations[: loop.start], *moved, *self.equations[loop.stop :]]
-        read = {id(a) for e in rest for a in e.inputs} | {id(a) for a in graph.outputs}
-        joiner = Stacks([*self.equations[: loop.start], *moved])
+        before = [*self.equations[: loop.start], *moved]
+        after = self.equations[loop.stop :]
+        joiner = Stacks(before)
         stacks = [joiner.pieces(atoms) for _, atoms in self.xs.values() if isinstance(atoms, list)]
         backwards = sum(p.step < 0 for pieces in stacks for p in pieces)
         reverse = 2 * backwards > sum(map(len, stacks))
         given = [self._stack(joiner, atoms, reverse) for _, atoms in self.xs.values()]
-        if any(x is None for x in given):
+        ys = self._ys(names, {a for e in (*before, *after) for a in e.inputs} | {*graph.outputs})
+        if any(x is None for x in given) or any(v.type.weak for v, _ in ys):
             return None
         carried = [names[c._replace(lag=0)] if c.lag == 1 else
                    self.carry[c._replace(lag=c.lag - 1)][0] for c in self.carry]  # fmt: skip
-        last = self.equations[loop.stop - loop.period : loop.stop]
-        finals, ys = list[Variable](), list[tuple[Variable, list[Variable]]]()
-        ends: dict[Made, Variable] = {}
-        for c in self.carry:
-            final = last[c.place].outputs[c.output]
-            finals.append(final if c.lag == 1 else Variable(final.type))
-            if c.lag == 1:
-                ends[c._replace(lag=0)] = final
-        for value, variable in names.items():
-            steps = self.equations[loop.start + value.place : loop.stop : loop.period]
-            values = [e.outputs[value.output] for e in steps]
-            if any(id(v) in read for v in (values[:-1] if value in ends else values)):
-                ys.append((variable, values))
-        outside = {id(v) for _, values in ys for v in values}
-        finals = [Variable(v.type) if id(v) in outside else v for v in finals]
+        stacked = {v for _, values in ys for v in values}
+        ends = [(c.lag, self._last(c)) for c in self.carry]
+        finals = [v if lag == 1 and v not in stacked else Variable(v.type) for lag, v in ends]
         arrays = [Variable(Type((loop.times, *v.type.shape), v.type.dtype)) for v, _ in ys]
-        if any(v.type.weak for v, _ in ys):
-            return None
         inputs = [v for v, _ in (*self.consts.values(), *self.carry.values(), *self.xs.values())]
         inner = Graph(tuple(inputs), (), tuple(body), (*carried, *[v for v, _ in ys]),
                       graph.name, graph.reassociate, graph.verify)  # fmt: skip
@@ -207,9 +193,27 @@ class _Scan:
         whole = placed(like, scan, (*arguments, *given), (*finals, *arrays), params)  # type: ignore[arg-type]
         items = [placed(like, unstack, (x,), tuple(values[::-1] if reverse else values), {})
                  for x, (_, values) in zip(arrays, ys, strict=True)]  # fmt: skip
-        equations = (*self.equations[: loop.start], *moved, *self.before, whole, *items,
-                     *self.equations[loop.stop :])  # fmt: skip
+        equations = (*before, *self.before, whole, *items, *after)
         return graph.replace(constants=tuple(self.constants), equations=equations)
+
+    def _last(self, value: Made) -> Variable:
+        """The value of the last step."""
+        return self.equations[self.loop.stop - self.loop.period + value.place].outputs[value.output]
+
+    def _ys(
+        self, names: dict[Made, Variable], read: set[Atom]
+    ) -> list[tuple[Variable, list[Variable]]]:
+        """The values of the body that are read after the loop, each with those of all steps. What a
+        carry ends with is read there without a stack.
+        """
+        loop, found = self.loop, list[tuple[Variable, list[Variable]]]()
+        for value, variable in names.items():
+            steps = self.equations[loop.start + value.place : loop.stop : loop.period]
+            values = [e.outputs[value.output] for e in steps]
+            carried = value._replace(lag=1) in self.carry
+            if not read.isdisjoint(values[:-1] if carried else values):
+                found.append((variable, values))
+        return found
 
     def _stack(self, joiner: Stacks, atoms: Any, reverse: bool) -> Atom | None:
         """The array of the values of all steps, made before the loop; None if it is too large."""

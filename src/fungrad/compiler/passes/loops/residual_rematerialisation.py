@@ -32,8 +32,8 @@ def rematerialise_residuals(graph: Graph) -> Graph:
     for later in range(len(equations)):
         if equations[later].primitive is not scan:
             continue
-        made = {id(v): i for i, e in enumerate(equations[:later]) for v in e.outputs}
-        for first in sorted({made[id(a)] for a in equations[later].inputs if id(a) in made}):
+        made = {v: i for i, e in enumerate(equations[:later]) for v in e.outputs}
+        for first in sorted({made[a] for a in equations[later].inputs if a in made}):
             if _on_arrays(equations[first], equations[later]):
                 reads = Counter(a for e in equations for a in e.inputs)
                 reads.update(graph.outputs)
@@ -61,46 +61,52 @@ def _thinned(one: Equation, other: Equation, reads: Counter[Atom]) -> tuple[Equa
     core = live_values(first.body.equations, ends)
     fixed, made = first.fixed(), first.made()
     known = {**first.stacks(), **fixed}
-    held = {id(v): x for v, x in first.body.constants}
+    held = dict(first.body.constants)
 
     def given(atom: Atom) -> bool:
-        return isinstance(atom, Literal) or id(atom) in known or id(atom) in held
+        return isinstance(atom, Literal) or atom in known or atom in held
 
     def allowed(equation: Equation) -> bool:
         """Whether the second scan may compute an equation."""
         if not movable(equation) or len(equation.outputs) != 1:
             return False
-        if id(equation.outputs[0]) not in core:
+        if equation.outputs[0] not in core:
             return True
         return equation.primitive.view or is_arithmetic(equation)
 
     crossing = minimum_cut(left.values(), made, given, allowed)
     if set(crossing) == set(left.values()):
         return one, other
-    known.update({id(v): first.stack(v) for v in crossing})
+    known.update({v: first.stack(v) for v in crossing})
     again = computed([*left.values()], made, given, allowed)
     assert again is not None
     names: Renaming = {}
     for atom in dict.fromkeys([*(a for e in again for a in e.inputs), *left.values()]):
         if isinstance(atom, Variable) and given(atom):
-            names[id(atom)] = new = Variable(atom.type)
-            if id(atom) in held:
-                constants = (*later.body.constants, (new, held[id(atom)]))
+            names[atom] = new = Variable(atom.type)
+            if atom in held:
+                constants = (*later.body.constants, (new, held[atom]))
                 later.body = later.body.replace(constants=constants)
             else:
-                (later.consts if id(atom) in fixed else later.xs).append((new, known[id(atom)]))
-    equations = [renewed(equation, names) for equation in again]
-    read = {id(x): names[id(left[o])] for x, o in later.xs if o in left}
-    later.xs = [(x, o) for x, o in later.xs if o not in left]
-    later.equations = [*equations, *(rewired(e, read) for e in later.equations)]
-    later.carry = [(*c[:2], read.get(id(c[2]), c[2]), c[3]) for c in later.carry]
-    later.ys = [(read.get(id(v), v), o) for v, o in later.ys]
+                (later.consts if atom in fixed else later.xs).append((new, known[atom]))
+    _recompute(later, left, [renewed(equation, names) for equation in again], names)
     return first.scan(), later.scan()
+
+
+def _recompute(
+    loop: Loop, left: dict[Any, Variable], equations: list[Equation], names: Renaming
+) -> None:
+    """Computes values in a loop, in place of reading the stacks that hold them."""
+    read: Renaming = {x: names[left[o]] for x, o in loop.xs if o in left}
+    loop.xs = [(x, o) for x, o in loop.xs if o not in left]
+    loop.equations = [*equations, *(rewired(e, read) for e in loop.equations)]
+    loop.carry = [(*c[:2], read.get(c[2], c[2]), c[3]) for c in loop.carry]
+    loop.ys = [(read.get(v, v), o) for v, o in loop.ys]
 
 
 def minimum_cut(
     wanted: Iterable[Variable],
-    made: dict[int, Equation],
+    made: dict[Atom, Equation],
     given: Callable[[Atom], bool],
     allowed: Callable[[Equation], bool],
 ) -> list[Variable]:
@@ -112,7 +118,7 @@ def minimum_cut(
 
     Args:
       wanted: the values that are read behind the cut.
-      made: the equation of each value, by its id.
+      made: the equation of each value.
       given: whether a value is available in any case.
       allowed: whether an equation may be computed behind the cut.
     """
@@ -128,7 +134,7 @@ def minimum_cut(
     ends: list[Any] = [(value, 1) for value in values]
     for value in (waiting := list(values)):
         edge((value, 0), (value, 1), value.type.nbytes)
-        equation = made.get(id(value))
+        equation = made.get(value)
         if equation is None or not allowed(equation):
             edge(source, (value, 0), math.inf)
             continue
@@ -141,16 +147,9 @@ def minimum_cut(
     behind = set[Any]()
     for end in ends:
         while end not in behind:
-            towards = {end: end}
-            nodes = [end]
-            for b in nodes:
-                if b == source:
-                    break
-                new = [a for a in free[b] if free[a][b] and a not in towards and a not in behind]
-                towards.update(dict.fromkeys(new, b))
-                nodes += new
+            towards = _towards(end, source, free, behind)
             if source not in towards:
-                behind.update(nodes)
+                behind.update(towards)
                 break
             path, node = [], source
             while node != end:
@@ -161,3 +160,18 @@ def minimum_cut(
                 free[a][b] -= flow
                 free[b][a] += flow
     return [v for v in values if (v, 1) in behind and (v, 0) not in behind]
+
+
+def _towards(end: Any, source: Any, free: Any, behind: set[Any]) -> dict[Any, Any]:
+    """The nodes with free paths to an end, each with the next node of a shortest one; the search
+    stops at the source, and enters no node behind the cut.
+    """
+    towards = {end: end}
+    nodes = [end]
+    for b in nodes:
+        if b == source:
+            break
+        new = [a for a in free[b] if free[a][b] and a not in towards and a not in behind]
+        towards.update(dict.fromkeys(new, b))
+        nodes += new
+    return towards

@@ -79,7 +79,7 @@ class TracedLoops:
         self.params = np.empty(count, np.int64)
         self.maker = np.full((count, OPERANDS), -1, np.int64)
         self.which = np.full((count, OPERANDS), -1, np.int64)
-        made: dict[int, tuple[int, int]] = {}
+        made: dict[Atom, tuple[int, int]] = {}
         seen: dict[Hashable, int] = {}
         for n, equation in enumerate(graph.equations):
             word = _word(equation)
@@ -87,11 +87,11 @@ class TracedLoops:
             key = _params(equation)
             self.params[n] = seen.setdefault(("params", n) if key is None else key, len(seen))
             for k, atom in enumerate(equation.inputs[:OPERANDS]):
-                if id(atom) in made:
-                    self.maker[n, k], self.which[n, k] = made[id(atom)]
+                if atom in made:
+                    self.maker[n, k], self.which[n, k] = made[atom]
                 else:
                     self.which[n, k] = seen.setdefault(_outside(atom), len(seen))
-            made.update((id(v), (n, k)) for k, v in enumerate(equation.outputs))
+            made.update((v, (n, k)) for k, v in enumerate(equation.outputs))
         self.made = made
 
     def periods(self) -> Iterator[tuple[int, int, int]]:
@@ -221,7 +221,7 @@ def _word(equation: Equation) -> Hashable | None:
     types = [(a.type.shape, a.type.dtype, a.type.weak, type(a) is Literal) for a in equation.inputs]
     made = [(v.type.shape, v.type.dtype, v.type.weak) for v in equation.outputs]
     line = (source.file, source.line) if source else None
-    return (id(equation.primitive), line, equation.scope, equation.backward, *types, *made)
+    return (equation.primitive, line, equation.scope, equation.backward, *types, *made)
 
 
 def _params(equation: Equation) -> Hashable | None:
@@ -249,12 +249,12 @@ def _text(graph: Graph) -> Hashable:
     """A key that only Graphs of the same equations share."""
 
     def make() -> Hashable:
-        numbers: dict[int, int] = {}
+        numbers: dict[Atom, int] = {}
         for variable in (*graph.inputs, *[v for e in graph.equations for v in e.outputs]):
-            numbers[id(variable)] = len(numbers)
+            numbers[variable] = len(numbers)
 
         def atom(a: Atom) -> Hashable:
-            return _outside(a) if isinstance(a, Literal) else (numbers.get(id(a), -id(a)), a.type)
+            return _outside(a) if isinstance(a, Literal) else (numbers.get(a, a), a.type)
 
         lines = [(_word(e), _params(e), tuple(map(atom, e.inputs))) for e in graph.equations]
         if graph.constants or any(None in line for line in lines):
@@ -269,4 +269,4 @@ def _outside(atom: Atom) -> Hashable:
     """A key of an operand that no equation makes."""
     if isinstance(atom, Literal):
         return ("literal", type(atom.value), repr(atom.value))
-    return ("variable", id(atom))
+    return ("variable", atom)

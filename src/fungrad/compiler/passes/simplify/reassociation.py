@@ -151,34 +151,34 @@ def _one_each(write: Callable[..., Atom], equation: Equation, factor: Atom) -> A
 # --- loops ----------------------------------------------------------------------------------------
 
 
-def known_first(loop: Any, known: set[int], small: Callable[[Equation], bool]) -> None:
+def known_first(loop: Any, known: set[Atom], small: Callable[[Equation], bool]) -> None:
     """Regroups products and sums in the body of a scan so that operands known before the loop are
     combined first: h * a / b * c becomes h * (a / b * c), which leaves one operation in each step.
     """
-    links: dict[int, Equation] = {}
+    links: dict[Atom, Equation] = {}
     equations: list[Equation] = []
 
     def definition(atom: Atom, *primitives: Any) -> Equation | None:
-        found = links.get(id(atom))
+        found = links.get(atom)
         return found if found is not None and found.primitive in primitives else None
 
     def write(primitive: Any, *inputs: Atom) -> Atom:
         equations.append(applied(equation, primitive, *inputs))
         (output,) = equations[-1].outputs
-        known.add(id(output))
+        known.add(output)
         return output
 
     for equation in loop.equations:
-        steps = [a for a in equation.inputs if isinstance(a, Variable) and id(a) not in known]
+        steps = [a for a in equation.inputs if isinstance(a, Variable) and a not in known]
         if not steps:
-            known.update(id(v) for v in equation.outputs)
+            known.update(equation.outputs)
         elif len(steps) == 1 and small(equation) and _link(equation, *steps):
             group = SUM if equation.primitive in SUM else PRODUCT
-            links[id(equation.outputs[0])] = equation
+            links[equation.outputs[0]] = equation
             fixed: list[Part] = []
             others: list[Part] = []
             for part in parts(equation.outputs[0], group, definition):
-                constant = isinstance(part[0], Literal) or id(part[0]) in known
+                constant = isinstance(part[0], Literal) or part[0] in known
                 (fixed if constant else others).append(part)
             if len(fixed) > 1 and any(isinstance(a, Variable) for a, _ in fixed):
                 factor, inverse = together(write, group, fixed)
@@ -186,7 +186,7 @@ def known_first(loop: Any, known: set[int], small: Callable[[Equation], bool]) -
                     factor, inverse = write(neg, factor), False
                 (x, _), (y, inverse) = sorted([*others, (factor, inverse)], key=lambda p: p[1])
                 equation = placed(equation, group[inverse], (x, y), equation.outputs, {})
-                links[id(equation.outputs[0])] = equation
+                links[equation.outputs[0]] = equation
         equations.append(equation)
     loop.equations = equations
     loop.prune()

@@ -121,8 +121,8 @@ def _covered(writer: Writer, equation: Equation) -> int:
         adds = found.primitive is index_add
         size += found.inputs[adds].type.size
         found = writer.definition(found.inputs[0], index_add, scatter) if adds else None
-        if found is not None and id(found.outputs[0]) in writer.covered:
-            size += writer.covered[id(found.outputs[0])]
+        if found is not None and found.outputs[0] in writer.covered:
+            size += writer.covered[found.outputs[0]]
             break
-    writer.covered[id(equation.outputs[0])] = size
+    writer.covered[equation.outputs[0]] = size
     return size

@@ -60,6 +60,9 @@ for dtype in DTYPES:
     add("cholesky", positive("cholesky", (3, 3), dtype, False), upto=upto(dtype))
     add("cholesky", positive("cholesky", (2, 2, 2), dtype, False), upto=upto(dtype))
     add("cholesky", positive("cholesky", (3, 3), dtype, True), upto=0)
+    for shape in ((3, 3), (2, 2, 2)):
+        factor = np.linalg.cholesky(positive("cholesky", shape, dtype, True))
+        add("cholesky_pullback", factor, draw("factor", shape, dtype), upto=upto(dtype))
     add("hermitian_weights", positive("weights", (3, 3), dtype, True), lower=True)
     add("hermitian_weights", positive("weights", (3, 3), dtype, False), lower=False)
     for shape in ((3, 3), (4, 2), (2, 3), (2, 3, 2), (1, 1)):

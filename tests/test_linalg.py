@@ -11,7 +11,8 @@ from samples_linalg import positive, regular
 from surface import agrees, same, values
 
 import fungrad as fg
-from fungrad.primitives.linalg import lapack_calls
+from fungrad.primitives.linalg import lapack_calls, substitution
+from fungrad.primitives.linalg.cholesky_pullback import cholesky_pullback
 from fungrad.primitives.linalg.solve import solve
 from fungrad.testing import check_grads
 
@@ -105,12 +106,29 @@ def test_without_numpys_own_parts_linalg_is_called(name, monkeypatch):
     assert lapack_calls._fastest(public, "no such name").__wrapped__ is public
 
 
-def test_solve_of_triangles_is_solve():
-    a, b = regular("triangle", (150, 150), REAL), values((150, 3))
-    from_lower = fg.jit(lambda a, b: solve(a, b, triangle="lower"))(a, b)
-    np.testing.assert_allclose(from_lower, np.linalg.solve(np.tril(a), b), rtol=1e-10)
-    from_upper = solve(a, b, triangle="upper")
-    np.testing.assert_allclose(from_upper, np.linalg.solve(np.triu(a), b), rtol=1e-10)
+@BOTH
+@pytest.mark.parametrize("blas", ["OpenBLAS", "another"])
+def test_systems_of_triangles_read_one_triangle(dtype, blas, monkeypatch):
+    if blas == "another":
+        monkeypatch.setattr(substitution, "_trsm", lambda dtype: None)
+    one, b = regular("triangle", (150, 150), dtype), values((150, 3), dtype)
+    for a in (one, one.T, one[::-1, ::-1], np.stack([one, one.T]), one[:1, :1], one[:0, :0]):
+        right = b[: a.shape[-1]]
+        for triangle, part in (("lower", np.tril), ("upper", np.triu)):
+            found = solve(a, right, triangle=triangle)
+            np.testing.assert_allclose(found, np.linalg.solve(part(a), right), rtol=1e-9)
+            single = np.dtype(np.complex64 if dtype == COMPLEX else np.float32)
+            rounded = solve(a.astype(single), right.astype(single), triangle=triangle)
+            assert rounded.dtype == single
+            np.testing.assert_allclose(rounded, found, rtol=1e-3, atol=1e-5)
+            jitted = fg.jit(lambda a, b, t=triangle: solve(a, b, triangle=t))(a, right)
+            np.testing.assert_allclose(jitted, found, rtol=1e-12)
+    singular = np.tril(one)
+    singular[80, 80] = 0
+    for k in (0, 1):
+        with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
+            solve(singular, b[:, :k], triangle="lower")
+    assert np.isnan(solve(np.full((2, 2), np.nan), b[:2], triangle="lower")).all()
 
 
 @BOTH
@@ -202,6 +220,23 @@ def test_cholesky(dtype, shape):
     a = symmetric(shape, dtype)
     agrees(lambda a: np.linalg.cholesky(hermitian(a)), a)
     agrees(lambda a: np.linalg.cholesky(hermitian(a), upper=True), a)
+
+
+@BOTH
+def test_large_pullbacks_of_cholesky_are_the_formula_of_small_ones(dtype):
+    n = 150
+    y = np.linalg.cholesky(symmetric((2, n, n), dtype))
+    ct = values((2, n, n), dtype)
+    p = np.tril(y.conj().mT @ np.tril(ct.conj()))
+    p = p + np.tril(p, -1).conj().mT
+    p = (p + p.conj().mT) / 2
+    inverse = np.linalg.inv(y)
+    expected = (inverse.conj().mT @ p @ inverse).conj() / 2
+    scale = np.abs(expected).max()
+    for given, part in (((y, ct), slice(2)), ((y[0], ct), 0), ((y, ct[1]), 1)):
+        found = cholesky_pullback(*given)
+        assert found.shape == ct.shape
+        np.testing.assert_allclose(found[part] / scale, expected[part] / scale, atol=1e-13)
 
 
 @BOTH

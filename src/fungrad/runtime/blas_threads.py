@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
 from fungrad.errors import MissingExtraError
+from fungrad.runtime.openblas import openblas
 from fungrad.runtime.thread_pool import positive, usable_cores
 from fungrad.support.lazy import Record, imported
 
@@ -107,33 +105,14 @@ def one_blas_thread() -> OneThread | None:
 
 def _openblas() -> Library | None:
     """The OpenBLAS that NumPy calls, if it has its own threads."""
-    try:
-        ctypes = imported("ctypes")
-    except ImportError:  # a Python that was built without libffi
+    found = openblas()
+    if found is None:
         return None
-    for path in _paths():
-        try:
-            library = ctypes.PyDLL(path)  # calls are short: they keep the interpreter's lock
-        except OSError:  # no library, or one that cannot be opened again
-            continue
-        for prefix, suffix in itertools.product(("", "scipy_"), ("", "64_", "_64")):
-            calls = ("get_num_threads", "set_num_threads", "get_parallel")
-            names = [f"{prefix}openblas_{call}{suffix}" for call in calls]
-            if all(hasattr(library, name) for name in names):
-                get, change, parallel = (getattr(library, name) for name in names)
-                return Library(get, change) if parallel() == OWN_THREADS else None
-    return None
-
-
-def _paths() -> list[str]:
-    """NumPy's module that calls the BLAS, through which symbols of its linked libraries are found,
-    and on Windows the libraries in NumPy's wheel.
-    """
-    module = imported("numpy._core._multiarray_umath")
-    beside = os.path.join(os.path.dirname(os.path.dirname(np.__file__)), "numpy.libs")
-    names = os.listdir(beside) if os.path.isdir(beside) else []
-    found = sorted([name for name in names if "openblas" in name and name.endswith(".dll")])
-    return [module.__file__ or "", *[os.path.join(beside, name) for name in found]]
+    calls = ("get_num_threads", "set_num_threads", "get_parallel")
+    get, change, parallel = map(found.own, calls)
+    if None in (get, change, parallel) or parallel() != OWN_THREADS:
+        return None
+    return Library(get, change)
 
 
 class _State:

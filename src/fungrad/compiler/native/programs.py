@@ -26,6 +26,7 @@ from fungrad.control_flow.while_loop import while_loop_pullback, while_loop_reco
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.primitives.elementwise.ufuncs import log, power
+from fungrad.primitives.linalg.cholesky_pullback import cholesky_pullback
 from fungrad.primitives.linalg.cholesky_qr import cholesky, hermitian_weights
 from fungrad.primitives.linalg.determinant import cofactors, det, slogdet
 from fungrad.primitives.linalg.solve import inv, solve
@@ -316,8 +317,8 @@ def _formed(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Eleme
     return list(results)
 
 
-FORMED = frozenset((cholesky, hermitian_weights, det, cofactors, linear_recurrence,
-                    product_of_others))  # fmt: skip
+FORMED = frozenset((cholesky, cholesky_pullback, hermitian_weights, det, cofactors,
+                    linear_recurrence, product_of_others))  # fmt: skip
 """Primitives that have no other rule."""
 OF_MATRICES: Mapping[Any, Rule] = {
     solve: Rule(_solve),

@@ -21,6 +21,7 @@ from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.ir.types import Type
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.linalg.cholesky_pullback import cholesky_pullback
 from fungrad.primitives.linalg.cholesky_qr import cholesky, hermitian_weights
 from fungrad.primitives.linalg.determinant import cofactors, det, slogdet
 from fungrad.primitives.linalg.solve import inv, solve
@@ -460,6 +461,23 @@ def _cholesky(wrong: list[Any], a: Elements) -> Sequence[Elements]:
     return [found]
 
 
+def _cholesky_pullback(wrong: list[Any], y: Elements, ct: Elements) -> Sequence[Elements]:
+    """The steps of `_cholesky` backwards."""
+    count, g = len(y), ct.copy()
+    for j in reversed(range(count)):
+        for i in reversed(range(j + 1, count)):
+            g[i, j] = g[i, j] / y[j, j]
+            g[j, j] = g[j, j] - g[i, j] * y[i, j]
+            for k in range(j):
+                g[i, k] = g[i, k] - g[i, j] * y[j, k]
+                g[j, k] = g[j, k] - g[i, j] * y[i, k]
+            g[i, j] = g[j, i] = 0.5 * g[i, j]
+        g[j, j] = 0.5 * (g[j, j] / y[j, j])
+        for k in range(j):
+            g[j, k] = g[j, k] - 2.0 * (g[j, j] * y[j, k])
+    return [g]
+
+
 def _weights(wrong: list[Any], a: Elements, *, lower: bool) -> Sequence[Elements]:
     count, dtype = len(a), a[0, 0].dtype
     size = functools.reduce(np.maximum, [abs(x) for x in a.reshape(-1)])
@@ -493,6 +511,7 @@ FORMS: Mapping[Any, Form] = {
     inv: Form(_inv, UNKNOWNS),
     solve: Form(_solve, UNKNOWNS),
     cholesky: Form(_cholesky, UNKNOWNS),
+    cholesky_pullback: Form(_cholesky_pullback, UNKNOWNS),
     hermitian_weights: Form(_weights, UNKNOWNS),
     from_diagonal: Form(_from_diagonal, UNKNOWNS, 1),
 }

@@ -26,6 +26,7 @@ from fungrad.extend import jax_rules as RULES
 from fungrad.primitives.elementwise import ufuncs
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.linalg import cholesky_qr, determinant, solve, spectra
+from fungrad.primitives.linalg.cholesky_pullback import cholesky_pullback
 from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.random import bits as random_bits
 from fungrad.primitives.random import philox
@@ -256,6 +257,18 @@ def _eigh(a: Any, *, lower: bool) -> Any:
 @rule(spectra.eigvalsh)
 def _eigvalsh(a: Any, *, lower: bool) -> Any:
     return jnp.linalg.eigvalsh(_hermitian(a, lower), symmetrize_input=False)
+
+
+@rule(cholesky_pullback)
+def _cholesky_pullback(y: Any, ct: Any) -> Any:
+    stack = jnp.broadcast_shapes(y.shape, ct.shape)
+    y, ct = jnp.broadcast_to(y, stack), jnp.broadcast_to(ct, stack)
+    p = jnp.tril(jnp.conj(jnp.swapaxes(y, -1, -2)) @ jnp.tril(jnp.conj(ct)))
+    p = _hermitian(p, lower=True)
+    for _ in range(2):
+        p = lax.linalg.triangular_solve(y, p, left_side=False, lower=True)
+        p = jnp.conj(jnp.swapaxes(p, -1, -2))
+    return 0.5 * jnp.conj(p)
 
 
 @rule(cholesky_qr.hermitian_weights)

@@ -13,6 +13,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import logical_not, ne
 from fungrad.primitives.elementwise.ufuncs import imag
 from fungrad.primitives.linalg import flop_counts, lapack_calls
+from fungrad.primitives.linalg.cholesky_pullback import cholesky_pullback
 from fungrad.primitives.linalg.matrix_parts import (
     adjoint,
     bar,
@@ -37,9 +38,12 @@ from fungrad.tracing.trace import shape_of, typeof
 def _eval_weights(a: Any, *, lower: bool) -> Any:
     n = a.shape[-1]
     dtype = real_dtype(a.dtype)
+    difference = a - a.conj().mT
+    if not difference.any():
+        return np.ones(a.shape, dtype)
     triangle = np.tril(np.full((n, n), 2, dtype), -1) + np.eye(n, dtype=dtype)
     size = np.abs(a).max((-2, -1), initial=0, keepdims=True)
-    error = np.abs(a - a.conj().mT).max((-2, -1), initial=0, keepdims=True)
+    error = np.abs(difference).max((-2, -1), initial=0, keepdims=True)
     hermitian = error <= 4 * n * np.finfo(dtype).eps * size
     weights = np.where(hermitian, np.ones((), dtype), triangle if lower else triangle.T)
     return weights.astype(dtype, copy=False)
@@ -75,13 +79,7 @@ def _type_cholesky(a: Type) -> Type:
 
 
 def _vjp_cholesky(ct: Any, y: Any, args: Any, wanted: Any) -> list[Any]:
-    y_h = adjoint(y)
-    s = lower(y_h @ lower(bar(ct)))
-    s = s + adjoint(lower(s, -1))  # the lower triangle, made Hermitian
-    s = 0.5 * (s + adjoint(s)) if s.dtype.kind == "c" else s  # of the diagonal, the real part
-    half = adjoint(solve(y_h, s, triangle="upper"))
-    gradient = 0.5 * solve(y_h, half, triangle="upper")
-    return [bar(gradient) * hermitian_weights(args[0], lower=True)]
+    return [cholesky_pullback(y, ct) * hermitian_weights(args[0], lower=True)]
 
 
 cholesky: Primitive = general(
@@ -93,8 +91,7 @@ cholesky: Primitive = general(
     vjp=_vjp_cholesky,
     batch=lambda args, batched, size: cholesky(args[0]),
 )
-"""`cholesky(a)`: the lower triangular L with L @ L^H = a, of which the lower triangle is read.
-I. Murray, "Differentiation of the Cholesky decomposition" (2016), equation 10."""
+"""`cholesky(a)`: the lower triangular L with L @ L^H = a, of which the lower triangle is read."""
 
 # --- qr -------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ import numpy as np
 Function = Callable[..., Any]
 
 _DTYPES = (np.dtype(np.float64), np.dtype(np.complex128))
-_SINGULAR = "Singular matrix"
+SINGULAR = "Singular matrix"
 _NOT_POSITIVE = "Matrix is not positive definite"
 
 
@@ -95,9 +95,9 @@ def _known(public: Function, name: str, message: str, count: int) -> Function | 
     return direct if same and raises == bool(message) else None
 
 
-solve = _fastest(np.linalg.solve, "solve", _SINGULAR)
+solve = _fastest(np.linalg.solve, "solve", SINGULAR)
 """`solve(a, b)`, or `solve(a, b, out)`, for matrices b."""
-inv = _fastest(np.linalg.inv, "inv", _SINGULAR)
+inv = _fastest(np.linalg.inv, "inv", SINGULAR)
 cholesky = _fastest(np.linalg.cholesky, "cholesky_lo", _NOT_POSITIVE)
 det = _fastest(np.linalg.det, "det")
 slogdet = _fastest(np.linalg.slogdet, "slogdet")

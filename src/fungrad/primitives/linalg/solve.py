@@ -25,6 +25,7 @@ from fungrad.primitives.linalg.matrix_parts import (
     swap,
     upper,
 )
+from fungrad.primitives.linalg.substitution import substituted
 from fungrad.primitives.movement.gather import with_batch
 from fungrad.primitives.movement.reshape_broadcast_cast import prepend_axes, reshape, transpose
 from fungrad.primitives.primitive import Primitive, general
@@ -32,30 +33,13 @@ from fungrad.tracing.trace import shape_of
 
 # --- solve ----------------------------------------------------------------------------------------
 
-_BLOCK = 64
 _OTHER = {"": "", "lower": "upper", "upper": "lower"}
 
 
 def _eval_solve(a: Any, b: Any, *, triangle: str) -> Any:
-    if not triangle:
-        return lapack_calls.solve(a, b)
-    return _substitute(np.tril(a) if triangle == "lower" else np.triu(a), b, triangle == "lower")
-
-
-def _substitute(a: Any, b: Any, is_lower: bool) -> Any:
-    """Substitution by blocks: n^2 operations for each column, without a factorisation (n^3)."""
-    n = a.shape[-1]
-    if n <= _BLOCK:
-        return lapack_calls.solve(a, b)
-    half = n // 2
-    top, bottom = b[..., :half, :], b[..., half:, :]
-    if is_lower:
-        x = _substitute(a[..., :half, :half], top, True)
-        y = _substitute(a[..., half:, half:], bottom - a[..., half:, :half] @ x, True)
-    else:
-        y = _substitute(a[..., half:, half:], bottom, False)
-        x = _substitute(a[..., :half, :half], top - a[..., :half, half:] @ y, False)
-    return np.concatenate([x, y], axis=-2)
+    if triangle:
+        return substituted(a, b, triangle == "lower")
+    return lapack_calls.solve(a, b)
 
 
 def _type_solve(a: Type, b: Type, *, triangle: str) -> Type:

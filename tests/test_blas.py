@@ -17,7 +17,7 @@ from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.backend import source
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError, MissingExtraError
-from fungrad.runtime import blas_threads, thread_pool
+from fungrad.runtime import blas_threads, openblas, thread_pool
 from fungrad.runtime.kernels import reductions
 
 RNG = np.random.default_rng(0)
@@ -283,7 +283,8 @@ def test_a_child_that_is_forked_meanwhile_has_the_users_number(real):
 
 def test_without_a_library_that_can_be_told(monkeypatch):
     """Products are not in clusters."""
-    monkeypatch.setattr(blas_threads, "_paths", lambda: ["no such file", sys.executable])
+    monkeypatch.setattr(blas_threads, "openblas", openblas.openblas.__wrapped__)
+    monkeypatch.setattr(openblas, "_paths", lambda: ["no such file", sys.executable])
     assert blas_threads._openblas() is None
     monkeypatch.setitem(sys.modules, "ctypes", None)
     assert blas_threads._openblas() is None
@@ -296,7 +297,7 @@ def test_without_a_library_that_can_be_told(monkeypatch):
 def test_the_library_beside_numpy_is_looked_at_on_windows(monkeypatch, tmp_path):
     monkeypatch.setattr(np, "__file__", str(tmp_path / "numpy" / "__init__.py"))
     module = sys.modules["numpy._core._multiarray_umath"].__file__
-    assert blas_threads._paths() == [module]
+    assert openblas._paths() == [module]
     (tmp_path / "numpy.libs").mkdir()
     for name in ("msvcp140.dll", "libscipy_openblas64_-b.dll", "libopenblas-a.dll"):
         (tmp_path / "numpy.libs" / name).touch()
@@ -304,7 +305,7 @@ def test_the_library_beside_numpy_is_looked_at_on_windows(monkeypatch, tmp_path)
         str(tmp_path / "numpy.libs" / n)
         for n in ("libopenblas-a.dll", "libscipy_openblas64_-b.dll")
     ]
-    assert blas_threads._paths() == [module, *libs]
+    assert openblas._paths() == [module, *libs]
 
 
 @pytest.mark.parametrize(("parallel", "told"), [(0, False), (1, True), (2, False)])
@@ -312,11 +313,12 @@ def test_only_threads_of_its_own_can_be_told(parallel, told, monkeypatch):
     """Neither a BLAS without threads nor one on those of OpenMP is."""
 
     class Dll:
-        openblas_get_num_threads64_ = openblas_set_num_threads64_ = None
+        openblas_get_num_threads64_ = openblas_set_num_threads64_ = openblas_get_config64_ = len
 
         def __init__(self, path):
             self.openblas_get_parallel64_ = lambda: parallel
 
+    monkeypatch.setattr(blas_threads, "openblas", openblas.openblas.__wrapped__)
     monkeypatch.setattr(importlib.import_module("ctypes"), "PyDLL", Dll)
     assert (blas_threads._openblas() is not None) is told
 

@@ -131,6 +131,25 @@ def test_systems_of_triangles_read_one_triangle(dtype, blas, monkeypatch):
     assert np.isnan(solve(np.full((2, 2), np.nan), b[:2], triangle="lower")).all()
 
 
+def test_large_systems_of_triangles_are_not_factorised(monkeypatch):
+    monkeypatch.setattr(lapack_calls, "solve", None)
+    a, b = regular("large", (130, 130), REAL), values((130, 2))
+    for part in (np.tril(a), np.triu(a), np.tril(a).T, np.diag(np.diag(a))):
+        for f in (np.linalg.solve, fg.jit(np.linalg.solve)):
+            x = substitution.solved(part, b) if f is np.linalg.solve else f(part, b)
+            np.testing.assert_allclose(x, np.linalg.solve(part, b), rtol=1e-9)
+        part[100, 100] = 0
+        with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
+            fg.grad(lambda a, b: np.sum(np.linalg.solve(a, b)))(part, b)
+    monkeypatch.undo()
+    for place in ((100, 2), (2, 100)):
+        for number in (np.nan, 1.0):
+            a = np.tril(regular("large", (130, 130), REAL))
+            a[place] = number
+            ours, theirs = substitution.solved(a, b), np.linalg.solve(a, b)
+            np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+
+
 @BOTH
 @pytest.mark.parametrize("shape", [(3, 3), (2, 2, 2), (1, 1), (0, 0)])
 def test_inverse_and_determinants(dtype, shape):

@@ -18,12 +18,13 @@ from fungrad.primitives.linalg.matrix_parts import (
     diagonals,
     lower,
     result,
+    triangle,
 )
 from fungrad.primitives.linalg.solve import solve
 from fungrad.primitives.linalg.substitution import substituted
 from fungrad.primitives.primitive import Primitive, general
 
-LEAF = 48
+LEAF = 80
 """The most rows of a block whose pullback is one formula."""
 
 
@@ -41,12 +42,12 @@ def _pull_back(y: Any, g: Any) -> None:
     """
     n = y.shape[-1]
     if n <= LEAF:
-        y_h = y.conj().mT
-        p = np.tril(y_h @ np.tril(g))
-        p = p + np.tril(p, -1).conj().mT  # the lower triangle, made Hermitian
+        y_h, kept = y.conj().mT, triangle((n, n), 0)
+        p = y_h @ np.where(kept, g, 0)
+        p = np.where(kept, p, p.conj().mT)
         p = 0.5 * (p + p.conj().mT) if p.dtype.kind == "c" else p  # of the diagonal, the real part
         half = substituted(y_h, p, False).conj().mT
-        g[...] = 0.5 * substituted(y_h, half, False)
+        np.multiply(0.5, substituted(y_h, half, False), g)
         return
     k = n // 2
     a, b, c = y[..., :k, :k], y[..., k:, :k], y[..., k:, k:]

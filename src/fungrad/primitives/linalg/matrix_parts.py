@@ -84,7 +84,8 @@ def sum_diagonal(x: Any) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _triangle(shape: tuple[int, int], offset: int) -> Any:
+def triangle(shape: tuple[int, int], offset: int) -> Any:
+    """Where elements are not above a diagonal."""
     mask = np.tri(*shape, offset, dtype=bool)
     mask.flags.writeable = False
     return mask
@@ -92,12 +93,12 @@ def _triangle(shape: tuple[int, int], offset: int) -> Any:
 
 def lower(x: Any, offset: int = 0) -> Any:
     """The lower triangles, zero above the given diagonal."""
-    return select(_triangle(shape_of(x)[-2:], offset), x, 0)
+    return select(triangle(shape_of(x)[-2:], offset), x, 0)
 
 
 def upper(x: Any, offset: int = 0) -> Any:
     """The upper triangles, zero below the given diagonal."""
-    return select(_triangle(shape_of(x)[-2:], offset - 1), 0, x)
+    return select(triangle(shape_of(x)[-2:], offset - 1), 0, x)
 
 
 def eye(like: Any) -> Any:

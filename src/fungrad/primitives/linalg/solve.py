@@ -25,7 +25,7 @@ from fungrad.primitives.linalg.matrix_parts import (
     swap,
     upper,
 )
-from fungrad.primitives.linalg.substitution import substituted
+from fungrad.primitives.linalg.substitution import solved, substituted
 from fungrad.primitives.movement.gather import with_batch
 from fungrad.primitives.movement.reshape_broadcast_cast import prepend_axes, reshape, transpose
 from fungrad.primitives.primitive import Primitive, general
@@ -37,9 +37,7 @@ _OTHER = {"": "", "lower": "upper", "upper": "lower"}
 
 
 def _eval_solve(a: Any, b: Any, *, triangle: str) -> Any:
-    if triangle:
-        return substituted(a, b, triangle == "lower")
-    return lapack_calls.solve(a, b)
+    return substituted(a, b, triangle == "lower") if triangle else solved(a, b)
 
 
 def _type_solve(a: Type, b: Type, *, triangle: str) -> Type:
@@ -58,7 +56,9 @@ def _vjp_solve(ct: Any, x: Any, args: Any, wanted: Any, *, triangle: str) -> lis
     ct_b = solve(swap(a), ct, triangle=_OTHER[triangle])
     if not wanted[0]:
         return [None, ct_b]
-    return [_in_triangle(-(ct_b @ swap(x)), triangle), ct_b]
+    row = swap(x)  # one column makes an elementwise product, which can be fused
+    ct_a = -(ct_b * row if shape_of(row)[-2] == 1 else ct_b @ row)
+    return [_in_triangle(ct_a, triangle), ct_b]
 
 
 def _in_triangle(x: Any, triangle: str) -> Any:

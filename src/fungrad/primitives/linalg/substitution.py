@@ -12,11 +12,14 @@ from typing import Any
 import numpy as np
 
 from fungrad.primitives.linalg import lapack_calls
+from fungrad.primitives.linalg.matrix_parts import triangle
 from fungrad.runtime.openblas import openblas
 from fungrad.support.lazy import imported
 
 BLOCK = 128
 """The most rows of a diagonal block."""
+LEAST = 48
+"""Systems of more unknowns are examined for triangles."""
 STACKED = 16
 """The most rows of matrices in a stack that NumPy solves in one call."""
 _ROWS, _LEFT, _UPPER, _LOWER, _AS_IT_IS, _TRANSPOSED, _DIAGONAL = 101, 141, 121, 122, 111, 112, 131
@@ -41,7 +44,7 @@ def by_numpy(a: Any, b: Any, lower: bool) -> Any:
 
 @functools.wraps(by_numpy)
 def substituted(a: Any, b: Any, lower: bool) -> Any:
-    stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]) if max(a.ndim, b.ndim) > 2 else ()
     result = np.result_type(a, b)
     dtype = np.dtype(np.complex128 if result.kind == "c" else np.float64)
     solve = _trsm(dtype)
@@ -59,6 +62,30 @@ def substituted(a: Any, b: Any, lower: bool) -> Any:
         for place in np.ndindex(*stack):
             _substitute(solve, a[place], x[place], lower)
     return x.astype(result, copy=False)
+
+
+@functools.wraps(np.linalg.solve)
+def solved(a: Any, b: Any) -> Any:
+    """np.linalg.solve for matrices b, by substitution if a large a is a triangle."""
+    if a.ndim == 2 and len(a) > LEAST and b.dtype == a.dtype:
+        for lower in (False, True):
+            beyond = a if lower else a.T
+            if not beyond[0, -1] and _is_lower(beyond):
+                x = substituted(a, b, lower)
+                if np.isfinite(x).all():  # NumPy's factors spread NaN to other rows
+                    return x
+    return lapack_calls.solve(a, b)
+
+
+def _is_lower(a: Any) -> bool:
+    """Whether all elements above the diagonal are zero."""
+    n = len(a)
+    if n <= BLOCK:
+        return not np.logical_and(a, ~triangle((n, n), 0)).any()
+    half = n // 2
+    if a[:half, half:].any():
+        return False
+    return _is_lower(a[:half, :half]) and _is_lower(a[half:, half:])
 
 
 def _substitute(solve: Callable[[Any, Any, bool], None], a: Any, x: Any, lower: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +52,27 @@ def seven(number: int = 7) -> Module:
 def of_seven(number: int = 7) -> int:
     built = build(seven(number))
     return int(ctypes.CFUNCTYPE(ctypes.c_int64)(built.address("seven"))())
+
+
+def test_the_memory_of_programs_in_cycles_is_freed_under_the_lock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from llvmlite.binding.orcjit import ResourceTracker
+
+    built = build(seven(1_234))
+    name, held, close = built._library.name, [], ResourceTracker.close
+
+    def watched(library: Any) -> None:
+        if not library.closed and library.name == name:
+            held.append(machine_code.session.lock._is_owned())
+        close(library)
+
+    monkeypatch.setattr(ResourceTracker, "close", watched)
+    built.itself = built  # type: ignore[attr-defined]
+    del built
+    gc.collect()
+    machine_code.session.free()
+    assert held == [True]
 
 
 def file(store: Store) -> Path:

@@ -19,6 +19,7 @@ import stat
 import sys
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -159,7 +160,11 @@ class Session:
             else:
                 linker = self._linker = self._linker or Linker()
             library = linker.link(code, exported, self._symbols)
-        return Built(library, lambda: self._dead.append((library, linker)))
+        built = Built(library)
+        # Not __del__: where a program dies in a cycle, the garbage collector finalises the library
+        # with it, and so calls LLVM without the lock.
+        weakref.finalize(built, self._dead.append, (library, linker)).atexit = False
+        return built
 
     def define(self, name: str, address: int) -> None:
         """Gives an address a name that IR can declare: code contains no addresses."""
@@ -221,15 +226,10 @@ class Built:
 
     Args:
       library: the library of LLVM's linker, with their addresses.
-      bury: called when this object dies.
     """
 
-    def __init__(self, library: Any, bury: Callable[[], Any]) -> None:
+    def __init__(self, library: Any) -> None:
         self._library = library
-        self._bury = bury
-
-    def __del__(self) -> None:
-        self._bury()
 
     def address(self, name: str) -> int:
         address: int = self._library[name]

@@ -53,8 +53,9 @@ def kernel(
     scratch: tuple[int, int] = (0, 0),
     single: bool = False,
 ) -> None:
-    """Gives an elementwise primitive a kernel, which compiled programs on NumPy call for each tile
-    of large arrays in the place of `eval`.
+    """Gives an elementwise primitive a kernel, which compiled programs call in place of `eval`.
+
+    Those on NumPy do so for each tile of large arrays.
 
     Args:
       primitive: one of fungrad's, or declared with this module.

@@ -166,6 +166,16 @@ def custom_root(
 ) -> Any:
     """The solution x of f(x) = 0, differentiated with respect to the values that f closes over.
 
+    >>> import numpy as np, fungrad as fg
+    >>> def newton(f, x):
+    ...     for _ in range(50):
+    ...         x = x - f(x) / fg.grad(f)(x)
+    ...     return x
+    >>> def square_root(a):
+    ...     return fg.custom_root(lambda x: x**2 - a, 1.0, newton, lambda g, y: y / g(1.0))
+    >>> round(float(fg.grad(square_root)(4.0)), 12)
+    0.25
+
     Args:
       f: a function from a tree to a tree of the same types; written so that it can be traced.
       initial_guess: the start of `solve`; the solution does not depend on it.
@@ -181,16 +191,6 @@ def custom_root(
 
     Implicit function theorem; Blondel et al., Efficient and Modular Implicit Differentiation
     (2022), eq. 2.
-
-    >>> import numpy as np, fungrad as fg
-    >>> def newton(f, x):
-    ...     for _ in range(50):
-    ...         x = x - f(x) / fg.grad(f)(x)
-    ...     return x
-    >>> def square_root(a):
-    ...     return fg.custom_root(lambda x: x**2 - a, 1.0, newton, lambda g, y: y / g(1.0))
-    >>> round(float(fg.grad(square_root)(4.0)), 12)
-    0.25
     """
     if current() is EVAL:
         return solve(f, initial_guess)
@@ -227,6 +227,15 @@ def custom_linear_solve(
 ) -> Any:
     """The solution x of matvec(x) = b, with derivatives by b and by values that matvec closes over.
 
+    >>> import numpy as np, fungrad as fg
+    >>> def solve(matvec, b):   # by SciPy's conjugate gradients, for example
+    ...     return b / matvec(np.ones(2))
+    >>> def f(scale):
+    ...     matvec = lambda x: scale * x
+    ...     return np.sum(fg.custom_linear_solve(matvec, np.ones(2), solve, symmetric=True))
+    >>> float(fg.grad(f)(2.0))
+    -0.5
+
     Args:
       matvec: a linear function from a tree to a tree of the types of b; traced.
       b: the right-hand side.
@@ -240,15 +249,6 @@ def custom_linear_solve(
     Raises:
       MissingRuleError: in reverse mode, if neither transpose_solve nor symmetric is given.
       StructureMismatchError: if matvec returns other types than those of b.
-
-    >>> import numpy as np, fungrad as fg
-    >>> def solve(matvec, b):   # by SciPy's conjugate gradients, for example
-    ...     return b / matvec(np.ones(2))
-    >>> def f(scale):
-    ...     matvec = lambda x: scale * x
-    ...     return np.sum(fg.custom_linear_solve(matvec, np.ones(2), solve, symmetric=True))
-    >>> float(fg.grad(f)(2.0))
-    -0.5
     """
     if current() is EVAL:
         return solve(matvec, b)
@@ -334,6 +334,12 @@ def fixed_point(
 ) -> Any:
     """The fixed point x = f(x, *params), found by iterating f and differentiated implicitly.
 
+    >>> import numpy as np, fungrad as fg
+    >>> def square_root(a):                      # Heron's method
+    ...     return fg.fixed_point(lambda x, a: 0.5 * (x + a / x), 1.0, a)
+    >>> round(float(fg.grad(square_root)(4.0)), 9)
+    0.25
+
     Args:
       f: a contraction near the solution: from a tree x and parameters to a tree of the types of x.
       x0: the start of the iteration; the solution does not depend on it.
@@ -350,12 +356,6 @@ def fixed_point(
       ArgumentError: if the iteration has not ended after maxiter steps, or met NaN.
 
     Christianson, Reverse accumulation and attractive fixed points (1994).
-
-    >>> import numpy as np, fungrad as fg
-    >>> def square_root(a):                      # Heron's method
-    ...     return fg.fixed_point(lambda x, a: 0.5 * (x + a / x), 1.0, a)
-    >>> round(float(fg.grad(square_root)(4.0)), 9)
-    0.25
     """
     if not tol > 0.0 or maxiter < 1:
         raise ArgumentError(

@@ -53,6 +53,9 @@ class Optimizer(Record):
 def apply_updates(params: Any, updates: Any) -> Any:
     """params + updates, leaf by leaf, in the dtypes of the parameters.
 
+    Args:
+      params: a tree of arrays. updates: a tree of the same shape.
+
     >>> apply_updates([np.zeros(1)], [np.ones(1)])
     [array([1.])]
     """
@@ -119,12 +122,27 @@ def _stateless(of_tree: Callable[[Any, Any], Any]) -> Optimizer:
 
 
 def scale(factor: float) -> Optimizer:
-    """Multiplies gradients by a number."""
+    """Multiplies gradients by a number.
+
+    Args:
+      factor: the number.
+
+    >>> scale(-0.5).update([np.array([2.0])], ())[0]
+    [array([-1.])]
+    """
     return _stateless(lambda grads, params: pytree.map(lambda g: _as(factor * g, g), grads))
 
 
 def scale_by_learning_rate(learning_rate: float | Schedule) -> Optimizer:
-    """Multiplies gradients by minus a learning rate, a number or a function of the count."""
+    """Multiplies gradients by minus a learning rate, a number or a function of the count.
+
+    Args:
+      learning_rate: a number, or a function of the number of updates so far.
+
+    >>> rule = scale_by_learning_rate(0.1)
+    >>> rule.update([np.array([2.0])], rule.init([np.zeros(1)]))[0]
+    [array([-0.2])]
+    """
 
     def update(grads: Any, count: Any, params: Any = None) -> Any:
         rate = _rate(learning_rate, count)
@@ -136,6 +154,9 @@ def scale_by_learning_rate(learning_rate: float | Schedule) -> Optimizer:
 def global_norm(tree: Any) -> Any:
     """The Euclidean norm of all numbers of a tree.
 
+    Args:
+      tree: a tree of arrays and numbers.
+
     >>> float(global_norm({"a": np.array([3.0]), "b": 4.0}))
     5.0
     """
@@ -144,6 +165,9 @@ def global_norm(tree: Any) -> Any:
 
 def clip_by_global_norm(max_norm: float) -> Optimizer:
     """Scales gradients down to a norm, over all leaves, of at most `max_norm`.
+
+    Args:
+      max_norm: the largest norm; smaller gradients stay as they are.
 
     >>> clip_by_global_norm(1.0).update([np.array([3.0, 4.0])], ())[0]
     [array([0.6, 0.8])]
@@ -160,6 +184,9 @@ def clip_by_global_norm(max_norm: float) -> Optimizer:
 def clip(max_delta: float) -> Optimizer:
     """Clips every element of the gradients to [-max_delta, max_delta].
 
+    Args:
+      max_delta: the largest size of an element.
+
     >>> clip(1.0).update([np.array([-3.0, 0.5])], ())[0]
     [array([-1. ,  0.5])]
     """
@@ -175,6 +202,11 @@ def add_decayed_weights(weight_decay: float, mask: Any = None) -> Optimizer:
       weight_decay: the factor.
       mask: a tree of booleans, like the parameters or a prefix of their tree; where it is False
         (for biases, say) nothing is added.
+
+    >>> w = [np.array([2.0])]
+    >>> rule = add_decayed_weights(0.1)
+    >>> rule.update([np.array([1.0])], rule.init(w), w)[0]
+    [array([1.2])]
     """
 
     def decayed(grads: Any, params: Any) -> Any:
@@ -205,6 +237,11 @@ def trace(decay: float, nesterov: bool = False) -> Optimizer:
     Args:
       decay: between 0 and 1.
       nesterov: whether the step looks ahead along the momentum (Sutskever et al. 2013).
+
+    >>> rule, g = trace(0.9), [np.array([1.0])]
+    >>> first, state = rule.update(g, rule.init(g))
+    >>> rule.update(g, state)[0]
+    [array([1.9])]
     """
 
     def add_up(grads: Any, sums: Any) -> Any:
@@ -218,7 +255,17 @@ def trace(decay: float, nesterov: bool = False) -> Optimizer:
 
 
 def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Optimizer:
-    """Divides the mean of gradients by the root of the mean of their squares (Adam)."""
+    """Divides the mean of gradients by the root of the mean of their squares (Adam).
+
+    Args:
+      b1, b2: the weights of the past in the two means, between 0 and 1.
+      eps: what is added to the root.
+
+    >>> rule, w = scale_by_adam(), [np.zeros(2)]
+    >>> updates, state = rule.update([np.array([0.1, -3.0])], rule.init(w))
+    >>> updates[0].round(6)
+    array([ 1., -1.])
+    """
 
     def init(params: Any) -> Any:
         return {"count": _counted(), "mean": _zeros(params), "square": _zeros(params)}
@@ -238,7 +285,15 @@ def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Opti
 
 
 def scale_by_rms(decay: float = 0.9, eps: float = 1e-8) -> Optimizer:
-    """Divides gradients by the root of the moving average of their squares."""
+    """Divides gradients by the root of the moving average of their squares.
+
+    Args:
+      decay: the weight of the past, between 0 and 1. eps: what is added to the root.
+
+    >>> rule = scale_by_rms(decay=0.0)
+    >>> rule.update([np.array([0.1, -3.0])], rule.init([np.zeros(2)]))[0][0].round(6)
+    array([ 1., -1.])
+    """
 
     def update(grads: Any, square: Any, params: Any = None) -> Any:
         square = _average(square, pytree.map(np.square, grads), decay)
@@ -337,6 +392,9 @@ def rmsprop(
 def constant_schedule(value: float) -> Schedule:
     """The same learning rate at each update.
 
+    Args:
+      value: the learning rate.
+
     >>> constant_schedule(0.1)(7)
     0.1
     """
@@ -364,8 +422,13 @@ def linear_schedule(init_value: float, end_value: float, transition_steps: int) 
 def exponential_decay(
     init_value: float, transition_steps: int, decay_rate: float, staircase: bool = False
 ) -> Schedule:
-    """init_value * decay_rate ** (count / transition_steps), the exponent rounded down if
-    `staircase`.
+    """A rate that decays: init_value * decay_rate ** (count / transition_steps).
+
+    Args:
+      init_value: the rate at the first update.
+      transition_steps: the number of updates in which it is multiplied by decay_rate once.
+      decay_rate: the factor.
+      staircase: whether the exponent is rounded down.
 
     >>> float(exponential_decay(1.0, 10, 0.5)(20))
     0.25
@@ -383,7 +446,8 @@ def cosine_decay_schedule(init_value: float, decay_steps: int, alpha: float = 0.
 
     Args:
       init_value: the rate of the first update.
-      decay_steps: updates until the last rate, alpha * init_value.
+      decay_steps: updates until the last rate.
+      alpha: the last rate over the first.
 
     >>> [round(float(cosine_decay_schedule(1.0, 10)(n)), 3) for n in (0, 5, 10, 11)]
     [1.0, 0.5, 0.0, 0.0]

@@ -27,6 +27,14 @@ from fungrad.transforms.arguments import differentiable, leaf_type
 def ravel_pytree(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
     """A tree of arrays and numbers as one vector, and the inverse function.
 
+    >>> import numpy as np
+    >>> vector, unravel = ravel_pytree({"w": np.ones((2, 2)), "b": 3.0})
+    >>> vector
+    array([3., 1., 1., 1., 1.])
+    >>> unravel(2 * vector)["w"]
+    array([[2., 2.],
+           [2., 2.]])
+
     Args:
       tree: a tree of arrays and numbers.
 
@@ -37,14 +45,6 @@ def ravel_pytree(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
 
     Raises:
       ArgumentError: if a leaf is no array and no number.
-
-    >>> import numpy as np
-    >>> vector, unravel = ravel_pytree({"w": np.ones((2, 2)), "b": 3.0})
-    >>> vector
-    array([3., 1., 1., 1., 1.])
-    >>> unravel(2 * vector)["w"]
-    array([[2., 2.],
-           [2., 2.]])
     """
     leaves, treedef = pytree.flatten(tree)
     for path, leaf in zip(pytree.paths(treedef), leaves, strict=True):
@@ -91,6 +91,13 @@ def _is_hole(x: Any) -> bool:
 def partition(tree: Any, predicate: Any = differentiable) -> tuple[Any, Any]:
     """Splits a tree into two of its shape: the leaves for which a predicate holds, and the rest.
 
+    >>> model = {"w": 2.0, "steps": 3, "name": "net"}
+    >>> params, static = partition(model)
+    >>> params
+    {'name': None, 'steps': None, 'w': 2.0}
+    >>> combine(params, static)
+    {'name': 'net', 'steps': 3, 'w': 2.0}
+
     None fills the holes. With the default predicate the first tree has the leaves that can be
     differentiated (floating and complex arrays and numbers), the second integers, strings,
     functions and all others.
@@ -101,13 +108,6 @@ def partition(tree: Any, predicate: Any = differentiable) -> tuple[Any, Any]:
 
     Returns:
       (selected, rest); `combine(selected, rest)` returns the original tree.
-
-    >>> model = {"w": 2.0, "steps": 3, "name": "net"}
-    >>> params, static = partition(model)
-    >>> params
-    {'name': None, 'steps': None, 'w': 2.0}
-    >>> combine(params, static)
-    {'name': 'net', 'steps': 3, 'w': 2.0}
     """
     leaves, treedef = pytree.flatten(tree)
     if callable(predicate):
@@ -124,11 +124,14 @@ def partition(tree: Any, predicate: Any = differentiable) -> tuple[Any, Any]:
 def combine(*parts: Any) -> Any:
     """Fills the holes of trees of one shape: at each place the first that is not None.
 
-    Raises:
-      StructureMismatchError: if the trees have different shapes.
-
     >>> combine((1, None), (None, "a"))
     (1, 'a')
+
+    Args:
+      parts: trees of one shape, with None where a leaf is not theirs (`partition` makes such).
+
+    Raises:
+      StructureMismatchError: if the trees have different shapes.
     """
     if not parts:
         raise ArgumentError("combine takes one or more trees.")

@@ -17,10 +17,14 @@ Predicate = Callable[[Any], bool]
 
 
 def tree_flatten(tree: Any, is_leaf: Predicate | None = None) -> tuple[list[Any], TreeDef]:
-    """The leaves of a tree, left to right, and its structure; `is_leaf` makes more nodes leaves.
+    """The leaves of a tree, left to right, and its structure.
 
     >>> tree_flatten({"a": [1.0, (2.0, None)]})
     ([1.0, 2.0], {'a': [*, (*, None)]})
+
+    Args:
+      tree: nested tuples, lists, dicts and registered classes.
+      is_leaf: as for `tree_leaves`.
     """
     return pytree.flatten(tree, is_leaf)
 
@@ -31,6 +35,10 @@ def tree_unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     >>> leaves, treedef = tree_flatten((1, [2]))
     >>> tree_unflatten(treedef, [10, 20])
     (10, [20])
+
+    Args:
+      treedef: a structure, from `tree_flatten` or `tree_structure`.
+      leaves: as many leaves as it has, left to right.
     """
     return pytree.unflatten(treedef, leaves)
 
@@ -38,12 +46,12 @@ def tree_unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
 def tree_leaves(tree: Any, is_leaf: Predicate | None = None) -> list[Any]:
     """The leaves of a tree, left to right.
 
+    >>> tree_leaves({"b": 2, "a": (1, None)})
+    [1, 2]
+
     Args:
       tree: nested tuples, lists, dicts and registered classes; None has no leaf.
       is_leaf: `is_leaf(node)`, whether a container counts as a leaf.
-
-    >>> tree_leaves({"b": 2, "a": (1, None)})
-    [1, 2]
     """
     return pytree.leaves(tree, is_leaf)
 
@@ -51,16 +59,21 @@ def tree_leaves(tree: Any, is_leaf: Predicate | None = None) -> list[Any]:
 def tree_structure(tree: Any, is_leaf: Predicate | None = None) -> TreeDef:
     """The structure of a tree: hashable, comparable, picklable.
 
-    `is_leaf` as in `tree_leaves`.
-
     >>> tree_structure((1, 2)) == tree_structure((3, 4))
     True
+
+    Args:
+      tree: nested tuples, lists, dicts and registered classes.
+      is_leaf: as for `tree_leaves`.
     """
     return pytree.structure(tree, is_leaf)
 
 
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Predicate | None = None) -> Any:
     """Applies f to the leaves of a tree and the corresponding parts of further trees.
+
+    >>> tree_map(lambda x, y: x + sum(y), {"a": 1, "b": 2}, {"a": [1, 2], "b": [3]})
+    {'a': 4, 'b': 5}
 
     Args:
       f: a function of one leaf of `tree` and one part of each of `rest`.
@@ -70,9 +83,6 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Predicate | 
 
     Raises:
       StructureMismatchError.
-
-    >>> tree_map(lambda x, y: x + sum(y), {"a": 1, "b": 2}, {"a": [1, 2], "b": [3]})
-    {'a': 4, 'b': 5}
     """
     leaves, treedef = pytree.flatten(tree, is_leaf)
     others = [treedef.flatten_up_to(other) for other in rest]
@@ -90,10 +100,14 @@ def tree_reduce(
 ) -> Any:
     """The leaves of a tree, combined from left to right by f.
 
-    `initializer` is the first argument of the first call of f; `is_leaf` as in `tree_leaves`.
-
     >>> tree_reduce(lambda x, y: x + y, {"a": 1, "b": (2, 3)})
     6
+
+    Args:
+      f: a function of what is combined so far, and of a leaf.
+      tree: a tree.
+      initializer: the first argument of the first call; by default the first leaf.
+      is_leaf: as for `tree_leaves`.
     """
     leaves = pytree.leaves(tree, is_leaf)
     if initializer is _MISSING:
@@ -104,16 +118,21 @@ def tree_reduce(
 def tree_all(tree: Any, is_leaf: Predicate | None = None) -> bool:
     """Whether all leaves are true.
 
-    `is_leaf` as in `tree_leaves`.
-
     >>> tree_all([True, {"a": 1}]), tree_all((True, 0))
     (True, False)
+
+    Args:
+      tree: nested tuples, lists, dicts and registered classes.
+      is_leaf: as for `tree_leaves`.
     """
     return all(pytree.leaves(tree, is_leaf))
 
 
 def all_leaves(iterable: Iterable[Any], is_leaf: Predicate | None = None) -> bool:
     """Whether all items are leaves, and none is a container.
+
+    Args:
+      iterable: the items. is_leaf: as for `tree_leaves`.
 
     >>> all_leaves([1.0, 2.0]), all_leaves([1.0, (2.0,)])
     (True, False)
@@ -124,11 +143,14 @@ def all_leaves(iterable: Iterable[Any], is_leaf: Predicate | None = None) -> boo
 def tree_transpose(outer_treedef: TreeDef, inner_treedef: TreeDef | None, tree: Any) -> Any:
     """Exchanges the two levels of a tree of trees: returns an inner tree of outer trees.
 
-    By default `inner_treedef` is the structure of the first inner tree.
-
     >>> pairs = {"a": (1, 2), "b": (3, 4)}
     >>> tree_transpose(tree_structure({"a": 0, "b": 0}), tree_structure((0, 0)), pairs)
     ({'a': 1, 'b': 3}, {'a': 2, 'b': 4})
+
+    Args:
+      outer_treedef: the structure of the outer tree.
+      inner_treedef: that of the inner trees; None for that of the first one.
+      tree: the tree of trees.
     """
     parts = outer_treedef.flatten_up_to(tree)
     if inner_treedef is None:
@@ -149,10 +171,12 @@ def tree_flatten_with_path(
 ) -> tuple[list[tuple[str, Any]], TreeDef]:
     """The leaves of a tree with readable paths, and its structure.
 
-    `is_leaf` as in `tree_leaves`.
-
     >>> tree_flatten_with_path({"w": [1.0, 2.0]})[0]
     [("['w'][0]", 1.0), ("['w'][1]", 2.0)]
+
+    Args:
+      tree: nested tuples, lists, dicts and registered classes.
+      is_leaf: as for `tree_leaves`.
     """
     leaves, treedef = pytree.flatten(tree, is_leaf)
     return list(zip(pytree.paths(treedef), leaves, strict=True)), treedef
@@ -165,6 +189,11 @@ def tree_map_with_path(
 
     >>> tree_map_with_path(lambda path, x: f"{path}={x}", (1, [2]))
     ('[0]=1', ['[1][0]=2'])
+
+    Args:
+      f: a function of a path, a leaf of `tree`, and one part of each of `rest`.
+      tree: a tree. rest: trees that have the structure of `tree`, or a deeper one.
+      is_leaf: as for `tree_leaves`.
     """
     paths = iter(pytree.paths(pytree.structure(tree, is_leaf)))
     return tree_map(lambda *xs: f(next(paths), *xs), tree, *rest, is_leaf=is_leaf)
@@ -180,17 +209,17 @@ def register_pytree_node(
 ) -> None:
     """Makes instances of a class trees.
 
-    Args:
-      nodetype: the class.
-      flatten_func: takes an instance; returns (children, aux), aux hashable.
-      unflatten_func: takes aux and children; returns an instance. The children may be any objects.
-
     >>> class Pair:
     ...     def __init__(self, x, y):
     ...         self.x, self.y = x, y
     >>> register_pytree_node(Pair, lambda p: ((p.x, p.y), None), lambda _, xs: Pair(*xs))
     >>> tree_leaves(Pair(1, [2]))
     [1, 2]
+
+    Args:
+      nodetype: the class.
+      flatten_func: takes an instance; returns (children, aux), aux hashable.
+      unflatten_func: takes aux and children; returns an instance. The children may be any objects.
     """
     pytree.register(nodetype, flatten_func, unflatten_func)
 
@@ -209,6 +238,10 @@ def register_pytree_node_class(cls: Any) -> Any:
     ...         return cls(*children)
     >>> tree_leaves(Scaled(3.0))
     [3.0]
+
+    Args:
+      cls: the class. `tree_flatten(self)` returns (children, aux), where aux is compared by ==; the
+        classmethod `tree_unflatten(aux, children)` makes an object of them.
     """
     pytree.register(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)
     return cls
@@ -259,6 +292,10 @@ def _key(key: Any) -> str:
 def register_pytree_with_keys_class(cls: Any) -> Any:
     """A class decorator: registers a class by `tree_flatten_with_keys` and `tree_unflatten`.
 
+    Args:
+      cls: the class. `tree_flatten_with_keys(self)` returns pairs of a name and a child, and aux;
+        `tree_unflatten(aux, children)` is a classmethod.
+
     >>> @register_pytree_with_keys_class
     ... class Layer:
     ...     def __init__(self, w):
@@ -280,6 +317,9 @@ def register_static(cls: Any) -> Any:
 
     `jit` traces once for each value of them, as for a static argument; they have to be hashable.
 
+    Args:
+      cls: the class.
+
     >>> @register_static
     ... class Kind(str):
     ...     pass
@@ -295,14 +335,6 @@ def register_dataclass(
 ) -> Any:
     """Makes a dataclass a tree some fields of which are structure; by default all are children.
 
-    Args:
-      cls: the dataclass. Fields with `metadata={"static": True}` are structure without being named.
-      data_fields: the names of the children; by default all but `meta_fields`.
-      meta_fields: the names of the fields that are structure: compared, hashable, never traced.
-
-    Raises:
-      ArgumentError: if the names are not those of the fields, or cls is registered already.
-
     >>> import dataclasses
     >>> @functools.partial(register_dataclass, meta_fields=["name"])
     ... @dataclasses.dataclass
@@ -311,6 +343,14 @@ def register_dataclass(
     ...     name: str
     >>> tree_leaves(Layer(2.0, "first"))
     [2.0]
+
+    Args:
+      cls: the dataclass. Fields with `metadata={"static": True}` are structure without being named.
+      data_fields: the names of the children; by default all but `meta_fields`.
+      meta_fields: the names of the fields that are structure: compared, hashable, never traced.
+
+    Raises:
+      ArgumentError: if the names are not those of the fields, or cls is registered already.
     """
     fields = [f.name for f in cls.__dataclass_fields__.values() if f.init]
     marked = [f.name for f in cls.__dataclass_fields__.values() if f.metadata.get("static", False)]

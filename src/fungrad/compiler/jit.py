@@ -548,10 +548,12 @@ def _is_flat(out: pytree.TreeDef) -> bool:
 
 
 def clear_caches() -> None:
-    """Frees the memory that compiled functions cache: Graphs, programs and their machine code,
-    buffers and stacks. Functions compile again at their next call; calls that run now end first.
+    """Frees the memory that compiled functions cache, so that they compile again.
 
     >>> clear_caches()
+
+    It holds Graphs, programs and their machine code, buffers and stacks. Calls that run now end
+    first.
     """
     for jitted in _living():
         jitted.cache_clear()
@@ -614,6 +616,14 @@ def jit(
 ) -> Any:
     """Compiles f: traces it once for each types and structure of its arguments.
 
+    >>> import numpy as np
+    >>> square = jit(lambda x: x * x)
+    >>> square(np.arange(3.0)), square.cache_info().misses
+    (array([0., 1., 4.]), 1)
+    >>> halve = jit(lambda n: n // 2 if n % 2 == 0 else 3 * n + 1)
+    >>> halve(10), halve(7)
+    (5, 22)
+
     Args:
       f: a pure function of trees of arrays and numbers.
       static_argnums: positions of arguments that are not traced; f is traced once for each of their
@@ -640,14 +650,6 @@ def jit(
       ArgumentError: if f has no such static argument, a call's static argument is not hashable,
         another argument is no array and no number, or an option has no such value.
       BranchError: if a function with `branches="guard"` takes more paths than `max_paths`.
-
-    >>> import numpy as np
-    >>> square = jit(lambda x: x * x)
-    >>> square(np.arange(3.0)), square.cache_info().misses
-    (array([0., 1., 4.]), 1)
-    >>> halve = jit(lambda n: n // 2 if n % 2 == 0 else 3 * n + 1)
-    >>> halve(10), halve(7)
-    (5, 22)
     """
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)

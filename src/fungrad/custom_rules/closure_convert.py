@@ -18,6 +18,13 @@ from fungrad.transforms.arguments import flat_leaves
 def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Any, list[Any]]:
     """A function with its closed-over traced values as further arguments, as jax.closure_convert.
 
+    >>> import fungrad as fg
+    >>> def f(x):
+    ...     square, values = closure_convert(lambda y: x * y**2, 1.0)
+    ...     return square(3.0, *values)
+    >>> float(fg.grad(f)(2.0))
+    9.0
+
     A custom rule says how a function depends on its arguments alone: `fun`, given to a function
     with a custom rule, must not close over differentiated values.
 
@@ -32,13 +39,6 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Any, l
     Raises:
       StructureMismatchError: if the function is called with other trees of arguments, or another
         number of values.
-
-    >>> import fungrad as fg
-    >>> def f(x):
-    ...     square, values = closure_convert(lambda y: x * y**2, 1.0)
-    ...     return square(3.0, *values)
-    >>> float(fg.grad(f)(2.0))
-    9.0
     """
     check_function(fun, "closure_convert")
     leaves, treedef = flat_leaves(example_args)

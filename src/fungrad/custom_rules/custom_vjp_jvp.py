@@ -261,6 +261,14 @@ def custom_vjp(
 ) -> Any:
     """A function whose reverse-mode derivative is given by `f.defvjp(fwd, bwd)`.
 
+    >>> import numpy as np, fungrad as fg
+    >>> @fg.custom_vjp
+    ... def clip_gradient(x):
+    ...     return x
+    >>> clip_gradient.defvjp(lambda x: (x, None), lambda _, g: (np.clip(g, -1.0, 1.0),))
+    >>> float(fg.grad(lambda x: 5.0 * clip_gradient(x))(2.0))
+    1.0
+
     Args:
       f: a function of trees that returns a tree of arrays and numbers. Outside of transforms it is
         called directly. Under `grad` fwd and bwd get NumPy's arrays, so they may be any Python.
@@ -275,14 +283,6 @@ def custom_vjp(
       MissingRuleError: when it is called before a rule was given.
       StructureMismatchError: if bwd returns other types than those of the arguments.
       ClosedOverTracerError: if f or its rule closes over a differentiated value.
-
-    >>> import numpy as np, fungrad as fg
-    >>> @fg.custom_vjp
-    ... def clip_gradient(x):
-    ...     return x
-    >>> clip_gradient.defvjp(lambda x: (x, None), lambda _, g: (np.clip(g, -1.0, 1.0),))
-    >>> float(fg.grad(lambda x: 5.0 * clip_gradient(x))(2.0))
-    1.0
     """
     return _custom(f, nondiff_argnums, nondiff_argnames)
 
@@ -294,6 +294,15 @@ def custom_jvp(
     nondiff_argnames: Sequence[str] | str = (),
 ) -> Any:
     """A function whose derivative is given by a forward rule, `f.defjvp(rule)`, or by `f.defjvps`.
+
+    >>> import numpy as np, fungrad as fg
+    >>> @fg.custom_jvp
+    ... def log1pexp(x):
+    ...     return np.log1p(np.exp(x))
+    >>> log1pexp.defjvps(lambda t, y, x: t * (1 - 1 / (1 + np.exp(x))))
+    >>> with np.errstate(over="ignore"):
+    ...     float(fg.grad(log1pexp)(1000.0))
+    1.0
 
     Args:
       f: a function of trees that returns a tree of arrays and numbers.
@@ -307,15 +316,6 @@ def custom_jvp(
       MissingRuleError: when it is called before a rule was given.
       StructureMismatchError: if the rule returns a tangent of another type than the output.
       ClosedOverTracerError: if f or its rule closes over a differentiated value.
-
-    >>> import numpy as np, fungrad as fg
-    >>> @fg.custom_jvp
-    ... def log1pexp(x):
-    ...     return np.log1p(np.exp(x))
-    >>> log1pexp.defjvps(lambda t, y, x: t * (1 - 1 / (1 + np.exp(x))))
-    >>> with np.errstate(over="ignore"):
-    ...     float(fg.grad(log1pexp)(1000.0))
-    1.0
     """
     return _custom(f, nondiff_argnums, nondiff_argnames)
 

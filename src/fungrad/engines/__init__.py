@@ -28,6 +28,11 @@ def to_jax(
 ) -> Callable[..., Any]:
     """The function f, written with NumPy, as a function of JAX's arrays.
 
+    >>> import jax, numpy as np  # doctest: +SKIP
+    >>> g = to_jax(lambda x: np.sum(np.sin(x) ** 2))  # doctest: +SKIP
+    >>> jax.jit(jax.grad(g))(np.ones(3))  # doctest: +SKIP
+    Array([0.9092974, 0.9092974, 0.9092974], dtype=float64)
+
     fungrad traces it once for each combination of argument types. The result runs under jax.jit,
     jax.vmap, jax.grad, shardings and jax.export: on a CPU, a GPU, a TPU, or many of them.
 
@@ -52,11 +57,6 @@ def to_jax(
 
     Errors that depend on values, such as an index out of bounds or a matrix that is not positive
     definite, become NaN, since JAX cannot raise them.
-
-    >>> import jax, numpy as np  # doctest: +SKIP
-    >>> g = to_jax(lambda x: np.sum(np.sin(x) ** 2))  # doctest: +SKIP
-    >>> jax.jit(jax.grad(g))(np.ones(3))  # doctest: +SKIP
-    Array([0.9092974, 0.9092974, 0.9092974], dtype=float64)
     """
     return call.to_jax(
         f, derivatives=derivatives, callbacks=callbacks, max_steps=max_steps, precision=precision
@@ -65,6 +65,11 @@ def to_jax(
 
 def from_jax(jax_f: Callable[..., Any], *, vectorized: bool = False) -> Callable[..., Any]:
     """A JAX function as a function of NumPy arrays, with JAX's derivatives.
+
+    >>> import jax.numpy as jnp, numpy as np, fungrad as fg  # doctest: +SKIP
+    >>> f = from_jax(lambda x: jnp.sum(jnp.sin(x)))  # doctest: +SKIP
+    >>> fg.grad(f)(np.zeros(3))  # doctest: +SKIP
+    array([1., 1., 1.])
 
     It is one opaque operation of fungrad. Its derivative, by jax.vjp, is another one, and so on for
     every order. jax.jit compiles each.
@@ -76,17 +81,19 @@ def from_jax(jax_f: Callable[..., Any], *, vectorized: bool = False) -> Callable
 
     Raises:
       MissingExtraError: without JAX.
-
-    >>> import jax.numpy as jnp, numpy as np, fungrad as fg  # doctest: +SKIP
-    >>> f = from_jax(lambda x: jnp.sum(jnp.sin(x)))  # doctest: +SKIP
-    >>> fg.grad(f)(np.zeros(3))  # doctest: +SKIP
-    array([1., 1., 1.])
     """
     return call.from_jax(jax_f, vectorized=vectorized)
 
 
 def to_torch(f: Callable[..., Any], *, compiled: bool = True) -> Callable[..., Any]:
     """The function f, written with NumPy, as a function of PyTorch's tensors on the CPU.
+
+    >>> import numpy as np, torch  # doctest: +SKIP
+    >>> g = to_torch(lambda x: np.sum(np.sin(x) ** 2))  # doctest: +SKIP
+    >>> x = torch.ones(2, requires_grad=True)  # doctest: +SKIP
+    >>> g(x).backward()  # doctest: +SKIP
+    >>> x.grad  # doctest: +SKIP
+    tensor([0.9093, 0.9093])
 
     It is one operation of PyTorch, an autograd.Function. Its backward pass is fungrad's pullback,
     which is such an operation, too: so derivatives of every order, forward mode, torch.vmap and
@@ -104,13 +111,6 @@ def to_torch(f: Callable[..., Any], *, compiled: bool = True) -> Callable[..., A
     Raises:
       MissingExtraError: without PyTorch.
       ArgumentError: for a tensor that is not on the CPU, or of a dtype that NumPy lacks.
-
-    >>> import numpy as np, torch  # doctest: +SKIP
-    >>> g = to_torch(lambda x: np.sum(np.sin(x) ** 2))  # doctest: +SKIP
-    >>> x = torch.ones(2, requires_grad=True)  # doctest: +SKIP
-    >>> g(x).backward()  # doctest: +SKIP
-    >>> x.grad  # doctest: +SKIP
-    tensor([0.9093, 0.9093])
     """
     return torch.to_torch(f, compiled=compiled)
 

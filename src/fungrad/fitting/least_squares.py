@@ -33,6 +33,18 @@ def curve_fit(
 ) -> CurveFit:
     """Fits a model to data by least squares, with its exact Jacobian: scipy.optimize.curve_fit.
 
+    >>> def model(t, amplitude, rate):
+    ...     return amplitude * np.exp(-rate * t)
+    >>> t = np.linspace(0.0, 4.0, 9)
+    >>> y = model(t, 2.5, 1.3) + 0.01 * np.cos(7.0 * np.arange(9))
+    >>> curve_fit(model, t, y)
+    Fit: parameter +- standard error
+      amplitude           2.512662503 +- 0.00612
+      rate                1.307669503 +- 0.00606
+      sum of squares      0.0002824645104
+      degrees of freedom  7
+      correlation         amplitude, rate 0.462
+
     SciPy's least_squares finds the parameters, scaled by the Jacobian; then Gauss-Newton steps
     improve the last digits, as long as they get shorter and stay within the bounds.
 
@@ -66,18 +78,6 @@ def curve_fit(
     Raises:
       ArgumentError: if model and data do not fit together, or data are not finite.
       RuntimeError: if no minimum is found, as in SciPy.
-
-    >>> def model(t, amplitude, rate):
-    ...     return amplitude * np.exp(-rate * t)
-    >>> t = np.linspace(0.0, 4.0, 9)
-    >>> y = model(t, 2.5, 1.3) + 0.01 * np.cos(7.0 * np.arange(9))
-    >>> curve_fit(model, t, y)
-    Fit: parameter +- standard error
-      amplitude           2.512662503 +- 0.00612
-      rate                1.307669503 +- 0.00606
-      sum of squares      0.0002824645104
-      degrees of freedom  7
-      correlation         amplitude, rate 0.462
     """
     parameters = Parameters(f, p0, bounds, fixed, tied)
     data = Data(ydata, sigma)

@@ -78,6 +78,16 @@ def minimize(
 ) -> Minimum:
     """A local minimum of a function, from a start: scipy.optimize.minimize.
 
+    >>> def rosenbrock(p):
+    ...     return (1.0 - p["x"]) ** 2 + 100.0 * (p["y"] - p["x"] ** 2) ** 2
+    >>> found = minimize(rosenbrock, {"x": -1.2, "y": 1.0})
+    >>> {name: round(float(value), 6) for name, value in found.x.items()}
+    {'x': 1.0, 'y': 1.0}
+    >>> box = {"x": (None, 0.5), "y": (0.0, 9.0)}
+    >>> bounded = minimize(rosenbrock, {"x": -1.2, "y": 1.0}, bounds=box)
+    >>> round(float(bounded.x["x"]), 6)
+    0.5
+
     Args:
       f: `f(x, *args)`, one real number, written with NumPy.
       x0: the start: an array of any shape, a number, or a tree of them.
@@ -100,16 +110,6 @@ def minimize(
     Raises:
       ArgumentError: if f does not return one real number, or bounds do not fit x0.
       MissingExtraError: without SciPy.
-
-    >>> def rosenbrock(p):
-    ...     return (1.0 - p["x"]) ** 2 + 100.0 * (p["y"] - p["x"] ** 2) ** 2
-    >>> found = minimize(rosenbrock, {"x": -1.2, "y": 1.0})
-    >>> {name: round(float(value), 6) for name, value in found.x.items()}
-    {'x': 1.0, 'y': 1.0}
-    >>> box = {"x": (None, 0.5), "y": (0.0, 9.0)}
-    >>> bounded = minimize(rosenbrock, {"x": -1.2, "y": 1.0}, bounds=box)
-    >>> round(float(bounded.x["x"]), 6)
-    0.5
     """
     function = jit(f, branches="guard") if compiled else f
     given = args if isinstance(args, tuple) else (args,)

@@ -356,6 +356,11 @@ def external(
 ) -> Any:
     """Turns opaque code (compiled, a simulator) into a function that every transform accepts.
 
+    >>> import math, numpy as np, fungrad as fg
+    >>> gamma = fg.external(math.gamma, vjp="finite_differences", shape=fg.Type((), float))
+    >>> round(float(fg.grad(lambda x: gamma(x) ** 2)(3.0)), 6)
+    7.382275
+
     Args:
       f: a function of arrays, or trees of them, that returns arrays. It always gets NumPy's.
       vjp: `vjp(cotangent, output, *args)` -> a cotangent for each argument (None for zero), opaque
@@ -382,11 +387,6 @@ def external(
 
     Steps: Press et al., Numerical Recipes 5.7 (cube root of the precision); complex step: Squire
     and Trapp, SIAM Review 40 (1998) 110.
-
-    >>> import math, numpy as np, fungrad as fg
-    >>> gamma = fg.external(math.gamma, vjp="finite_differences", shape=fg.Type((), float))
-    >>> round(float(fg.grad(lambda x: gamma(x) ** 2)(3.0)), 6)
-    7.382275
     """
     if isinstance(vjp, str) and vjp not in NUMERIC:
         raise ArgumentError(
@@ -408,20 +408,20 @@ def pure_callback(
 ) -> Any:
     """Calls a Python function of arrays from traced code.
 
+    >>> import numpy as np, fungrad as fg
+    >>> sort = fg.jit(lambda x: fg.pure_callback(np.sort, fg.Type((3,), float), x))
+    >>> sort(np.array([3.0, 1.0, 2.0]))
+    array([1., 2., 3.])
+
     Args:
       f: the function; pure, since it may be called any number of times.
       result_types: a tree of `fg.Type`, or of anything with a shape and a dtype.
-      *args: trees of arrays; keyword arguments likewise.
+      *args, **kwargs: trees of arrays.
       vectorized: as in `external`.
       vmap_method: JAX's spelling: "sequential", or "expand_dims" or "broadcast_all" for vectorized.
 
     Raises:
       MissingRuleError: if it is differentiated; use `external` to give a rule.
-
-    >>> import numpy as np, fungrad as fg
-    >>> sort = fg.jit(lambda x: fg.pure_callback(np.sort, fg.Type((3,), float), x))
-    >>> sort(np.array([3.0, 1.0, 2.0]))
-    array([1., 2., 3.])
     """
     if vmap_method not in (
         None,

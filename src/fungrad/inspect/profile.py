@@ -304,6 +304,11 @@ def profile(
 ) -> Callable[..., Profile]:
     """A function that measures the time of f by your lines, scopes and primitives.
 
+    >>> import numpy as np, fungrad as fg
+    >>> found = fg.profile(fg.grad(lambda x: np.sum(np.sin(x) ** 2)), repetitions=3)(np.ones(5))
+    >>> sorted(share.what for share in found.by_primitive)
+    ['cos', 'mul', 'sin']
+
     Args:
       f: a function, jitted or transformed or not: `fg.grad(f)` shows the forward and backward time.
       repetitions: the number of runs to take medians of; None for as many as half a second allows.
@@ -319,11 +324,6 @@ def profile(
     Raises:
       ArgumentError: inside another transform, and where f cannot be jitted: name arguments that
         are not arrays by `fg.jit(f, static_argnames=)`.
-
-    >>> import numpy as np, fungrad as fg
-    >>> found = fg.profile(fg.grad(lambda x: np.sum(np.sin(x) ** 2)), repetitions=3)(np.ones(5))
-    >>> sorted(share.what for share in found.by_primitive)
-    ['cos', 'mul', 'sin']
     """
     if repetitions is not None and repetitions < 1:
         raise ArgumentError(f"repetitions has to be 1 or more, or None, not {repetitions}.")

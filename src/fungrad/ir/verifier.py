@@ -19,13 +19,16 @@ from fungrad.ir.types import Type, of_value
 def check_graph(graph: Graph) -> Graph:
     """Returns the Graph if it is well formed. A shared inner Graph is checked once.
 
-    Raises:
-      InvalidGraphError: naming the equation and what is wrong with it.
-
     >>> import numpy as np, fungrad as fg
     >>> graph = fg.make_jaxpr(np.sin)(1.0)
     >>> check_graph(graph) is graph
     True
+
+    Args:
+      graph: what `make_jaxpr` returns, or a Graph made by hand.
+
+    Raises:
+      InvalidGraphError: naming the equation and what is wrong with it.
     """
     seen = {graph}
     waiting = [graph]

@@ -16,7 +16,9 @@ from fungrad.tracing.source_location import boundary, user_line
 from fungrad.tracing.trace import shape_of, typeof
 
 
-def _named(name: str, what: str, function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+def _named(
+    name: str, what: str, function: Callable[..., Any], shown: str
+) -> Callable[[Any, Any], Any]:
     def reduction(operand: Any, axes: Sequence[int]) -> Any:
         return function(array_of(operand), axis=tuple(axes))
 
@@ -26,23 +28,30 @@ def _named(name: str, what: str, function: Callable[..., Any]) -> Callable[[Any,
     Args:
       operand: an array of any shape.
       axes: the axes that are reduced; the others stay.
+
+    >>> print({name}(np.array([[1.0, 2.0], [3.0, 5.0]]), (0,)))
+    {shown}
     """
     return reduction
 
 
-reduce_max = _named("reduce_max", "largest elements", np.max)
+reduce_max = _named("reduce_max", "largest elements", np.max, "[3. 5.]")
 
 
-reduce_min = _named("reduce_min", "least elements", np.min)
+reduce_min = _named("reduce_min", "least elements", np.min, "[1. 2.]")
 
 
-reduce_sum = _named("reduce_sum", "sum", lambda x, axis: np.sum(x, axis=axis, dtype=x.dtype))
+reduce_sum = _named(
+    "reduce_sum", "sum", lambda x, axis: np.sum(x, axis=axis, dtype=x.dtype), "[4. 7.]"
+)
 
 
-reduce_prod = _named("reduce_prod", "product", lambda x, axis: np.prod(x, axis=axis, dtype=x.dtype))
+reduce_prod = _named(
+    "reduce_prod", "product", lambda x, axis: np.prod(x, axis=axis, dtype=x.dtype), "[ 3. 10.]"
+)
 
 
-def _bitwise(name: str, ufunc: np.ufunc, identity: int) -> Callable[[Any, Any], Any]:
+def _bitwise(name: str, ufunc: np.ufunc, identity: int, shown: str) -> Callable[[Any, Any], Any]:
     def reduction(operand: Any, axes: Sequence[int]) -> Any:
         x = array_of(operand)
         if x.dtype.kind not in "iub":
@@ -56,17 +65,20 @@ def _bitwise(name: str, ufunc: np.ufunc, identity: int) -> Callable[[Any, Any], 
     Args:
       operand: an array of integers or booleans.
       axes: the axes that are reduced; the others stay.
+
+    >>> print({name}(np.array([6, 3]), (0,)))
+    {shown}
     """
     return reduction
 
 
-reduce_and = _bitwise("reduce_and", np.bitwise_and, -1)
+reduce_and = _bitwise("reduce_and", np.bitwise_and, -1, "2")
 
 
-reduce_or = _bitwise("reduce_or", np.bitwise_or, 0)
+reduce_or = _bitwise("reduce_or", np.bitwise_or, 0, "7")
 
 
-reduce_xor = _bitwise("reduce_xor", np.bitwise_xor, 0)
+reduce_xor = _bitwise("reduce_xor", np.bitwise_xor, 0, "5")
 
 
 _FAST: dict[Any, Callable[..., Any]] = {
@@ -155,7 +167,7 @@ def _by_halves(
     return results
 
 
-def _place(name: str, what: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _place(name: str, what: str, function: Callable[..., Any], shown: int) -> Callable[..., Any]:
     def place(operand: Any, axis: int, index_dtype: Any = np.intp) -> Any:
         return s.cast(function(array_of(operand), axis=axis), np.dtype(index_dtype))
 
@@ -166,14 +178,17 @@ def _place(name: str, what: str, function: Callable[..., Any]) -> Callable[..., 
       operand: a real array with at least one axis.
       axis: the axis that is reduced.
       index_dtype: an integer dtype.
+
+    >>> print({name}(np.array([3.0, 7.0, 1.0]), 0))
+    {shown}
     """
     return place
 
 
-argmax = _place("argmax", "largest", np.argmax)
+argmax = _place("argmax", "largest", np.argmax, 1)
 
 
-argmin = _place("argmin", "least", np.argmin)
+argmin = _place("argmin", "least", np.argmin, 2)
 
 
 __all__ = [

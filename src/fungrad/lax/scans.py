@@ -96,7 +96,9 @@ def _interleaved(even: Any, odd: Any, n: int) -> Any:
     return joined if n == 2 * half else concatenate(joined, _part(even, half, half + 1), axis=0)
 
 
-def _cumulative(along: Callable[[Any, int], Any], name: str, what: str) -> Callable[..., Any]:
+def _cumulative(
+    along: Callable[[Any, int], Any], name: str, what: str, shown: str
+) -> Callable[..., Any]:
     def cumulative(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
         ndim = len(shape_of(operand))
         if not -ndim <= axis < ndim:
@@ -115,19 +117,27 @@ def _cumulative(along: Callable[[Any, int], Any], name: str, what: str) -> Calla
       operand: an array with at least one axis.
       axis: the axis along which it runs.
       reverse: whether it begins at the end.
+
+    >>> print({name}(np.array([1.0, 3.0, 2.0])).round(3))
+    {shown}
     """
     return cumulative
 
 
-cumsum = _cumulative(lambda x, axis: scanning.cumsum(x, axis=axis), "cumsum", "sum")
-cumprod = _cumulative(lambda x, axis: scanning.cumprod(x, axis=axis), "cumprod", "product")
-cummax = _cumulative(lambda x, axis: scanning.cummax(x, axis=axis), "cummax", "maximum")
-cummin = _cumulative(lambda x, axis: scanning.cummin(x, axis=axis), "cummin", "minimum")
+cumsum = _cumulative(lambda x, axis: scanning.cumsum(x, axis=axis), "cumsum", "sum", "[1. 4. 6.]")
+cumprod = _cumulative(
+    lambda x, axis: scanning.cumprod(x, axis=axis), "cumprod", "product", "[1. 3. 6.]"
+)
+cummax = _cumulative(
+    lambda x, axis: scanning.cummax(x, axis=axis), "cummax", "maximum", "[1. 3. 3.]"
+)
+cummin = _cumulative(
+    lambda x, axis: scanning.cummin(x, axis=axis), "cummin", "minimum", "[1. 1. 1.]"
+)
 cumlogsumexp = _cumulative(
     lambda x, axis: associative_scan(ufuncs.logaddexp, x, axis=axis),
-    "cumlogsumexp",
-    "log of the sum of exponentials",
-)
+    "cumlogsumexp", "log of the sum of exponentials", "[1.    3.127 3.408]",
+)  # fmt: skip
 
 
 __all__ = ["associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]

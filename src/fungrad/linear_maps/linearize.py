@@ -83,6 +83,11 @@ class InlineTrace(Trace):
 def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """Evaluates f once; returns its output and the linear map that pushes tangents forward.
 
+    >>> import numpy as np
+    >>> out, pushforward = linearize(lambda x: np.sin(x) * x, np.pi)
+    >>> round(float(pushforward(1.0)), 12), round(float(pushforward(2.0)), 12)
+    (-3.14159265359, -6.28318530718)
+
     Each call of that map costs only the tangent's part of `jvp`, so it pays for many tangents at
     one point (conjugate gradients, Krylov methods). Python control flow on values works in f.
 
@@ -95,11 +100,6 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tu
       (output, pushforward) or (output, pushforward, aux). `pushforward(*tangents)` takes one tree
       for each primal, with None for leaves that cannot be differentiated, and returns a tree like
       the output. It may be called many times, and under any transform.
-
-    >>> import numpy as np
-    >>> out, pushforward = linearize(lambda x: np.sin(x) * x, np.pi)
-    >>> round(float(pushforward(1.0)), 12), round(float(pushforward(2.0)), 12)
-    (-3.14159265359, -6.28318530718)
     """
     leaves, treedef = flat_leaves(primals)
     active = [i for i, leaf in enumerate(leaves) if differentiable(leaf)]
@@ -224,6 +224,11 @@ def _traced_program(
 def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tuple[Any, ...]]:
     """The transpose of a linear function: <f x, y> = <x, f' y> for all x and y, unconjugated.
 
+    >>> import numpy as np
+    >>> transposed = linear_transpose(lambda x: 2.0 * x[:2], np.zeros(3))
+    >>> transposed(np.array([1.0, 10.0]))
+    (array([ 2., 20.,  0.]),)
+
     f may be composed of all functions that are linear in its arguments (sums, indexing, products
     with constants, FFTs, solves by a constant matrix). A derivative that is zero on purpose
     (`stop_gradient`, rounding) counts as zero.
@@ -239,11 +244,6 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tupl
 
     Raises:
       NonLinearError: naming the line that is not linear.
-
-    >>> import numpy as np
-    >>> transposed = linear_transpose(lambda x: 2.0 * x[:2], np.zeros(3))
-    >>> transposed(np.array([1.0, 10.0]))
-    (array([ 2., 20.,  0.]),)
     """
     leaves, treedef = pytree.flatten(primals)
     names = leaf_names(f, range(len(primals)), primals)

@@ -29,6 +29,9 @@ def _floats(x: Any) -> Any:
 def identity(x: Any) -> Any:
     """x itself.
 
+    Args:
+      x: any value.
+
     >>> float(identity(np.float64(2.0)))
     2.0
     """
@@ -37,6 +40,9 @@ def identity(x: Any) -> Any:
 
 def relu(x: Any) -> Any:
     """max(x, 0), with the derivative 0 at 0; an array of any shape.
+
+    Args:
+      x: real numbers, an array of any shape.
 
     >>> relu(np.array([-1.0, 0.0, 2.0]))
     array([0., 0., 2.])
@@ -48,6 +54,9 @@ def relu(x: Any) -> Any:
 def relu6(x: Any) -> Any:
     """min(max(x, 0), 6), with the derivative 0 at 0 and at 6.
 
+    Args:
+      x: real numbers, an array of any shape.
+
     >>> relu6(np.array([-1.0, 2.0, 7.0]))
     array([0., 2., 6.])
     """
@@ -57,6 +66,10 @@ def relu6(x: Any) -> Any:
 
 def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
     """x where x >= 0, else negative_slope x (so the derivative at 0 is 1).
+
+    Args:
+      x: real numbers, an array of any shape.
+      negative_slope: the slope below 0; a number or an array.
 
     >>> leaky_relu(np.array([-1.0, 2.0]))
     array([-0.01,  2.  ])
@@ -73,6 +86,10 @@ def _negative(x: Any) -> Any:
 def elu(x: Any, alpha: Any = 1.0) -> Any:
     """x where it is positive, else alpha (e^x - 1). Clevert et al. 2015.
 
+    Args:
+      x: real numbers, an array of any shape.
+      alpha: minus the limit for small x; a number or an array.
+
     >>> elu(np.array([-1.0, 2.0]))
     array([-0.63212056,  2.        ])
     """
@@ -82,6 +99,10 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
 
 def celu(x: Any, alpha: Any = 1.0) -> Any:
     """max(x, 0) + min(alpha (e^(x / alpha) - 1), 0), continuously differentiable. Barron 2017.
+
+    Args:
+      x: real numbers, an array of any shape.
+      alpha: minus the limit for small x; a number or an array.
 
     >>> celu(np.array([-1.0, 2.0]))
     array([-0.63212056,  2.        ])
@@ -93,6 +114,9 @@ def celu(x: Any, alpha: Any = 1.0) -> Any:
 def selu(x: Any) -> Any:
     """1.0507 elu(x, 1.6733): keeps mean 0 and variance 1. Klambauer et al. 2017, section 2.
 
+    Args:
+      x: real numbers, an array of any shape.
+
     >>> selu(np.array([-1.0, 2.0]))
     array([-1.11133074,  2.10140197])
     """
@@ -101,6 +125,9 @@ def selu(x: Any) -> Any:
 
 def sigmoid(x: Any) -> Any:
     """1 / (1 + e^-x), to full relative precision on both sides.
+
+    Args:
+      x: real numbers, an array of any shape.
 
     >>> sigmoid(np.array([-1000.0, 0.0, 1000.0]))
     array([0. , 0.5, 1. ])
@@ -113,6 +140,9 @@ def sigmoid(x: Any) -> Any:
 def softplus(x: Any) -> Any:
     """log(1 + e^x).
 
+    Args:
+      x: real numbers, an array of any shape.
+
     >>> softplus(np.array([-1000.0, 0.0, 1000.0]))
     array([0.00000000e+00, 6.93147181e-01, 1.00000000e+03])
     """
@@ -121,6 +151,9 @@ def softplus(x: Any) -> Any:
 
 def log_sigmoid(x: Any) -> Any:
     """log(sigmoid(x)) = -softplus(-x).
+
+    Args:
+      x: real numbers, an array of any shape.
 
     >>> log_sigmoid(np.array([-1000.0, 1000.0]))
     array([-1000.,    -0.])
@@ -131,6 +164,9 @@ def log_sigmoid(x: Any) -> Any:
 def soft_sign(x: Any) -> Any:
     """x / (1 + |x|); the derivative at 0 is 1.
 
+    Args:
+      x: real numbers, an array of any shape.
+
     >>> soft_sign(np.array([-1.0, 3.0]))
     array([-0.5 ,  0.75])
     """
@@ -140,6 +176,9 @@ def soft_sign(x: Any) -> Any:
 
 def silu(x: Any) -> Any:
     """x sigmoid(x), also known as swish. Elfwing et al. 2017.
+
+    Args:
+      x: real numbers, an array of any shape.
 
     >>> silu(np.array([0.0, 1.0]))
     array([0.        , 0.73105858])
@@ -153,6 +192,9 @@ swish = silu
 
 def mish(x: Any) -> Any:
     """x tanh(softplus(x)). Misra 2019.
+
+    Args:
+      x: real numbers, an array of any shape.
 
     >>> mish(np.array([0.0, 1.0]))
     array([0.        , 0.86509839])
@@ -183,6 +225,9 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 def hard_tanh(x: Any) -> Any:
     """x limited to [-1, 1], with the derivative 0 at the limits.
 
+    Args:
+      x: real numbers, an array of any shape.
+
     >>> hard_tanh(np.array([-3.0, 0.5, 2.0]))
     array([-1. ,  0.5,  1. ])
     """
@@ -193,6 +238,9 @@ def hard_tanh(x: Any) -> Any:
 def hard_sigmoid(x: Any) -> Any:
     """relu6(x + 3) / 6.
 
+    Args:
+      x: real numbers, an array of any shape.
+
     >>> hard_sigmoid(np.array([-4.0, 0.0, 4.0]))
     array([0. , 0.5, 1. ])
     """
@@ -201,6 +249,9 @@ def hard_sigmoid(x: Any) -> Any:
 
 def hard_silu(x: Any) -> Any:
     """x hard_sigmoid(x), also known as hard swish. Howard et al. 2019.
+
+    Args:
+      x: real numbers, an array of any shape.
 
     >>> hard_silu(np.array([-4.0, 1.0, 4.0]))
     array([-0.        ,  0.66666667,  4.        ])
@@ -217,6 +268,10 @@ def squareplus(x: Any, b: Any = 4) -> Any:
 
     Computed from the larger root, so that nothing cancels for negative x.
 
+    Args:
+      x: real numbers, an array of any shape.
+      b: the larger, the wider the bend at 0; a number or an array.
+
     >>> squareplus(np.array([-1e9, 0.0]))
     array([1.e-09, 1.e+00])
     """
@@ -231,6 +286,9 @@ def squareplus(x: Any, b: Any = 4) -> Any:
 
 def glu(x: Any, axis: int = -1) -> Any:
     """The first half along an axis, times the sigmoid of the second. Dauphin et al. 2016.
+
+    Args:
+      x: an array. axis: an axis of even length.
 
     Raises:
       ShapeError: if the length of the axis is odd.
@@ -250,6 +308,9 @@ def glu(x: Any, axis: int = -1) -> Any:
 def tanh(x: Any) -> Any:
     """The hyperbolic tangent: `np.tanh`.
 
+    Args:
+      x: real numbers, an array of any shape.
+
     >>> float(tanh(0.0))
     0.0
     """
@@ -258,6 +319,9 @@ def tanh(x: Any) -> Any:
 
 def sparse_plus(x: Any) -> Any:
     """0 for x <= -1, x for x >= 1, and (x + 1)^2 / 4 between: softplus with a finite support.
+
+    Args:
+      x: real numbers, an array of any shape.
 
     >>> sparse_plus(np.array([-2.0, 0.0, 3.0]))
     array([0.  , 0.25, 3.  ])
@@ -268,8 +332,12 @@ def sparse_plus(x: Any) -> Any:
 
 
 def sparse_sigmoid(x: Any) -> Any:
-    """0 for x <= -1, 1 for x >= 1, and (x + 1) / 2 between: the derivative of sparse_plus (Blondel,
-    Martins and Niculae 2019, section 6.2), itself with the derivative 0 at -1 and 1.
+    """0 for x <= -1, 1 for x >= 1, and (x + 1) / 2 between: the derivative of sparse_plus.
+
+    Its own derivative is 0 at -1 and 1 (Blondel, Martins and Niculae 2019, section 6.2).
+
+    Args:
+      x: real numbers, an array of any shape.
 
     >>> sparse_sigmoid(np.array([-2.0, 0.0, 3.0]))
     array([0. , 0.5, 1. ])
@@ -280,6 +348,9 @@ def sparse_sigmoid(x: Any) -> Any:
 
 def log1mexp(x: Any) -> Any:
     """log(1 - e^-x) for x >= 0, precise for small and for large x; NaN below 0. Maechler 2012.
+
+    Args:
+      x: real numbers, 0 or more, an array of any shape.
 
     >>> log1mexp(np.array([1e-20, 50.0]))
     array([-4.60517019e+01, -1.92874985e-22])

@@ -57,6 +57,9 @@ def softmax(x: Any, axis: Any = -1, where: Any = None, initial: Any = -np.inf) -
 def log_softmax(x: Any, axis: Any = -1, where: Any = None, initial: Any = -np.inf) -> Any:
     """The logarithm of `softmax`, accurate for small probabilities; arguments as there.
 
+    Args:
+      x, axis, where, initial: as for `softmax`; the result is -inf where `where` is False.
+
     >>> log_softmax(np.array([0.0, -1000.0]))
     array([    0., -1000.])
     """
@@ -118,6 +121,11 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
 
 def logmeanexp(a: Any, axis: Any = None, keepdims: bool = False, where: Any = None) -> Any:
     """log of the mean of e^a over axes (all by default); arguments as in `logsumexp`.
+
+    Args:
+      a: an array. axis: one axis, several, or None.
+      keepdims: whether the axes stay, with length 1.
+      where: booleans that broadcast to a; elements where it is False are ignored, and not counted.
 
     >>> float(logmeanexp(np.array([3.0, 3.0])))
     3.0
@@ -299,6 +307,9 @@ def max_pool(x: Any, window: Any, strides: Any = None, padding: Any = "VALID") -
 def min_pool(x: Any, window: Any, strides: Any = None, padding: Any = "VALID") -> Any:
     """The smallest element of each window; arguments as in `max_pool`.
 
+    Args:
+      x, window, strides, padding: as for `max_pool`; padding counts as inf.
+
     >>> min_pool(np.arange(4.0), 2)
     array([0., 2.])
     """
@@ -314,6 +325,11 @@ def avg_pool(
     """The mean of each window; arguments as in `max_pool`.
 
     count_include_pad: whether padding counts as zeros; otherwise it is ignored.
+
+    Args:
+      x, window, strides, padding: as for `max_pool`; padding counts as zeros.
+      count_include_pad: whether padding is counted; otherwise the mean is that of the elements of
+        x.
 
     >>> avg_pool(np.arange(4.0), 2)
     array([0.5, 2.5])

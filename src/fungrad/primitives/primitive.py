@@ -327,6 +327,13 @@ def linear(
       arguments: positions of the linear arguments, if not all are linear (an index is not).
       collect: see `Primitive`.
       facts: see `Primitive`.
+
+    >>> import fungrad as fg
+    >>> double = linear(
+    ...     "double", eval=lambda x: 2 * x, type=lambda x: x, transpose=lambda c, x: 2 * c
+    ... )
+    >>> float(fg.grad(double)(3.0))
+    2.0
     """
 
     def is_linear(position: int) -> bool:
@@ -394,10 +401,27 @@ def general(
 ) -> Primitive:
     """Declares a primitive by its rules (sort, solve, eigh): see `Primitive` for their signatures.
 
-    Without `jvp`, forward mode uses the pullback of the pullback. `cuts=True`: the derivative is
-    zero on purpose. `effect=True`: `eval` has a side effect (it prints, counts, or draws from a
-    generator with a state), so that compiled functions run it as often as the program, and in its
-    order. Otherwise they may run it fewer times, as in JAX.
+    Args:
+      name: its name in the IR.
+      eval, type: the function on NumPy values, and the type rule.
+      vjp, jvp: the derivative rules. Without `jvp`, forward mode uses the pullback of the pullback.
+      batch: the batch rule; by default a loop over the axis.
+      cuts: True where the derivative is zero on purpose; or the positions of such arguments.
+      multiple: whether it returns a tuple.
+      effect: whether `eval` has a side effect (it prints, counts, or draws from a generator with a
+        state): compiled functions run it as often as the program, and in its order. Otherwise they
+        may run it fewer times, as in JAX.
+      facts: see `Primitive`.
+
+    >>> import fungrad as fg
+    >>> cube = general(
+    ...     "cube",
+    ...     eval=lambda x: x**3,
+    ...     type=lambda x: x,
+    ...     vjp=lambda c, y, args, wanted: [3 * c * args[0] ** 2],
+    ... )
+    >>> float(fg.grad(cube)(2.0))
+    12.0
     """
     return Primitive(
         name, eval=eval, type=type, vjp=vjp, jvp=jvp, batch=batch, cuts=cuts, multiple=multiple,

@@ -73,6 +73,10 @@ def _check_order(order: int) -> None:
 def stop_gradient(tree: Any, name: str | None = None, *, order: int = 1) -> Any:
     """Returns a tree unchanged, while derivatives treat it as a constant.
 
+    >>> import fungrad as fg
+    >>> float(fg.grad(lambda x: x * fg.stop_gradient(x))(3.0))
+    3.0
+
     Args:
       tree: an array or number, or a tree of them; integers, booleans, strings and None pass
         through.
@@ -86,10 +90,6 @@ def stop_gradient(tree: Any, name: str | None = None, *, order: int = 1) -> Any:
 
     Raises:
       ArgumentError: if `order` is not an integer of at least 1.
-
-    >>> import fungrad as fg
-    >>> float(fg.grad(lambda x: x * fg.stop_gradient(x))(3.0))
-    3.0
     """
     _check_order(order)
 
@@ -139,8 +139,7 @@ _open: ContextVar[tuple[tuple[Token[Trace], Any], ...]] = ContextVar("fungrad_op
 
 
 class no_gradient:
-    """A block, or a decorator, with or without arguments, whose results derivatives treat as
-    constants.
+    """A block, or a decorator of a function, whose results derivatives treat as constants.
 
     In a block, values *computed* inside are stopped; all results of a decorated function are
     stopped. The block is also a named scope of the IR.

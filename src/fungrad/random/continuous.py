@@ -98,6 +98,9 @@ def truncated_normal(
 def exponential(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
     """Exponential numbers of mean 1.
 
+    Args:
+      key: a key. shape: of the result. dtype: a floating one.
+
     >>> from fungrad import random
     >>> exponential(random.key(0), (2,))
     array([4.4613509 , 1.42068211])
@@ -114,6 +117,9 @@ def _centred(key: Any, shape: Any, dtype: Any) -> Any:
 def laplace(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
     """Laplace numbers: exponential ones with a random sign.
 
+    Args:
+      key: a key. shape: of the result. dtype: a floating one.
+
     >>> from fungrad import random
     >>> laplace(random.key(0), (2,))
     array([-3.76820372, -0.72753493])
@@ -126,6 +132,9 @@ def laplace(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
 def gumbel(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
     """Gumbel numbers: -log of exponential ones.
 
+    Args:
+      key: a key. shape: of the result. dtype: a floating one.
+
     >>> from fungrad import random
     >>> gumbel(random.key(0), (2,))
     array([-1.49545161, -0.35113712])
@@ -136,6 +145,9 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
 
 def logistic(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
     """Logistic numbers.
+
+    Args:
+      key: a key. shape: of the result. dtype: a floating one.
 
     >>> from fungrad import random
     >>> logistic(random.key(0), (2,))
@@ -149,6 +161,9 @@ def logistic(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
 def cauchy(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
     """Cauchy numbers.
 
+    Args:
+      key: a key. shape: of the result. dtype: a floating one.
+
     >>> from fungrad import random
     >>> cauchy(random.key(0), (2,))
     array([-27.55495144,  -1.05455928])
@@ -159,6 +174,10 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
 
 def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = np.float64) -> Any:
     """exp of normal numbers of mean 0 and deviation sigma.
+
+    Args:
+      key: a key. sigma: a number or an array. shape: of the result, by default that of sigma.
+        dtype: a floating one.
 
     >>> from fungrad import random
     >>> lognormal(random.key(0), 0.5, (2,))
@@ -172,6 +191,10 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = np.flo
 def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
     """Pareto numbers: the density is b / x^(b + 1) for x >= 1.
 
+    Args:
+      key: a key. b: a number or an array. shape: of the result, by default that of b. dtype: a
+        floating one.
+
     >>> from fungrad import random
     >>> bool(pareto(random.key(0), 3.0) >= 1)
     True
@@ -183,6 +206,10 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
 
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
     """The lengths of pairs of normal numbers of deviation scale.
+
+    Args:
+      key: a key. scale: a number or an array. shape: of the result, by default that of scale.
+        dtype: a floating one.
 
     >>> from fungrad import random
     >>> rayleigh(random.key(0), np.array([1.0, 2.0]))
@@ -198,6 +225,10 @@ def weibull_min(
 ) -> Any:
     """scale times an exponential number^(1 / concentration).
 
+    Args:
+      key: a key. scale, concentration: numbers or arrays that broadcast to the shape.
+      shape: of the result. dtype: a floating one.
+
     >>> from fungrad import random
     >>> weibull_min(random.key(0), 1.0, 2.0, (2,))
     array([2.11219102, 1.1919237 ])
@@ -212,6 +243,10 @@ def triangular(
     key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = np.float64
 ) -> Any:
     """Numbers whose density rises linearly from left to mode, and falls to right.
+
+    Args:
+      key: a key. left, mode, right: numbers or arrays, ascending.
+      shape: of the result, by default their broadcast shape. dtype: a floating one.
 
     >>> from fungrad import random
     >>> triangular(random.key(0), 0.0, 1.0, 4.0, (2,))
@@ -229,6 +264,9 @@ def triangular(
 def maxwell(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
     """The lengths of triples of standard normal numbers.
 
+    Args:
+      key: a key. shape: of the result. dtype: a floating one.
+
     >>> from fungrad import random
     >>> bool(maxwell(random.key(0)) > 0)
     True
@@ -241,6 +279,10 @@ def double_sided_maxwell(
     key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = np.float64
 ) -> Any:
     """loc plus scale times a Maxwell number with a random sign.
+
+    Args:
+      key: a key. loc: the center. scale: a number or an array, as loc.
+      shape: of the result. dtype: a floating one.
 
     >>> from fungrad import random
     >>> double_sided_maxwell(random.key(0), 0.0, np.ones(2), (3, 2)).shape
@@ -256,6 +298,10 @@ def double_sided_maxwell(
 
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
     """Inverse Gaussian numbers of the given mean and scale 1. Michael, Schucany and Haas 1976.
+
+    Args:
+      key: a key. mean: a number or an array. shape: of the result, by default that of mean. dtype:
+        a floating one.
 
     >>> from fungrad import random
     >>> bool(wald(random.key(0), 2.0) > 0)

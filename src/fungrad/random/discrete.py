@@ -79,6 +79,9 @@ def _check_range(low: Any, high: Any, dtype: np.dtype[Any]) -> None:
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
     """Booleans that are true with probability p.
 
+    Args:
+      key: a key. p: a number or an array. shape: of the result, by default that of p.
+
     >>> from fungrad import random
     >>> bernoulli(random.key(0), 0.5, (4,))
     array([ True,  True,  True, False])
@@ -90,6 +93,9 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
 
 def rademacher(key: Any, shape: Any = (), dtype: Any = np.int64) -> Any:
     """1 and -1, equally likely.
+
+    Args:
+      key: a key. shape: of the result. dtype: of the numbers.
 
     >>> from fungrad import random
     >>> rademacher(random.key(0), (4,))
@@ -140,6 +146,10 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int64)
 
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> Any:
     """Numbers of trials of probability p until the first success, 1 or more.
+
+    Args:
+      key: a key. p: a number or an array. shape: of the result, by default that of p. dtype: of the
+        counts.
 
     >>> from fungrad import random
     >>> geometric(random.key(0), 0.5, (4,))

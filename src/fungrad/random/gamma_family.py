@@ -61,6 +61,10 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
     """Beta numbers: x / (x + y) of gamma numbers x and y of shapes a and b.
 
+    Args:
+      key: a key. a, b: numbers or arrays. shape: of the result, by default their broadcast shape.
+        dtype: a floating one.
+
     >>> from fungrad import random
     >>> bool(0 < beta(random.key(0), 2.0, 3.0) < 1)
     True
@@ -100,6 +104,10 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = np.float64) 
 def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
     """Sums of squares of df standard normal numbers: twice gamma numbers of df / 2.
 
+    Args:
+      key: a key. df: a number or an array. shape: of the result, by default that of df. dtype: a
+        floating one.
+
     >>> from fungrad import random
     >>> bool(chisquare(random.key(0), 3.0) > 0)
     True
@@ -110,6 +118,10 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = np.float64) -> 
 
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
     """Student's numbers: a normal one over the root of a chi-square one divided by df.
+
+    Args:
+      key: a key. df: a number or an array. shape: of the result, by default that of df. dtype: a
+        floating one.
 
     >>> from fungrad import random
     >>> t(random.key(0), 5.0, (2,)).shape
@@ -126,6 +138,10 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
 def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = np.float64) -> Any:
     """Fisher's numbers: the ratio of the means of dfnum and of dfden squared normal numbers.
 
+    Args:
+      key: a key. dfnum, dfden: numbers or arrays. shape: of the result, by default their broadcast
+        shape. dtype: a floating one.
+
     >>> from fungrad import random
     >>> bool(f(random.key(0), 3.0, 4.0) > 0)
     True
@@ -140,6 +156,10 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = np.float
 
 def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
     """Numbers whose density is proportional to exp(-|x|^p).
+
+    Args:
+      key: a key. p: the power, a number or an array that broadcasts to the shape.
+      shape: of the result. dtype: a floating one.
 
     >>> from fungrad import random
     >>> generalized_normal(random.key(0), 3.0, (2,)).shape

@@ -247,6 +247,9 @@ def fold_in(key: Any, data: Any) -> Any:
 def key_data(keys: Any) -> Any:
     """The words of keys: the keys themselves, which are plain arrays.
 
+    Args:
+      keys: one key, or an array of them.
+
     >>> key_data(key(7))
     array([7, 0], dtype=uint64)
     """
@@ -276,6 +279,9 @@ def wrap_key_data(data: Any) -> Any:
 
 def clone(key: Any) -> Any:
     """The key unchanged, to mark an intended second use.
+
+    Args:
+      key: a key.
 
     >>> bool(np.all(clone(key(7)) == key(7)))
     True

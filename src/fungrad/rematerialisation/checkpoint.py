@@ -156,6 +156,10 @@ def checkpoint(
 ) -> Any:
     """The function f, of which reverse mode keeps only the inputs for the backward pass.
 
+    >>> import numpy as np, fungrad as fg
+    >>> float(fg.grad(fg.checkpoint(lambda x: np.sin(np.sin(x))))(0.0))
+    1.0
+
     The backward pass recomputes f, so that reverse mode through a chain of n checkpointed parts
     keeps n inputs and the intermediate values of one part. The numbers do not change.
 
@@ -171,10 +175,6 @@ def checkpoint(
 
     Raises:
       ArgumentError: if both a policy and a budget are given.
-
-    >>> import numpy as np, fungrad as fg
-    >>> float(fg.grad(fg.checkpoint(lambda x: np.sin(np.sin(x))))(0.0))
-    1.0
     """
     if policy is not None and budget_bytes is not None:
         raise ArgumentError("checkpoint takes a policy or budget_bytes, not both.")

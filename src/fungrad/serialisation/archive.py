@@ -194,18 +194,18 @@ class Exported:
 def export(f: Callable[..., Any]) -> Callable[..., Exported]:
     """A function that traces f at arguments of given types and returns it as an `Exported`.
 
-    Args:
-      f: a pure function of trees of arrays and numbers.
-
-    Returns:
-      A function that takes f's arguments, and uses only their types.
-
     >>> import numpy as np, fungrad as fg
     >>> exported = export(np.sin)(np.zeros(3))
     >>> exported(np.array([0.0, 1.0, 2.0])) == np.sin([0.0, 1.0, 2.0])
     array([ True,  True,  True])
     >>> fg.vmap(exported)(np.zeros((2, 3))).shape
     (2, 3)
+
+    Args:
+      f: a pure function of trees of arrays and numbers.
+
+    Returns:
+      A function that takes f's arguments, and uses only their types.
     """
 
     def run(*args: Any, **kwargs: Any) -> Exported:
@@ -235,6 +235,12 @@ def export(f: Callable[..., Any]) -> Callable[..., Exported]:
 def save(what: Graph | Exported, path: Target, *, sources: bool = True) -> None:
     """Writes a traced function or a Graph to a file that `load` reads on any machine.
 
+    >>> import numpy as np, fungrad as fg, os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "f.fungrad")
+    >>> save(export(lambda w, x: np.tanh(x @ w).sum())(np.zeros(2), np.zeros((3, 2))), path)
+    >>> fg.grad(load(path))(np.zeros(2), np.ones((3, 2)))
+    array([3., 3.])
+
     Args:
       what: the result of `fg.export(f)(*args)`, or a Graph.
       path: the file, by custom `x.fungrad`, or an open binary one.
@@ -244,12 +250,6 @@ def save(what: Graph | Exported, path: Target, *, sources: bool = True) -> None:
       ArgumentError: if it holds Python objects (callbacks, rules of custom_vjp and custom_jvp,
         closures); the message names the equation.
       InvalidGraphError: if the Graph is not well formed.
-
-    >>> import numpy as np, fungrad as fg, os, tempfile
-    >>> path = os.path.join(tempfile.mkdtemp(), "f.fungrad")
-    >>> save(export(lambda w, x: np.tanh(x @ w).sum())(np.zeros(2), np.zeros((3, 2))), path)
-    >>> fg.grad(load(path))(np.zeros(2), np.ones((3, 2)))
-    array([3., 3.])
     """
     if not isinstance(what, (Graph, Exported)):
         raise ArgumentError(
@@ -283,6 +283,12 @@ def save(what: Graph | Exported, path: Target, *, sources: bool = True) -> None:
 def save_tree(tree: Any, path: Target) -> None:
     """Writes a tree of arrays and numbers to a file that `load_tree` reads on any machine.
 
+    >>> import numpy as np, os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "parameters.fungrad")
+    >>> save_tree({"w": np.ones((2, 3)), "layers": [1, 2.5]}, path)
+    >>> load_tree(path)["layers"]
+    [1, 2.5]
+
     For parameters, states of optimisers and checkpoints of a training run. The file is written
     under another name and renamed, so a reader never finds a part of it.
 
@@ -293,12 +299,6 @@ def save_tree(tree: Any, path: Target) -> None:
 
     Raises:
       ArgumentError: if a leaf is something else; the message has its path in the tree.
-
-    >>> import numpy as np, os, tempfile
-    >>> path = os.path.join(tempfile.mkdtemp(), "parameters.fungrad")
-    >>> save_tree({"w": np.ones((2, 3)), "layers": [1, 2.5]}, path)
-    >>> load_tree(path)["layers"]
-    [1, 2.5]
     """
     leaves, treedef = pytree.flatten(tree)
     writer = Writer(False)
@@ -349,6 +349,12 @@ def _member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 def load(path: Target, *, max_bytes: int | None = None) -> Any:
     """Reads a file of `save`: an `Exported`, which is called like the function, or a Graph.
 
+    >>> import io, numpy as np, fungrad as fg
+    >>> file = io.BytesIO()
+    >>> fg.save(fg.export(np.sin)(1.0), file)
+    >>> float(load(file)(0.0))
+    0.0
+
     Nothing in the file is run or unpickled; primitives are found by their names. Time and memory
     are linear in the unpacked size.
 
@@ -361,12 +367,6 @@ def load(path: Target, *, max_bytes: int | None = None) -> Any:
       SavedFileError: if the file is not one of `save`'s, is damaged, of another version, unpacks to
         more than `max_bytes`, or needs a primitive or a container that is not declared here.
       FileNotFoundError: if there is no such file.
-
-    >>> import io, numpy as np, fungrad as fg
-    >>> file = io.BytesIO()
-    >>> fg.save(fg.export(np.sin)(1.0), file)
-    >>> float(load(file)(0.0))
-    0.0
     """
 
     def loaded(content: Any, reader: Reader) -> Any:
@@ -390,6 +390,12 @@ def load(path: Target, *, max_bytes: int | None = None) -> Any:
 def load_tree(path: Target, *, max_bytes: int | None = None) -> Any:
     """Reads the tree that `save_tree` wrote; its arrays are new and writeable.
 
+    >>> import io, numpy as np, fungrad as fg
+    >>> file = io.BytesIO()
+    >>> fg.save_tree({"w": np.ones(2)}, file)
+    >>> load_tree(file)
+    {'w': array([1., 1.])}
+
     Args:
       path: the file, or an open binary one.
       max_bytes: the limit of the unpacked size, as for `load`.
@@ -398,12 +404,6 @@ def load_tree(path: Target, *, max_bytes: int | None = None) -> Any:
       SavedFileError: if the file is not one of `save_tree`'s, is damaged, unpacks to more than
         `max_bytes`, or has a container that is not declared here.
       FileNotFoundError: if there is no such file.
-
-    >>> import io, numpy as np, fungrad as fg
-    >>> file = io.BytesIO()
-    >>> fg.save_tree({"w": np.ones(2)}, file)
-    >>> load_tree(file)
-    {'w': array([1., 1.])}
     """
 
     def loaded(content: Any, reader: Reader) -> Any:

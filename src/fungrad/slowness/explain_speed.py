@@ -21,6 +21,11 @@ def explain_speed(
 ) -> Callable[..., Explanation]:
     """A function that tells where f's operations run, how long they take, and why.
 
+    >>> import numpy as np, fungrad as fg
+    >>> found = fg.explain_speed(lambda x: np.sort(x)[0], repetitions=3)(np.ones(9))
+    >>> found.operations[-1].where
+    'NumPy'
+
     Args:
       f: a function, jitted or transformed or not: `fg.grad(f)` explains the gradient.
       repetitions: the number of runs; None for as many as half a second allows.
@@ -36,11 +41,6 @@ def explain_speed(
     Raises:
       ArgumentError: inside another transform, and where f cannot be jitted: name arguments that
         are not arrays by `fg.jit(f, static_argnames=)`.
-
-    >>> import numpy as np, fungrad as fg
-    >>> found = fg.explain_speed(lambda x: np.sort(x)[0], repetitions=3)(np.ones(9))
-    >>> found.operations[-1].where
-    'NumPy'
     """
     if repetitions is not None and repetitions < 1:
         raise ArgumentError(f"repetitions has to be 1 or more, or None, not {repetitions}.")

@@ -48,6 +48,19 @@ def to_source(
 ) -> str:
     """The text of a Python module that computes f with NumPy, without fungrad.
 
+    >>> import numpy as np, fungrad as fg
+    >>> def loss(w, x):
+    ...     return np.sum(np.tanh(x @ w) ** 2)
+    >>> text = to_source(fg.grad(loss), np.zeros(2), np.zeros((3, 2)), name="gradient")
+    >>> print(text[text.index("    a =") :].rstrip())
+        a = x @ w
+        b = np.tanh(a)
+        c = 2.0 * b
+        d = b * b
+        e = 1.0 - d
+        f = c * e
+        return f @ x
+
     f is traced at arguments of these types and optimised, as `jit` does; a gradient becomes the
     NumPy code that one would write by hand. SciPy is imported if f needs its functions.
 
@@ -67,19 +80,6 @@ def to_source(
     Raises:
       ArgumentError: if f calls back to Python or prints, naming the equation; or if it closes over
         a large array and no path was given.
-
-    >>> import numpy as np, fungrad as fg
-    >>> def loss(w, x):
-    ...     return np.sum(np.tanh(x @ w) ** 2)
-    >>> text = to_source(fg.grad(loss), np.zeros(2), np.zeros((3, 2)), name="gradient")
-    >>> print(text[text.index("    a =") :].rstrip())
-        a = x @ w
-        b = np.tanh(a)
-        c = 2.0 * b
-        d = b * b
-        e = 1.0 - d
-        f = c * e
-        return f @ x
     """
     arrays: dict[str, Any] | None = None if path is None else {}
     signature, parameters = _parameters(f, args, kwargs, static_argnames)

@@ -144,7 +144,10 @@ def value_and_jacobian(
     format: str = "csr",
     check: bool = False,
 ) -> SparseFunction:
-    """The function that returns (f(x), Jacobian); arguments as for `fg.sparse.jacobian`.
+    """The function that returns (f(x), Jacobian).
+
+    Args:
+      f, argnums, mode, pattern, format, check: as for `fg.sparse.jacobian`.
 
     >>> import numpy as np
     >>> y, J = value_and_jacobian(np.sin)(np.zeros(3))
@@ -283,7 +286,10 @@ def jacobian_pattern(f: Callable[..., Any], *args: Any, argnums: Any = 0, **kwar
 def hessian_pattern(f: Callable[..., Any], *args: Any, argnums: Any = 0, **kwargs: Any) -> Any:
     """The entries of the Hessian of f that may differ from zero, at any point.
 
-    Arguments as for `jacobian_pattern`; f returns one real number.
+    Args:
+      f: a function that returns one real number.
+      args, kwargs: arguments of f; their shapes and dtypes count.
+      argnums: as in `grad`.
 
     >>> import numpy as np
     >>> hessian_pattern(lambda x: x[0] * x[1] + x[2], np.zeros(3)).toarray()

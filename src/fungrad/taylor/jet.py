@@ -33,6 +33,11 @@ from fungrad.transforms.arguments import (
 def jet(f: Callable[..., Any], primals: Sequence[Any], series: Sequence[Any]) -> tuple[Any, Any]:
     """Evaluates f and its derivatives along a curve, up to some order, at once (Taylor mode).
 
+    >>> import numpy as np
+    >>> value, (first, second, third) = jet(np.exp, (0.0,), ([1.0, 0.0, 0.0],))
+    >>> float(first), float(second), float(third)
+    (1.0, 1.0, 1.0)
+
     The curve is x(t) = primal + sum_k series[k-1] t^k / k!; the results are f(x(0)) and the
     derivatives of f(x(t)) at t = 0. The cost grows with the square of the order; that of nested
     `jvp` doubles with each order.
@@ -49,11 +54,6 @@ def jet(f: Callable[..., Any], primals: Sequence[Any], series: Sequence[Any]) ->
 
     Raises:
       ArgumentError, StructureMismatchError.
-
-    >>> import numpy as np
-    >>> value, (first, second, third) = jet(np.exp, (0.0,), ([1.0, 0.0, 0.0],))
-    >>> float(first), float(second), float(third)
-    (1.0, 1.0, 1.0)
     """
     if len(primals) != len(series):
         raise StructureMismatchError(
@@ -106,6 +106,12 @@ def _arrays(value: Any, terms: Sequence[Any], foreign: Sequence[Any] = ()) -> li
 def nth_derivative(f: Callable[..., Any], n: int) -> Callable[..., Any]:
     """The n-th derivative of a function of one number, or of every element, in one Taylor run.
 
+    >>> import numpy as np
+    >>> round(float(nth_derivative(np.exp, 8)(0.0)), 12)
+    1.0
+    >>> nth_derivative(lambda x: x**5, 4)(np.array([1.0, 2.0]))
+    array([120., 240.])
+
     Args:
       f: a function whose first argument is a number, with output of any shape, or an array, with
         output of the same shape, each element of which depends on its own input element only.
@@ -116,12 +122,6 @@ def nth_derivative(f: Callable[..., Any], n: int) -> Callable[..., Any]:
 
     Raises:
       ArgumentError, ShapeError, NonDifferentiableInputError.
-
-    >>> import numpy as np
-    >>> round(float(nth_derivative(np.exp, 8)(0.0)), 12)
-    1.0
-    >>> nth_derivative(lambda x: x**5, 4)(np.array([1.0, 2.0]))
-    array([120., 240.])
     """
     if type(n) is not int or n < 0:
         raise ArgumentError(f"nth_derivative takes an order n of at least 0, not {n!r}.")

@@ -407,6 +407,12 @@ def replaced(value: Any) -> tuple[Any, Any] | None:
 def intercept(package: str) -> None:
     """Replaces functions of NumPy, math and SciPy that a package has bound to names of its own.
 
+    >>> import statistics
+    >>> import fungrad as fg
+    >>> fg.intercept("statistics")
+    >>> float(fg.grad(lambda x: statistics.NormalDist(0.0, 1.0).pdf(x))(1.0))
+    -0.24197072451914337
+
     A module with `from math import sqrt` has its own name for that function. fungrad finds most
     such names, and closures, default values and attributes that hold such a function, by reading
     the code of the transformed function and of the functions that it calls. Where it cannot
@@ -418,12 +424,6 @@ def intercept(package: str) -> None:
 
     Raises:
       ArgumentError: if it is no such name.
-
-    >>> import statistics
-    >>> import fungrad as fg
-    >>> fg.intercept("statistics")
-    >>> float(fg.grad(lambda x: statistics.NormalDist(0.0, 1.0).pdf(x))(1.0))
-    -0.24197072451914337
     """
     if not isinstance(package, str) or not all(map(str.isidentifier, package.split("."))):
         raise ArgumentError(

@@ -39,6 +39,9 @@ def named_scope(name: str) -> Iterator[str]:
     ...         return np.sin(x)
     >>> fg.make_jaxpr(f)(1.0).equations[0].scope
     'encoder'
+
+    Args:
+      name: the label.
     """
     outer = _scope.get()
     token = _scope.set(f"{outer}/{name}" if outer else name)

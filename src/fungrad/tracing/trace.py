@@ -611,8 +611,14 @@ def alike(x: Any, y: Any) -> bool:
 def typeof(value: Any) -> Type:
     """The Type of any value, traced or not.
 
+    Args:
+      value: an array or a number.
+
     Raises:
       TypeError: if the value is no array and no number.
+
+    >>> print(typeof(np.zeros((2, 3))))
+    f64[2,3]
     """
     if type(value) is Tracer:
         tracer: Tracer = value

@@ -124,6 +124,11 @@ def value_and_grad(
 ) -> Callable[..., Any]:
     """A function that computes `f` and its gradient in one evaluation.
 
+    >>> import numpy as np
+    >>> value, slope = value_and_grad(np.sin)(0.0)
+    >>> float(value), float(slope)
+    (0.0, 1.0)
+
     Args:
       f: a pure function that returns one real number (shape ()).
       argnums: which argument, or arguments, to differentiate with respect to: positions or names.
@@ -142,11 +147,6 @@ def value_and_grad(
 
     Raises:
       NonScalarOutputError, NonDifferentiableInputError, UnconnectedError, ArgumentError.
-
-    >>> import numpy as np
-    >>> value, slope = value_and_grad(np.sin)(0.0)
-    >>> float(value), float(slope)
-    (0.0, 1.0)
     """
     return _differentiated(
         value_and_grad, True, f, argnums, has_aux, holomorphic, unconnected, nondiff
@@ -252,6 +252,12 @@ def grad(
 ) -> Callable[..., Any]:
     """The gradient of a function of one real output, as a function.
 
+    >>> import numpy as np
+    >>> grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
+    array([2., 4.])
+    >>> float(grad(grad(grad(np.tanh)))(0.0))
+    -2.0
+
     Args:
       f: a pure function that returns one real number (shape ()).
       argnums: which argument, or arguments, to differentiate with respect to: positions or names.
@@ -270,12 +276,6 @@ def grad(
 
     Raises:
       NonScalarOutputError, NonDifferentiableInputError, UnconnectedError, ArgumentError.
-
-    >>> import numpy as np
-    >>> grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
-    array([2., 4.])
-    >>> float(grad(grad(grad(np.tanh)))(0.0))
-    -2.0
     """
     return _differentiated(grad, False, f, argnums, has_aux, holomorphic, unconnected, nondiff)
 
@@ -346,6 +346,11 @@ def vjp(
 ) -> tuple[Any, ...]:
     """Evaluates f, and returns its output and its pullback of cotangents.
 
+    >>> import numpy as np
+    >>> out, pullback = vjp(np.multiply, 2.0, 5.0)
+    >>> tuple(float(c) for c in pullback(1.0))
+    (5.0, 2.0)
+
     Args:
       f: a pure function of trees that returns a tree.
       *primals: its arguments. Integer and other non-differentiable leaves get None as cotangent.
@@ -358,11 +363,6 @@ def vjp(
 
     Raises:
       UnconnectedError: with `unconnected="error"`. The pullback raises StructureMismatchError.
-
-    >>> import numpy as np
-    >>> out, pullback = vjp(np.multiply, 2.0, 5.0)
-    >>> tuple(float(c) for c in pullback(1.0))
-    (5.0, 2.0)
     """
     check_function(f, "vjp")
     check_choice("unconnected", unconnected, UNCONNECTED)
@@ -386,6 +386,11 @@ def jvp(
 ) -> tuple[Any, ...]:
     """Evaluates f, and pushes a tangent forward through it.
 
+    >>> import numpy as np
+    >>> value, slope = jvp(np.sin, (0.0,), (2.0,))
+    >>> float(slope)
+    2.0
+
     Args:
       f: a pure function of trees that returns a tree.
       primals: the arguments, a tuple.
@@ -400,11 +405,6 @@ def jvp(
     Raises:
       ArgumentError, StructureMismatchError, NonDifferentiableInputError: if primals and tangents
         do not fit f or each other.
-
-    >>> import numpy as np
-    >>> value, slope = jvp(np.sin, (0.0,), (2.0,))
-    >>> float(slope)
-    2.0
     """
     check_function(f, "jvp")
     if not (isinstance(primals, (tuple, list)) and isinstance(tangents, (tuple, list))):

@@ -295,6 +295,11 @@ def jacfwd(
 ) -> Callable[..., Any]:
     """The Jacobian of f by forward mode: one run of f, with all basis vectors pushed forward.
 
+    >>> import numpy as np
+    >>> jacfwd(lambda x: x * x)(np.array([1.0, 2.0]))
+    array([[2., 0.],
+           [0., 4.]])
+
     Good if f has more outputs than inputs; the memory is that of the Jacobian.
 
     Args:
@@ -311,11 +316,6 @@ def jacfwd(
 
     Raises:
       ArgumentError, NonDifferentiableInputError: if a leaf cannot be differentiated.
-
-    >>> import numpy as np
-    >>> jacfwd(lambda x: x * x)(np.array([1.0, 2.0]))
-    array([[2., 0.],
-           [0., 4.]])
     """
 
     check_differentiated(f, argnums, "jacfwd")
@@ -362,13 +362,16 @@ def jacrev(
 ) -> Callable[..., Any]:
     """The Jacobian of f by reverse mode: one run of f, with all basis vectors pulled back.
 
-    Good if f has fewer outputs than inputs. Arguments and result are those of `jacfwd`; the outputs
-    have to be real (complex if `holomorphic`), and leaves of the Jacobian have the input's dtype.
-    For complex inputs x = a + ib and real outputs it is df/da - i df/db, as in `grad`.
-
     >>> import numpy as np
     >>> jacrev(lambda x: np.sum(x * x))(np.array([1.0, 2.0]))
     array([2., 4.])
+
+    Good if f has fewer outputs than inputs. The result is that of `jacfwd`; the outputs
+    have to be real (complex if `holomorphic`), and leaves of the Jacobian have the input's dtype.
+    For complex inputs x = a + ib and real outputs it is df/da - i df/db, as in `grad`.
+
+    Args:
+      f, argnums, has_aux, holomorphic: as for `jacfwd`.
     """
 
     check_differentiated(f, argnums, "jacrev")
@@ -415,14 +418,17 @@ def jacobian(
 ) -> Callable[..., Any]:
     """The Jacobian of f by the mode that is cheaper for its shape.
 
-    Reverse mode if f has fewer outputs than inputs, or complex inputs and real outputs; otherwise
-    forward mode. Arguments and result are those of `jacfwd`. (f is run once, and once more for
-    forward mode.)
-
     >>> import numpy as np
     >>> jacobian(lambda x: np.stack([x[0] * x[1], x[1]]))(np.array([2.0, 3.0]))
     array([[3., 2.],
            [0., 1.]])
+
+    Reverse mode if f has fewer outputs than inputs, or complex inputs and real outputs; otherwise
+    forward mode. The result is that of `jacfwd`. (f is run once, and once more for
+    forward mode.)
+
+    Args:
+      f, argnums, has_aux, holomorphic: as for `jacfwd`.
     """
 
     check_differentiated(f, argnums, "jacobian")
@@ -484,14 +490,17 @@ def hessian(
 ) -> Callable[..., Any]:
     """The Hessian of f: forward mode over reverse mode, in one batched pass.
 
-    Arguments are those of `jacfwd`. Returns the tree of f's output (usually one number) with each
-    leaf replaced by a tree of trees of the argument, whose leaves have shape (*output.shape,
-    *input.shape, *input.shape).
-
     >>> import numpy as np
     >>> hessian(lambda x: x[0] * x[1] ** 2)(np.array([1.0, 2.0]))
     array([[0., 4.],
            [4., 2.]])
+
+    Args:
+      f, argnums, has_aux, holomorphic: as for `jacfwd`; f usually returns one number.
+
+    Returns:
+      A function with f's arguments. It returns the tree of f's output, each leaf replaced by a tree
+      of trees of the argument, whose leaves have shape (*output.shape, *input.shape, *input.shape).
     """
     check_differentiated(f, argnums, "hessian")
     reverse = jacrev(f, argnums, has_aux, holomorphic)  # type: ignore[call-overload]
@@ -503,6 +512,10 @@ def hessian(
 def hvp(f: Callable[P, Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
     """The Hessian of f times a vector, without the Hessian: forward mode over reverse mode.
 
+    >>> import numpy as np
+    >>> hvp(lambda x: np.sum(x**3), (np.array([1.0, 2.0]),), (np.array([1.0, 1.0]),))
+    (array([ 6., 12.]),)
+
     Args:
       f: a pure function of trees that returns one real number.
       primals: its arguments, as a sequence; all are differentiated.
@@ -510,10 +523,6 @@ def hvp(f: Callable[P, Any], primals: Sequence[Any], tangents: Sequence[Any]) ->
 
     Returns:
       A tuple with one tree for each primal. It costs a small multiple of one gradient.
-
-    >>> import numpy as np
-    >>> hvp(lambda x: np.sum(x**3), (np.array([1.0, 2.0]),), (np.array([1.0, 1.0]),))
-    (array([ 6., 12.]),)
     """
     gradient = grad(f, argnums=tuple(range(len(primals))))
     product: tuple[Any, ...] = jvp(gradient, primals, tangents)[1]
@@ -529,6 +538,11 @@ def gauss_newton_product(
 ) -> tuple[Any, ...]:
     """The Gauss-Newton matrix J' H J times a vector: J of f, H the Hessian of a loss at f's output.
 
+    >>> import numpy as np
+    >>> a = np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> gauss_newton_product(lambda x: a @ x, (np.zeros(2),), (np.array([1.0, 0.0]),))
+    (array([10., 14.]),)
+
     Positive semidefinite for a convex loss, and without f's second derivatives (Schraudolph, Fast
     curvature matrix-vector products, Neural Computation 14, 2002).
 
@@ -541,11 +555,6 @@ def gauss_newton_product(
 
     Returns:
       A tuple with one tree for each primal.
-
-    >>> import numpy as np
-    >>> a = np.array([[1.0, 2.0], [3.0, 4.0]])
-    >>> gauss_newton_product(lambda x: a @ x, (np.zeros(2),), (np.array([1.0, 0.0]),))
-    (array([10., 14.]),)
     """
     out, pushed = jvp(f, primals, tangents)
     if loss is not None:
@@ -572,6 +581,10 @@ def elementwise_grad(
 ) -> Callable[..., Any]:
     """The derivative of an elementwise function at every element, by one reverse pass.
 
+    >>> import numpy as np
+    >>> elementwise_grad(np.sin)(np.array([0.0, np.pi]))
+    array([ 1., -1.])
+
     It is the gradient of the sum of f's output, which is the derivative of each element if each
     output element depends on its own input element only. May be applied repeatedly.
 
@@ -582,10 +595,6 @@ def elementwise_grad(
 
     Raises:
       ShapeError: if f's output has another shape than the argument, so that it is not elementwise.
-
-    >>> import numpy as np
-    >>> elementwise_grad(np.sin)(np.array([0.0, np.pi]))
-    array([ 1., -1.])
     """
 
     check_differentiated(f, argnums, "elementwise_grad")

@@ -96,6 +96,13 @@ def batched(
 ) -> Callable[..., Any]:
     """A function that calls f, a function of many examples, on chunks of `size` examples.
 
+    >>> import numpy as np
+    >>> import fungrad as fg
+    >>> loss = lambda w, x: np.sum((x * w - 1.0) ** 2)
+    >>> gradient = batched(fg.grad(loss), 1000, (None, 0), reduce="sum")
+    >>> float(gradient(2.0, np.ones(2500)))
+    5000.0
+
     f sees one chunk at a time, so data may be larger than memory: np.memmap, Zarr and HDF5 arrays,
     anything with a shape and slices, are read chunk by chunk.
 
@@ -112,13 +119,6 @@ def batched(
     Raises:
       BatchAxisError: if arguments have different numbers of examples.
       ArgumentError: if `size` or `reduce` is not valid.
-
-    >>> import numpy as np
-    >>> import fungrad as fg
-    >>> loss = lambda w, x: np.sum((x * w - 1.0) ** 2)
-    >>> gradient = batched(fg.grad(loss), 1000, (None, 0), reduce="sum")
-    >>> float(gradient(2.0, np.ones(2500)))
-    5000.0
     """
     check_function(f, "batched")
     check_chunk(size, "size")
@@ -184,6 +184,10 @@ def vmap(
 ) -> Callable[..., Any]:
     """Turns a function of one example into a function of a batch, which runs all examples at once.
 
+    >>> import numpy as np
+    >>> vmap(np.dot)(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([1., 4.])
+
     Args:
       f: a function of trees of arrays.
       in_axes: the axis to map, an integer or None (the same for all examples), for all positional
@@ -198,10 +202,6 @@ def vmap(
 
     Raises:
       BatchAxisError: if axes do not exist or have different sizes.
-
-    >>> import numpy as np
-    >>> vmap(np.dot)(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]]))
-    array([1., 4.])
     """
     check_function(f, "vmap")
     if isinstance(in_axes, (float, np.ndarray)):
@@ -401,6 +401,10 @@ def make_jaxpr(
 ) -> Callable[..., Graph]:
     """A function that traces `f` on arguments of given types and returns its Graph.
 
+    >>> import numpy as np
+    >>> make_jaxpr(np.sin)(np.zeros(3))
+    { lambda a:f64[3]. let b:f64[3] = sin a in (b,) }
+
     Args:
       f: a pure function of trees of arrays and numbers.
       static_argnums: positions of arguments that are passed to f untraced.
@@ -411,10 +415,6 @@ def make_jaxpr(
 
     Raises:
       AbstractBooleanError, AbstractValueError: if f needs the number of a traced value.
-
-    >>> import numpy as np
-    >>> make_jaxpr(np.sin)(np.zeros(3))
-    { lambda a:f64[3]. let b:f64[3] = sin a in (b,) }
     """
     check_function(f, "make_jaxpr")
 
@@ -428,16 +428,16 @@ def make_jaxpr(
 def eval_shape(f: Callable[P, Any], *args: Any, **kwargs: Any) -> Any:
     """The types of the output of f, as a tree of `Type`, without computing anything.
 
+    >>> import numpy as np
+    >>> eval_shape(lambda x: x @ x.T, np.zeros((3, 2), np.float32))
+    f32[3,3]
+
     Args:
       f: a function of trees of arrays and numbers.
       *args, **kwargs: its arguments; a `Type` may take the place of an array.
 
     Raises:
       ShapeError, AbstractValueError: as under `jit`.
-
-    >>> import numpy as np
-    >>> eval_shape(lambda x: x @ x.T, np.zeros((3, 2), np.float32))
-    f32[3,3]
     """
     check_function(f, "eval_shape")
     graph, treedef = _staged(f, (), args, kwargs)
@@ -448,7 +448,14 @@ def eval_shape(f: Callable[P, Any], *args: Any, **kwargs: Any) -> Any:
 def evaluate(graph: Graph, *args: Any) -> list[Any]:
     """The outputs of a Graph for the given inputs. A value is dropped after its last use.
 
+    >>> import numpy as np
+    >>> evaluate(make_jaxpr(np.square)(1.0), 3.0)
+    [np.float64(9.0)]
+
     On traced values it retraces the Graph, which can so be differentiated and batched.
+
+    Args:
+      graph: what `make_jaxpr` returns. args: an array or number for each of its inputs.
 
     Returns:
       One array or number for each output. They are new arrays, which share no memory with the
@@ -457,10 +464,6 @@ def evaluate(graph: Graph, *args: Any) -> list[Any]:
     Raises:
       ArgumentError: if an argument is no array and no number.
       StructureMismatchError: if their number differs from that of the Graph's inputs.
-
-    >>> import numpy as np
-    >>> evaluate(make_jaxpr(np.square)(1.0), 3.0)
-    [np.float64(9.0)]
     """
     for position, arg in enumerate(args):
         if not has_type(arg):

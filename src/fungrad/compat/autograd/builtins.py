@@ -20,6 +20,9 @@ from fungrad.tracing.trace import Tracer
 def isinstance(x: Any, kind: Any) -> bool:
     """Whether a value, or the value of a traced one, is of a class.
 
+    Args:
+      x: a value. kind: a class, or a tuple of them.
+
     >>> isinstance(1.0, float)
     True
     """
@@ -28,6 +31,9 @@ def isinstance(x: Any, kind: Any) -> bool:
 
 def type(x: Any) -> builtins.type:
     """The class of a value; for a traced one that of its value.
+
+    Args:
+      x: a value.
 
     >>> type(1.0)
     <class 'float'>

@@ -73,6 +73,10 @@ def value_and_grad(fun: Function, argnum: Argnum = 0) -> Function:
 def grad(fun: Function, argnum: Argnum = 0) -> Function:
     """The gradient of a function of one real output, as a function: see `value_and_grad`.
 
+    Args:
+      fun: a function written with NumPy. argnum: the position of the argument, or a sequence of
+        them.
+
     >>> grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
     array([2., 4.])
     """
@@ -108,6 +112,10 @@ egrad = elementwise_grad
 def holomorphic_grad(fun: Function, argnum: Argnum = 0) -> Function:
     """The derivative of a holomorphic function of complex arguments with one complex output.
 
+    Args:
+      fun: a function written with NumPy. argnum: the position of the argument, or a sequence of
+        them.
+
     >>> complex(holomorphic_grad(lambda z: z**2)(1.0 + 2.0j))
     (2+4j)
     """
@@ -116,6 +124,10 @@ def holomorphic_grad(fun: Function, argnum: Argnum = 0) -> Function:
 
 def grad_and_aux(fun: Function, argnum: Argnum = 0) -> Function:
     """The gradient of the first of a function's two outputs, and the second output.
+
+    Args:
+      fun: a function written with NumPy. argnum: the position of the argument, or a sequence of
+        them.
 
     >>> slope, aux = grad_and_aux(lambda x: (x**2, "square"))(3.0)
     >>> float(slope), aux
@@ -135,6 +147,9 @@ def grad_and_aux(fun: Function, argnum: Argnum = 0) -> Function:
 def grad_named(fun: Function, argname: str) -> Function:
     """The gradient with respect to the argument with the given name.
 
+    Args:
+      fun: a function written with NumPy. argname: the name of the argument.
+
     >>> float(grad_named(lambda x, y: x * y, "y")(2.0, 3.0))
     2.0
     """
@@ -143,6 +158,9 @@ def grad_named(fun: Function, argname: str) -> Function:
 
 def multigrad_dict(fun: Function) -> Function:
     """The gradients with respect to all arguments, by name, in an OrderedDict.
+
+    Args:
+      fun: a function written with NumPy.
 
     >>> {name: float(g) for name, g in multigrad_dict(lambda x, y: x * y)(2.0, 3.0).items()}
     {'x': 3.0, 'y': 2.0}
@@ -184,6 +202,10 @@ def jacobian(fun: Function, argnum: Argnum = 0) -> Function:
 def hessian(fun: Function, argnum: Argnum = 0) -> Function:
     """The Hessian of a function: the Jacobian of the Jacobian.
 
+    Args:
+      fun: a function written with NumPy. argnum: the position of the argument, or a sequence of
+        them.
+
     >>> hessian(lambda x: x[0] * x[1] ** 2)(np.array([1.0, 2.0]))
     array([[0., 4.],
            [4., 2.]])
@@ -193,6 +215,10 @@ def hessian(fun: Function, argnum: Argnum = 0) -> Function:
 
 def hessian_tensor_product(fun: Function, argnum: Argnum = 0) -> Function:
     """The product of the Hessian with a tensor, without the Hessian.
+
+    Args:
+      fun: a function written with NumPy. argnum: the position of the argument, or a sequence of
+        them.
 
     Returns:
       A function with fun's arguments, and after them a tensor of the shape of the argument.
@@ -214,6 +240,10 @@ hessian_vector_product = hvp = hessian_tensor_product
 
 def tensor_jacobian_product(fun: Function, argnum: Argnum = 0) -> Function:
     """The product of a tensor with the Jacobian: the tensor's axes are the first of the output.
+
+    Args:
+      fun: a function written with NumPy. argnum: the position of the argument, or a sequence of
+        them.
 
     Returns:
       A function with fun's arguments, and after them the tensor.
@@ -237,6 +267,10 @@ def make_vjp(fun: Function, argnum: Argnum = 0) -> Function:
 
     The pullback takes a cotangent like the value, and returns one like the argument.
 
+    Args:
+      fun: a function written with NumPy. argnum: the position of the argument, or a sequence of
+        them.
+
     >>> pullback, value = make_vjp(lambda x: x**2)(3.0)
     >>> float(pullback(1.0)), float(value)
     (6.0, 9.0)
@@ -255,6 +289,10 @@ def make_jvp(fun: Function, argnum: Argnum = 0) -> Function:
 
     `jvp(tangent)`, of a tangent like the argument, returns (value, tangent of the value).
 
+    Args:
+      fun: a function written with NumPy. argnum: the position of the argument, or a sequence of
+        them.
+
     >>> value, tangent = make_jvp(lambda x: x**2)(3.0)(1.0)
     >>> float(value), float(tangent)
     (9.0, 6.0)
@@ -269,6 +307,10 @@ def make_jvp(fun: Function, argnum: Argnum = 0) -> Function:
 
 def make_jvp_reversemode(fun: Function, argnum: Argnum = 0) -> Function:
     """Forward products by reverse mode only: the pullback of the pullback.
+
+    Args:
+      fun: a function written with NumPy. argnum: the position of the argument, or a sequence of
+        them.
 
     Returns:
       A function with fun's arguments that returns `jvp`, from a tangent like the argument to that
@@ -288,6 +330,10 @@ def make_jvp_reversemode(fun: Function, argnum: Argnum = 0) -> Function:
 def deriv(fun: Function, argnum: Argnum = 0) -> Function:
     """The derivative of all outputs with respect to one number, in forward mode.
 
+    Args:
+      fun: a function written with NumPy. argnum: the position of the argument, or a sequence of
+        them.
+
     >>> deriv(lambda x: np.array([1.0, 2.0]) * x**2)(3.0)
     array([ 6., 12.])
     """
@@ -301,6 +347,10 @@ def deriv(fun: Function, argnum: Argnum = 0) -> Function:
 
 def make_hvp(fun: Function, argnum: Argnum = 0) -> Function:
     """Products with the Hessian: a function with fun's arguments that returns (product, gradient).
+
+    Args:
+      fun: a function written with NumPy. argnum: the position of the argument, or a sequence of
+        them.
 
     >>> product, gradient = make_hvp(lambda x: np.sum(x**3))(np.array([1.0, 2.0]))
     >>> product(np.array([1.0, 1.0])), gradient

@@ -128,6 +128,8 @@ def uninstall() -> None:
     """Ends `install`: `import autograd` finds the real one again, or nothing.
 
     Packages imported meanwhile keep their functions.
+
+    >>> uninstall()
     """
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)

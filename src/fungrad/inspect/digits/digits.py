@@ -49,8 +49,14 @@ def digits(
     constants: bool = False,
     check: bool = False,
 ) -> Callable[..., Digits]:
-    """A function that estimates how many digits of f's results are right, and names the lines that
-    lose the others.
+    """A function that tells how many digits of f's results are right, and which lines lose them.
+
+    >>> import numpy as np, fungrad as fg
+    >>> def f(x):
+    ...     return (1 - np.cos(x)) / x**2
+    >>> report = fg.digits(f)(1e-5)
+    >>> round(report.digits), report.lines[0].primitive
+    (6, 'sub')
 
     Args:
       f: a function, or a transform of one: `fg.grad(f)`, `fg.vmap(f)`.
@@ -72,13 +78,6 @@ def digits(
     Each operation is taken to make an independent random error of its known size. To first order,
     the error of the result is the sum of these, each times the derivative of the result with
     respect to the value (Higham, Accuracy and Stability of Numerical Algorithms, 2002, 3.1).
-
-    >>> import numpy as np, fungrad as fg
-    >>> def f(x):
-    ...     return (1 - np.cos(x)) / x**2
-    >>> report = fg.digits(f)(1e-5)
-    >>> round(report.digits), report.lines[0].primitive
-    (6, 'sub')
     """
 
     def run(*args: Any, **kwargs: Any) -> Digits:

@@ -108,16 +108,16 @@ FORMS: dict[str, Callable[[Picture], str]] = {
 def draw(f: Callable[..., Any], *, unfold: bool | None = None) -> Callable[..., Picture]:
     """A function that draws the Graph of f at given arguments.
 
+    >>> import numpy as np, fungrad as fg
+    >>> fg.draw(fg.grad(lambda w: np.sum(np.sin(w))))(np.zeros(3))
+    <picture of <lambda>: 5 equations>
+
     Args:
       f: a function, transformed or not: `fg.grad(f)` shows the forward and the backward pass.
       unfold: True to unfold all boxes, False for none, None for as many as stay readable.
 
     Returns:
       A function that takes f's arguments, uses only their types, and returns a `Picture`.
-
-    >>> import numpy as np, fungrad as fg
-    >>> fg.draw(fg.grad(lambda w: np.sum(np.sin(w))))(np.zeros(3))
-    <picture of <lambda>: 5 equations>
     """
 
     def run(*args: Any, **kwargs: Any) -> Picture:

@@ -106,6 +106,12 @@ def ablate_stops(
 ) -> Callable[..., Any]:
     """A function without some of its stops, so that its gradient can be compared.
 
+    >>> import fungrad as fg
+    >>> def f(x):
+    ...     return x * fg.stop_gradient(x, "weight")
+    >>> float(fg.grad(f)(3.0)), float(fg.grad(fg.ablate_stops(f, "weight"))(3.0))
+    (3.0, 6.0)
+
     Args:
       f: a function with `fg.stop_gradient(x, name)` or `with fg.no_gradient(name)` in it, also
         inside of jitted functions, branches and loops.
@@ -117,12 +123,6 @@ def ablate_stops(
 
     Raises:
       ArgumentError: when it is differentiated or staged, and f has no stop of one of the names.
-
-    >>> import fungrad as fg
-    >>> def f(x):
-    ...     return x * fg.stop_gradient(x, "weight")
-    >>> float(fg.grad(f)(3.0)), float(fg.grad(fg.ablate_stops(f, "weight"))(3.0))
-    (3.0, 6.0)
     """
     wanted = None if names is None else frozenset([names] if isinstance(names, str) else names)
 

@@ -141,6 +141,13 @@ def why(
 ) -> Callable[..., Why]:
     """A function that says why the gradient of f is zero, None, NaN, infinite or fine.
 
+    >>> import numpy as np, fungrad as fg
+    >>> def f(x, y):
+    ...     return np.sum(x * fg.stop_gradient(y, "target"))
+    >>> found = fg.why(f)(np.ones(2), np.ones(2))
+    >>> [(finding.path, finding.verdict, finding.cause) for finding in found.findings]
+    [('x', 'fine', 'connected'), ('y', 'zero', 'stopped')]
+
     Args:
       f: the function to differentiate; if it returns more than one number, their sum is explained.
         It may be jitted, vmapped, and use loops.
@@ -154,13 +161,6 @@ def why(
 
     Raises:
       ArgumentError: inside another transform, where there are no values to look at.
-
-    >>> import numpy as np, fungrad as fg
-    >>> def f(x, y):
-    ...     return np.sum(x * fg.stop_gradient(y, "target"))
-    >>> found = fg.why(f)(np.ones(2), np.ones(2))
-    >>> [(finding.path, finding.verdict, finding.cause) for finding in found.findings]
-    [('x', 'fine', 'connected'), ('y', 'zero', 'stopped')]
     """
 
     def run(*args: Any, **kwargs: Any) -> Why:

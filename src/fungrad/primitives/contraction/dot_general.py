@@ -46,6 +46,14 @@ def multilinear(
         argument. It may have another dtype and more axes; the backward walk casts and sums it.
       batch: the batch rule; by default a loop over the axis.
       facts: see `Primitive`.
+
+    >>> import fungrad as fg
+    >>> product = multilinear(
+    ...     "product", eval=lambda x, y: x * y, type=lambda x, y: x,
+    ...     adjoints=[lambda c, x, y: c * y, lambda c, x, y: c * x],
+    ... )
+    >>> float(fg.grad(product)(2.0, 5.0))
+    5.0
     """
     adjoints = tuple(adjoints)
 

@@ -107,6 +107,11 @@ def elementwise(
         tell.
       facts: see `Primitive`. Its cost is one operation for a ufunc whose partials are numbers or
         None, else one transcendental function.
+
+    >>> import fungrad as fg
+    >>> cube = elementwise("cube", lambda x: x**3, partials=[lambda y, x: 3 * x**2])
+    >>> float(fg.grad(cube)(2.0))
+    12.0
     """
     partials = tuple(partials)
     scalers = tuple([_scaler(partial) for partial in partials])

@@ -74,6 +74,7 @@ def odeint(
       t: the times of the solution, ascending or descending, shape (m,); times may repeat.
       args: more arguments of func, trees or not; a tuple, or a single argument.
       rtol, atol: 1.49012e-8 by default. h0, hmax: the first and the longest step, 0 for automatic.
+      tfirst: whether func takes t first. options: SciPy's others, which are refused.
       method, gradient: as in solve_ivp. SciPy's odeint is method="LSODA" with gradient="adjoint".
 
     Returns:

@@ -42,7 +42,8 @@ def fixed_quad(
     """The integral by Gauss-Legendre quadrature of n points, as scipy.integrate.fixed_quad.
 
     Args:
-      func: takes a vector of points as its last axis. a, b: finite ends.
+      func: `func(x, *args)`; takes a vector of points as its last axis. a, b: finite ends.
+      args: more arguments of func. n: the number of points.
 
     Returns:
       (value, None).
@@ -160,6 +161,7 @@ def quad(
 
     Args:
       func: `func(x, *args)` -> one real number, with derivatives that can be integrated.
+      args: more arguments of func.
       a, b: the ends, also infinite. points: constant points where func is not smooth.
       epsabs, epsrel, limit: as SciPy's; also for the integrals of derivatives.
       options: SciPy's others, only for plain numbers.
@@ -232,6 +234,10 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
     Differentiable by y, x and dx.
 
+    Args:
+      y: the samples, along an axis. x: their places, or None for a distance of dx.
+      dx: the distance. axis: the axis.
+
     >>> float(trapezoid([1.0, 2.0, 3.0]))
     4.0
     """
@@ -288,7 +294,10 @@ def cumulative_trapezoid(
 ) -> Any:
     """The running integral by the trapezoidal rule, as scipy.integrate.cumulative_trapezoid.
 
-    `initial` is None, or 0 for a first element of 0.
+    Args:
+      y: the samples, along an axis. x: their places, or None for a distance of dx.
+      dx: the distance. axis: the axis.
+      initial: None, or 0 for a first element of 0.
 
     >>> cumulative_trapezoid([1.0, 2.0, 3.0], initial=0)
     array([0. , 1.5, 4. ])
@@ -321,7 +330,8 @@ def cumulative_simpson(
 
     Args:
       y: samples. x: their points, ascending; 1-D or of the shape of y. dx: a number, or an array
-        like y with one element along axis. initial: None, or the first value.
+        like y with one element along axis. axis: that of the samples.
+      initial: None, or the first value.
 
     Raises:
       ValueError: if x is not ascending, or a shape does not fit.
@@ -374,6 +384,9 @@ def _along(value: Any, shape: tuple[int, ...], axis: int, name: str) -> Any:
 
 def romb(y: Any, dx: Any = 1.0, axis: int = -1, show: Any = False) -> Any:
     """The integral of 2**k + 1 samples by Romberg's method, as scipy.integrate.romb.
+
+    Args:
+      y: 2**k + 1 samples, along an axis. dx: their distance. axis: the axis. show: False.
 
     >>> float(romb([0.0, 1.0, 4.0, 9.0, 16.0]))
     21.333333333333332

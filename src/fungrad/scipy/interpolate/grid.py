@@ -180,8 +180,13 @@ def interpn(
     points: Sequence[Any], values: Any, xi: Any, method: str = "linear", bounds_error: bool = True,
     fill_value: Any = np.nan,
 ) -> Any:  # fmt: skip
-    """Interpolation on a rectilinear grid, as scipy.interpolate.interpn: see
-    RegularGridInterpolator.
+    """Interpolation on a rectilinear grid, as scipy.interpolate.interpn.
+
+    Args:
+      points: the grid, a vector of coordinates for each of its axes. values: those at the grid's
+        points; further axes are kept.
+      xi: the points, along the last axis.
+      method, bounds_error, fill_value: as for RegularGridInterpolator.
 
     >>> interpn((np.arange(3.0),), np.array([0.0, 1.0, 4.0]), np.array([1.5]))
     array([2.5])

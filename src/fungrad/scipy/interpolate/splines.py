@@ -133,8 +133,9 @@ def make_interp_spline(
     Its linear system is solved densely: for up to some thousand points.
 
     Args:
-      x: the points, ascending. y: the values. k: odd, or any with t. t: knots; by default those of
-        the not-a-knot spline. bc_type: None; CubicSpline has others for k = 3.
+      x: the points, ascending. y: the values, along `axis`. k: odd, or any with t.
+      t: knots; by default those of the not-a-knot spline.
+      bc_type: None; CubicSpline has others for k = 3.
 
     >>> x = np.arange(6.0)
     >>> round(float(make_interp_spline(x, x**3)(2.5)), 9)

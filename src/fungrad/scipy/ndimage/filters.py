@@ -127,8 +127,9 @@ def correlate1d(
     """The correlation with a vector along an axis, as scipy.ndimage.correlate1d.
 
     Args:
-      input: an array. weights: a vector. output: a dtype. mode: the values outside: "reflect",
-        "constant" (cval), "nearest", "mirror" or "wrap". origin: the shift of the window backwards.
+      input: an array. weights: a vector. axis: the axis. output: a dtype.
+      mode: the values outside: "reflect", "constant" (cval), "nearest", "mirror" or "wrap".
+      cval: the constant. origin: the shift of the window backwards.
 
     >>> correlate1d([1.0, 2.0, 4.0], [-1.0, 1.0])
     array([0., 1., 2.])
@@ -143,7 +144,11 @@ def convolve1d(
     input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect",
     cval: Any = 0.0, origin: int = 0,
 ) -> Any:  # fmt: skip
-    """The convolution with a vector along an axis, as scipy.ndimage.convolve1d: see correlate1d.
+    """The convolution with a vector along an axis, as scipy.ndimage.convolve1d.
+
+    Args:
+      input, weights, axis, output, mode, cval, origin: as for correlate1d; the window is turned
+        round.
 
     >>> convolve1d([1.0, 2.0, 4.0], [1.0, -1.0])
     array([1., 2., 0.])
@@ -177,14 +182,14 @@ def gaussian_filter1d(
     input: Any, sigma: Any, axis: int = -1, order: int = 0, output: Any = None,
     mode: str = "reflect", cval: Any = 0.0, truncate: float = 4.0, *, radius: Any = None,
 ) -> Any:  # fmt: skip
-    """A Gaussian filter along an axis, or its derivative of order `order`, as
-    scipy.ndimage.gaussian_filter1d.
+    """A Gaussian filter along an axis, or its derivative: scipy.ndimage.gaussian_filter1d.
 
     Differentiable by sigma too; under jit and vmap a traced sigma needs `radius`.
 
     Args:
-      sigma: the standard deviation in elements. truncate: the end of the kernel in sigmas;
-        radius: or in elements. Others as in correlate1d.
+      sigma: the standard deviation in elements. order: 0, or that of the derivative.
+      truncate: the end of the kernel in sigmas; radius: or in elements.
+      input, axis, output, mode, cval: as for correlate1d.
 
     >>> np.round(gaussian_filter1d([0.0, 0.0, 1.0, 0.0, 0.0], 0.5), 2)
     array([0.  , 0.11, 0.79, 0.11, 0.  ])
@@ -199,10 +204,12 @@ def gaussian_filter(
     input: Any, sigma: Any, order: Any = 0, output: Any = None, mode: Any = "reflect",
     cval: Any = 0.0, truncate: float = 4.0, *, radius: Any = None, axes: Any = None,
 ) -> Any:  # fmt: skip
-    """A Gaussian filter along several axes, as scipy.ndimage.gaussian_filter: see
-    gaussian_filter1d.
+    """A Gaussian filter along several axes, as scipy.ndimage.gaussian_filter.
 
-    sigma, order, mode and radius are common to all axes, or one for each.
+    Args:
+      input, output, cval, truncate: as for gaussian_filter1d.
+      sigma, order, mode, radius: one for all axes, or one for each.
+      axes: the axes that are filtered; None for all.
 
     >>> bool(np.isclose(np.sum(gaussian_filter(np.eye(3), 0.5)), 3.0))
     True
@@ -226,7 +233,10 @@ def uniform_filter1d(
     input: Any, size: int, axis: int = -1, output: Any = None, mode: str = "reflect",
     cval: Any = 0.0, origin: int = 0,
 ) -> Any:  # fmt: skip
-    """The mean of a window along an axis, as scipy.ndimage.uniform_filter1d: see correlate1d.
+    """The mean of a window along an axis, as scipy.ndimage.uniform_filter1d.
+
+    Args:
+      input, axis, output, mode, cval, origin: as for correlate1d. size: the length of the window.
 
     >>> uniform_filter1d([1.0, 2.0, 6.0], 3)
     array([1.33333333, 3.        , 4.66666667])
@@ -243,6 +253,10 @@ def uniform_filter(
     origin: Any = 0, *, axes: Any = None,
 ) -> Any:  # fmt: skip
     """The mean of a window over several axes, as scipy.ndimage.uniform_filter.
+
+    Args:
+      input, output, cval, axes: as for correlate.
+      size, mode, origin: one for all axes, or one for each.
 
     >>> float(uniform_filter(9.0 * np.eye(3))[1, 1])
     3.0
@@ -264,7 +278,13 @@ def correlate(
     input: Any, weights: Any, output: Any = None, mode: str = "reflect", cval: Any = 0.0,
     origin: Any = 0, *, axes: Any = None,
 ) -> Any:  # fmt: skip
-    """The correlation with weights of the same ndim, as scipy.ndimage.correlate: see correlate1d.
+    """The correlation with weights of the same ndim, as scipy.ndimage.correlate.
+
+    Args:
+      input: an array. weights: an array of as many axes as are filtered.
+      output, mode, cval: as for correlate1d. origin: the shift of the window, one for all axes or
+        each.
+      axes: the axes that are filtered; None for all.
 
     >>> correlate(np.eye(2), np.ones((2, 2)), mode="constant")
     array([[1., 1.],
@@ -277,7 +297,11 @@ def convolve(
     input: Any, weights: Any, output: Any = None, mode: str = "reflect", cval: Any = 0.0,
     origin: Any = 0, *, axes: Any = None,
 ) -> Any:  # fmt: skip
-    """The convolution with weights of the same ndim, as scipy.ndimage.convolve: see correlate1d.
+    """The convolution with weights of the same ndim, as scipy.ndimage.convolve.
+
+    Args:
+      input, weights, output, mode, cval, origin, axes: as for correlate; the window is turned
+        round.
 
     >>> convolve(np.eye(2), np.ones((2, 2)), mode="constant")
     array([[2., 1.],
@@ -313,7 +337,7 @@ def _nd(
     return cast(found, np.result_type(dtype, np.complex64) if found.dtype.kind == "c" else dtype)
 
 
-def _ranked(name: str, reduced: Callable[..., Any], what: str) -> Callable[..., Any]:
+def _ranked(name: str, reduced: Callable[..., Any], what: str, shown: str) -> Callable[..., Any]:
     def ranked(
         input: Any, size: Any = None, footprint: Any = None, output: Any = None,
         mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *, axes: Any = None,
@@ -339,11 +363,21 @@ def _ranked(name: str, reduced: Callable[..., Any], what: str) -> Callable[..., 
         return cast(found, x.dtype if output is None else np.dtype(output))
 
     ranked.__name__ = ranked.__qualname__ = name
-    ranked.__doc__ = (
-        f"The {what} of a box of `size` around each element, as scipy.ndimage.{name}.\n\n    Ties "
-        "share the derivative equally. All windows are kept, so memory is size times\n"
-        "    that of the input.\n    "
-    )
+    ranked.__doc__ = f"""The {what} of a box around each element, as scipy.ndimage.{name}.
+
+    Ties share the derivative equally. All windows are kept, so memory is size times that of the
+    input.
+
+    Args:
+      input: an array. size: the lengths of the box, one for all axes or each. footprint: None.
+      output, mode, cval, origin, axes: as for correlate.
+
+    Raises:
+      UnsupportedArgumentError: without a size, or with a footprint.
+
+    >>> {name}(np.array([1.0, 4.0, 2.0, 3.0]), 3)
+    array([{shown}])
+    """
     return ranked
 
 
@@ -351,6 +385,10 @@ def _upper_median(x: Any) -> Any:
     return np.sort(x, axis=-1)[..., shape_of(x)[-1] // 2]
 
 
-maximum_filter = _ranked("maximum_filter", lambda x: np.max(x, axis=-1), "largest element")
-minimum_filter = _ranked("minimum_filter", lambda x: np.min(x, axis=-1), "smallest element")
-median_filter = _ranked("median_filter", _upper_median, "median, the upper one,")
+maximum_filter = _ranked(
+    "maximum_filter", lambda x: np.max(x, axis=-1), "largest element", "4., 4., 4., 3."
+)
+minimum_filter = _ranked(
+    "minimum_filter", lambda x: np.min(x, axis=-1), "smallest element", "1., 1., 2., 2."
+)
+median_filter = _ranked("median_filter", _upper_median, "median, the upper one,", "1., 2., 3., 3.")

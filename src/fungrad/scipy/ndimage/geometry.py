@@ -60,8 +60,9 @@ def map_coordinates(
     Args:
       input: an array of n axes. coordinates: n rows of coordinates, shape (n, ...), in elements.
       output: a dtype, by default that of the input (integers are rounded). order: 0 to 5.
-      mode: the values outside: "constant" (cval), "nearest", "mirror", "reflect", "wrap", and
-        SciPy's "grid-" modes. prefilter: False if input holds spline coefficients.
+      mode: the values outside: "constant", "nearest", "mirror", "reflect", "wrap", and
+        SciPy's "grid-" modes. cval: the constant.
+      prefilter: False if input holds spline coefficients.
 
     >>> x = np.array([[0.0, 1.0], [2.0, 3.0]])
     >>> map_coordinates(x, [[0.5], [0.5]], order=1)
@@ -84,8 +85,9 @@ def affine_transform(
 
     Args:
       matrix: shape (n, n); its diagonal, (n,); or homogeneous, (n, n + 1) or (n + 1, n + 1), with
-        the offset in the last column. output_shape: that of the input by default. Others as in
-        map_coordinates.
+        the offset in the last column. offset: a vector, or one number.
+      output_shape: that of the input by default.
+      input, output, order, mode, cval, prefilter: as for map_coordinates.
 
     >>> affine_transform(np.arange(4.0), [1.0], 1.0, order=1)
     array([1., 2., 3., 0.])
@@ -142,7 +144,8 @@ def shift(
     """An image moved along its axes, as scipy.ndimage.shift; differentiable by shift.
 
     Args:
-      shift: the distance in elements, one for all axes or each. Others as in map_coordinates.
+      shift: the distance in elements, one for all axes or each.
+      input, output, order, mode, cval, prefilter: as for map_coordinates.
 
     >>> shift(np.arange(4.0), 0.5, order=1, cval=-1.0)
     array([-1. ,  0.5,  1.5,  2.5])
@@ -161,7 +164,8 @@ def zoom(
 
     Args:
       zoom: the factor, one for all axes or each, a constant. grid_mode: whether elements are areas
-        instead of points. Others as in map_coordinates.
+        instead of points.
+      input, output, order, mode, cval, prefilter: as for map_coordinates.
 
     >>> zoom(np.array([0.0, 1.0]), 2, order=1)
     array([0.        , 0.33333333, 0.66666667, 1.        ])
@@ -197,7 +201,8 @@ def rotate(
 
     Args:
       angle: in degrees. axes: the plane. reshape: whether the result holds the whole rotated image;
-        the angle has to be known then, which excludes jit and vmap. Others as in map_coordinates.
+        the angle has to be known then, which excludes jit and vmap.
+      input, output, order, mode, cval, prefilter: as for map_coordinates.
 
     >>> rotate(np.array([[0.0, 1.0], [2.0, 3.0]]), 90.0, order=1)
     array([[1., 3.],
@@ -255,6 +260,9 @@ def sobel(
 ) -> Any:
     """Sobel's derivative along an axis, as scipy.ndimage.sobel.
 
+    Args:
+      input, axis, output, mode, cval: as for correlate1d.
+
     >>> sobel(np.array([[0.0, 1.0, 2.0]] * 3))
     array([[4., 8., 4.],
            [4., 8., 4.],
@@ -268,6 +276,9 @@ def prewitt(
 ) -> Any:
     """Prewitt's derivative along an axis, as scipy.ndimage.prewitt.
 
+    Args:
+      input, axis, output, mode, cval: as for correlate1d.
+
     >>> prewitt(np.array([[0.0, 1.0, 2.0]] * 3))[1]
     array([3., 6., 3.])
     """
@@ -276,6 +287,9 @@ def prewitt(
 
 def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> Any:
     """The sum of the second differences along all axes, as scipy.ndimage.laplace.
+
+    Args:
+      input, output, mode, cval: as for correlate.
 
     >>> laplace(np.array([1.0, 4.0, 9.0]))
     array([ 3.,  2., -5.])
@@ -294,6 +308,10 @@ def gaussian_laplace(
     **options: Any,
 ) -> Any:  # fmt: skip
     """The sum of Gaussian second derivatives along all axes, as scipy.ndimage.gaussian_laplace.
+
+    Args:
+      input, sigma, output, mode, cval: as for gaussian_filter.
+      options: further arguments of gaussian_filter1d: truncate, radius.
 
     >>> round(float(gaussian_laplace(np.arange(9.0) ** 2, 1.0)[4]), 1)
     2.0
@@ -315,6 +333,10 @@ def gaussian_gradient_magnitude(
     """The length of the Gaussian gradient, as scipy.ndimage.gaussian_gradient_magnitude.
 
     Where the gradient is zero, the derivative of its length is 0.
+
+    Args:
+      input, sigma, output, mode, cval: as for gaussian_filter.
+      options: further arguments of gaussian_filter1d: truncate, radius.
 
     >>> round(float(gaussian_gradient_magnitude(np.arange(9.0), 1.0)[4]), 3)
     1.0

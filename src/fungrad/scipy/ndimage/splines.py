@@ -106,7 +106,8 @@ def spline_filter1d(
     """The coefficients of a spline along an axis, as scipy.ndimage.spline_filter1d.
 
     Args:
-      order: 2 to 5; 0 and 1 change nothing. mode: the continuation of the spline outside.
+      input: an array. order: 2 to 5; 0 and 1 change nothing. axis: the axis. output: a dtype.
+      mode: the continuation of the spline outside.
 
     >>> np.round(spline_filter1d(np.array([0.0, 1.0, 0.0])), 6)
     array([-1.,  2., -1.])
@@ -124,6 +125,10 @@ def spline_filter(
     input: Any, order: int = 3, output: Any = np.float64, mode: str = "mirror"
 ) -> Any:
     """The coefficients of a spline along all axes, as scipy.ndimage.spline_filter.
+
+    Args:
+      input: an array. order: 2 to 5; 0 and 1 change nothing.
+      output: a dtype. mode: the continuation of the spline outside.
 
     >>> spline_filter(np.ones((3, 3)))[1]
     array([1., 1., 1.])

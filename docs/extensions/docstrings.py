@@ -10,8 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-SECTIONS = {"Args": "param", "Returns": "returns", "Raises": "raises", "Yields": "yields"}
+SECTIONS = {"Args": "", "Returns": "returns", "Raises": "raises", "Yields": "yields"}
 ENTRY = re.compile(r"(\*{0,2}\w[\w.]*(?:, \*{0,2}\w[\w.]*)*): (.*)", re.DOTALL)
+NEXT = re.compile(r"(?<=[.;]) (?=\*{0,2}[a-z]\w*(?:, \*{0,2}[a-z]\w*)*: )")
+"""Between two arguments on one line: `x: an array. axis: an axis.`"""
 CODE = re.compile(r"(``[^`]+``|`[^`]+`)")
 
 
@@ -65,18 +67,32 @@ def entries(block: Sequence[str]) -> list[str]:
 
 
 def section(name: str, block: Sequence[str]) -> list[str]:
-    """The fields of a section of arguments, results or errors."""
+    """The fields of a section of arguments, results or errors.
+
+    Arguments are bullets: a field of Sphinx takes all names but the last for a type.
+    """
     if name in ("Returns", "Yields"):
         return [f":{SECTIONS[name]}: {text(' '.join(block))}"]
+    if name == "Args":
+        told = [part for entry in entries(block) for part in NEXT.split(entry)]
+        return [":Parameters:", *(f"  - {argument(entry)}" for entry in told)]
     result = []
     for entry in entries(block):
         match = ENTRY.match(entry)
         if match is None:
             result += ["", text(entry), ""]
-            continue
-        names = match[1].replace("*", "\\*")
-        result.append(f":{SECTIONS[name]} {names}: {text(match[2])}")
+        else:
+            result.append(f":{SECTIONS[name]} {match[1]}: {text(match[2])}")
     return result
+
+
+def argument(entry: str) -> str:
+    """An argument, or several, in bold, and what is said of it."""
+    match = ENTRY.match(entry)
+    if match is None:
+        return text(entry)
+    names = ", ".join(f"**{name}**" for name in match[1].replace("*", "\\*").split(", "))
+    return f"{names} – {text(match[2])}"
 
 
 def paragraph(block: Sequence[str]) -> list[str]:

@@ -256,7 +256,7 @@ def uniform_filter(
 
     Args:
       input, output, cval, axes: as for correlate.
-      size, mode, origin: one for all axes, or one for each.
+      mode, origin, size: one for all axes, or one for each.
 
     >>> float(uniform_filter(9.0 * np.eye(3))[1, 1])
     3.0

@@ -15,6 +15,7 @@ from typing import Any
 from fungrad.compiler.lowering.fusion.clustering import Levels
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.fused import known_equation
+from fungrad.compiler.native.gathers import before_loops, writes, written
 from fungrad.compiler.native.index_maps import SHORT
 from fungrad.compiler.native.kernel import Refusal, Refused
 from fungrad.compiler.native.short_axes import unrollable
@@ -132,13 +133,17 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
     level: dict[int, int] = {}
     available = Levels()
     ended: set[int] = set()
-    axes = _main_axes(equations)
+    axes, wrote = _main_axes(equations), written(graph)
     for equation in equations:
         reduced = _reduced(equation)
         other = bool(reduced) and reduced != axes
         if known_equation(equation) is None and not (cut >= 3 and unrollable(equation)):
             found = available.odd(equation.inputs, later=cut >= 2 and other)
-            if (cut >= 1 and other) or _reduces_all(equation):
+            found = max(found, available.odd(before_loops(equation), later=True))
+            if id(equation.outputs[0]) in wrote and not writes(equation):
+                levels = {level[id(a)] for a in equation.inputs}  # of the parts of a sum
+                found = min(levels) if len(levels) == 1 else found
+            if (cut >= 1 and other) or _reduces_all(equation) or id(equation.outputs[0]) in wrote:
                 ended.add(id(equation.outputs[0]))
         else:
             found = available.even(equation.inputs)

@@ -11,11 +11,12 @@ import copy
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from fungrad.compiler.lowering.fusion.row_access import elementwise
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.element_operations import apply_equation, convert, type_of
+from fungrad.compiler.native.gathers import indirect, place_of
 from fungrad.compiler.native.index_maps import (
     SHORT,
     FlatMaps,
@@ -25,6 +26,7 @@ from fungrad.compiler.native.index_maps import (
     Piece,
     Place,
     ShortMaps,
+    Through,
     flat,
     loops_of,
 )
@@ -33,6 +35,7 @@ from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.primitives.elementwise.family import add
 from fungrad.primitives.facts import FIRST, Along
+from fungrad.primitives.movement.gather import getitem
 from fungrad.primitives.movement.stack_iota import unstack
 
 Box = Sequence[tuple[int, int]]
@@ -117,6 +120,10 @@ class Source:
     def pieces(self, maps: IndexMaps, atom: Atom, place: Place) -> list[Piece]:
         """The pieces that an element of an equation's value reads."""
         equation = self.made[id(atom)]
+        if any(isinstance(along, Through) for along in place):
+            raise Refused("a read of computed values by an index array", "layout", equation)
+        if equation.primitive is getitem and indirect(equation):
+            return Moved([Piece(equation.inputs[0], place_of(equation, place))])
         if equation.primitive is unstack:
             item = Along(-1, [id(v) for v in equation.outputs].index(id(atom)))
             return Moved([Piece(equation.inputs[0], (item, *place))])
@@ -160,13 +167,14 @@ class Source:
             elif key not in seen and not isinstance(piece.atom, Literal):
                 seen.add(key)
                 stack.append((piece, True))
-                if id(piece.atom) in self.made:
-                    below = self.reads(maps, piece.atom, piece.place, box)
-                    stack += [(p, False) for p in reversed(below)]
+                below = self.reads(maps, piece.atom, piece.place, box)
+                stack += [(p, False) for p in reversed(below)]
         return found
 
     def reads(self, maps: IndexMaps, atom: Atom, place: Place, box: Box | None) -> list[Piece]:
-        """The pieces of a value that contribute somewhere in a box."""
+        """The pieces of a value that contribute somewhere in a box; of an array the indices."""
+        if id(atom) not in self.made:
+            return [Piece(a.array, a.place) for a in place if isinstance(a, Through)]
         below = self.pieces(maps, atom, place)
         return [piece for piece in below if box is None or inside(piece.limits, box)]
 
@@ -254,11 +262,9 @@ class Body:
         stack = [wanted]
         while stack:
             atom, place, *_ = stack[-1]
-            missing = []
-            if id(atom) in self.source.made:
-                below = self.source.reads(self.maps, atom, place, self.box)
-                missing = [p for p in below if not isinstance(p.atom, Literal)
-                           and self.found((id(p.atom), p.place)) is None]  # fmt: skip
+            below = self.source.reads(self.maps, atom, place, self.box)
+            missing = [p for p in below if not isinstance(p.atom, Literal)
+                       and self.found((id(p.atom), p.place)) is None]  # fmt: skip
             if missing:
                 stack += reversed(missing)
                 continue
@@ -360,13 +366,19 @@ class Body:
         """The pointer to an element; clamped to the array where elements test the limits."""
         code, total, known = self.code, None, 0
         for along, length, stride in self.maps.element(shape, place):
-            if along.loop < 0:
+            if isinstance(along, Through):
+                i = self.through(along)
+            elif along.loop < 0:
                 known += along.offset * stride
                 continue
-            i = self.along(along)
-            ends = [along.offset, along.offset + along.step * (self.maps.lengths[along.loop] - 1)]
-            if self.box is None and (min(ends) < 0 or max(ends) >= length):
-                i = code.intrinsic("smin", [code.intrinsic("smax", [i, 0]), length - 1])
+            else:
+                i = self.along(along)
+                ends = [
+                    along.offset,
+                    along.offset + along.step * (self.maps.lengths[along.loop] - 1),
+                ]
+                if self.box is None and (min(ends) < 0 or max(ends) >= length):
+                    i = code.intrinsic("smin", [code.intrinsic("smax", [i, 0]), length - 1])
             i = i if stride == 1 else code.mul(i, stride)
             total = i if total is None else code.add(total, i)
         if total is None:
@@ -386,11 +398,52 @@ class Body:
         i = i if along.step == 1 else code.mul(i, along.step)
         return code.add(i, offset) if offset else i
 
+    def through(self, along: Through) -> Value:
+        """The index that an index array gives, counted from the front and within the axis."""
+        code = self.code
+        i = convert(code, self.value(along.array, along.place), "i64")
+        code.lanes = i.lanes
+        i = code.select(code.compare("slt", i, 0), code.add(i, along.length), i)
+        return code.intrinsic("umin", [i, along.length - 1])
+
+    def scattered(self, shape: Sequence[int], place: Place) -> bool:
+        """Whether each lane has an index of its own."""
+        return any(isinstance(a, Through) and self.lanes_at(a.place) > 1 for a in place)
+
+    def addresses(
+        self, array: int, type: str, shape: Sequence[int], place: Place, lanes: int
+    ) -> list[Value]:
+        """The pointers to the elements of all lanes, of which each has an index of its own."""
+        code, pointer, total = self.code, self.pointer(array), None
+        for along, _, stride in self.maps.element(shape, place):
+            if isinstance(along, Through):
+                i = self.through(along)
+            elif along.loop < 0:
+                i = code.constant(along.offset, "i64", 1)
+            else:
+                i = code.add(code.mul(self.index[along.loop], along.step), along.offset)
+                if along.loop == self.last:
+                    code.lanes = lanes
+                    i = code.add(code.splat(i), code.mul(code.iota(), along.step))
+            if i.lanes == 1:
+                pointer = code.at(pointer, code.mul(i, stride), type)
+            else:
+                i = code.mul(i, stride)
+                total = i if total is None else code.add(total, i)
+        assert total is not None
+        return [code.at(pointer, code.lane(total, lane), type) for lane in range(lanes)]
+
     def load(self, atom: Atom, place: Place, lanes: int) -> Value:
         code, type, shape = self.code, type_of(atom.type.dtype), atom.type.shape
         array = self.source.arrays.get(id(atom))
         if array is None:
             raise Refused("an operand that is not an array of the kernel", "layout")
+        if lanes > 1 and self.scattered(shape, place):
+            result = Value("poison", type, lanes)
+            for lane, at in enumerate(self.addresses(array, type, shape, place, lanes)):
+                text = f"insertelement {result}, {code.read(at, type, 1)}, i32 {lane}"
+                result = code.new(text, type, lanes)
+            return result
         stride = self.stride(shape, place)
         if lanes > 1 and abs(stride) != 1:
             return self._gathered(atom, place, lanes, stride)
@@ -402,7 +455,8 @@ class Body:
     def stride(self, shape: Sequence[int], place: Place) -> int:
         """The distance of two lanes in memory, in elements."""
         found = self.maps.element(shape, place)
-        return sum([along.step * stride for along, _, stride in found if along.loop == self.last])
+        return sum([along.step * stride for along, _, stride in found
+                    if isinstance(along, Along) and along.loop == self.last])  # fmt: skip
 
     def _gathered(self, atom: Atom, place: Place, lanes: int, step: int) -> Value:
         """Lanes that are not adjacent in memory, loaded one by one."""
@@ -435,7 +489,7 @@ class Body:
         for along, length in zip(reversed(place), reversed(shape), strict=True):
             if stride == step:
                 break
-            if along.loop >= 0:
+            if isinstance(along, Through) or along.loop >= 0:
                 return None
             number, stride, behind = number + along.offset * stride, stride * length, behind + 1
         if stride != step or not behind or self.lanes & (self.lanes - 1):
@@ -497,6 +551,25 @@ class Body:
         for lane in range(lanes):
             self.code.write(self.code.lane(x, lane), self.code.at(first, lane * stride, type))
 
+    def write(
+        self, x: Value, array: int, shape: Sequence[int], place: Place,
+        join: Callable[[Value, Value], Value] | None,
+    ) -> None:  # fmt: skip
+        """Stores lanes at their own indices, one after the other; `join` makes the new element of
+        the old one and a lane."""
+        code, lanes = self.code, self.lanes_at(place)
+        x = self.spread(x, lanes)
+        if lanes > 1 and self.scattered(shape, place):
+            parts = [(code.lane(x, lane), at) for lane, at in enumerate(
+                self.addresses(array, x.type, shape, place, lanes))]  # fmt: skip
+        elif lanes == 1 or self.stride(shape, place) == 1:
+            parts = [(x, self.address(array, x.type, shape, place))]
+        else:
+            raise Refused("a strided write by an index array", "layout")
+        for one, at in parts:
+            code.lanes = one.lanes
+            code.write(one if join is None else join(code.read(at, one.type, one.lanes), one), at)
+
     def near(self, at: Value, type: str, writes: bool = False) -> Value:
         """The pointer itself; prefetches the cache lines AHEAD of it if `self.ahead`."""
         size = self.lanes * size_of(type)
@@ -542,7 +615,8 @@ def part(code: Function, x: Value, start: int, lanes: int) -> Value:
 
 def _paired(shape: Sequence[int], place: Place, stride: int) -> bool:
     """Whether lanes are every other element of memory, along a last axis of two elements."""
-    return abs(stride) == 2 == shape[-1] and place[-1].loop < 0
+    along = place[-1] if abs(stride) == 2 == shape[-1] else None
+    return isinstance(along, Along) and along.loop < 0
 
 
 def shuffled(code: Function, xs: Sequence[Value], places: Iterable[int]) -> Value:

@@ -17,6 +17,7 @@ from fungrad.compiler.native.block_sums import Reduction, by_pairs, reduction
 from fungrad.compiler.native.complex_numbers import real_form
 from fungrad.compiler.native.element_operations import TYPES, cost, known, of_python
 from fungrad.compiler.native.element_values import Body, Source
+from fungrad.compiler.native.gathers import Write, Written, indirect, written
 from fungrad.compiler.native.index_maps import (
     SHORT,
     FlatMaps,
@@ -24,6 +25,7 @@ from fungrad.compiler.native.index_maps import (
     Limit,
     Piece,
     Place,
+    Through,
     movable,
 )
 from fungrad.compiler.native.kernel import LINES, Kernel, Refusal, Refused, kernel_function
@@ -61,9 +63,14 @@ def fused_kernel(graph: Graph, cheap: bool = False) -> Kernel:
       Refused: if loops cannot compute it; the message says why.
     """
     whole, doubtful = unrolled(graph)
-    if whole is not graph:
+    if any(map(unrollable, graph.equations)):
         made = _Program(whole, cheap, short=True).kernel()
-        return made._replace(doubtful=doubtful)
+    else:
+        made = _with_or_without_short_axes(whole, cheap)
+    return made._replace(doubtful=doubtful)
+
+
+def _with_or_without_short_axes(graph: Graph, cheap: bool) -> Kernel:
     if _has_short_axes(graph):
         try:
             return _Program(graph, cheap, short=True).kernel()
@@ -114,7 +121,7 @@ def known_equation(equation: Equation) -> str | None:
         return f"{name} of unbounded Python integers"
     if any(a.type.size == 0 for a in atoms):
         return f"{name} of an empty array"
-    if movable(equation):
+    if movable(equation) or indirect(equation):
         return None
     if elementwise(equation):
         return None if known(equation.primitive) else name
@@ -133,7 +140,7 @@ def _known_complex(equation: Equation) -> str | None:
 
 def _work(equation: Equation) -> float:
     """Estimated nanoseconds per element; 0 for equations that move elements."""
-    if movable(equation):
+    if movable(equation) or indirect(equation):
         return 0.0
     return cost(equation) if elementwise(equation) else ONE_CALL
 
@@ -191,11 +198,28 @@ class _Program:
             if self.source.is_array(equation.inputs[0]):
                 places = self.source.elements(out)
                 self.sums += [Sum(found, place) for place in places]
-        self.stored = [n for n, a in enumerate(graph.outputs) if self.source.is_array(a)]
+        self.written = self._writes()
+        self.stored = [n for n, a in enumerate(graph.outputs)
+                       if self.source.is_array(a) and n not in self.written]  # fmt: skip
         maps = row_maps(self.source)
         self.nests = self._rows(maps) if maps else self._boxes()
         if not self.nests:
             raise Refused("no array among operands and results")
+        for nest in self.nests:
+            nest.bases = {n: self.source.arrays.get(id(w.base)) for n, w in self.written.items()}
+
+    def _writes(self) -> dict[int, Written]:
+        """The outputs that are written by index arrays."""
+        known, found = written(self.graph), dict[int, Written]()
+        for n, atom in enumerate(self.graph.outputs):
+            if id(atom) not in known:
+                continue
+            base, parts = found[n] = known[id(atom)]
+            if base is not None and id(base) not in self.source.arrays:
+                raise Refused("a write into a computed array", "layout", parts[0].equation)
+            if not self.source.is_array(parts[0].value):
+                raise Refused("a write of few values", "small", parts[0].equation)
+        return found
 
     def _rows(self, choices: Sequence[IndexMaps]) -> list[Nest]:
         """A nest for each choice of axes; the largest values come first, so that others join the
@@ -215,11 +239,12 @@ class _Program:
         rest = [n for n, (r, _) in enumerate(self.sums)
                 if not (alone and id(r.equation.outputs[0]) in needed)]  # fmt: skip
         if alone:  # one item: later equations on numbers run behind its last phase
-            self.stored = list(range(len(self.graph.outputs)))
-        wanted: list[tuple[Sequence[Atom], int, Sum | None]] = [
+            self.stored = [n for n in range(len(self.graph.outputs)) if n not in self.written]
+        wanted: list[tuple[Sequence[Atom], int, Sum | Write | None]] = [
             (self.sums[n].reduction.operands, n, self.sums[n]) for n in rest
         ]
         wanted += [([self.graph.outputs[n]], n, None) for n in self.stored]
+        wanted += [([w.value], n, w) for n, found in self.written.items() for w in found.writes]
         nests: dict[IndexMaps, list[Root]] = {maps: [] for maps in choices}
         for atoms, n, one in sorted(wanted, key=lambda w: -w[0][0].type.size):
             along = set().union(*[depends.get(id(atom), set()) for atom in atoms])
@@ -227,9 +252,15 @@ class _Program:
                 raise Refused("reductions along different axes", "layout")
             maps = next((m for m in choices if {m.reduced} == along), first)
             found = embedded(self.source, maps, atoms, nests[maps])
+            if isinstance(one, Write):
+                nests[maps] += [Root(one.pieces(some[0].place), n, write=one) for some in found]
+                continue
             if one is not None:
                 found = one.operands([some[0].place for some in found])
             nests[maps] += [Root(p, n, one.reduction if one else None) for p in found]
+        for n in self.written:
+            if sum(any(r.write and r.number == n for r in roots) for roots in nests.values()) > 1:
+                raise Refused("writes from different loops", "layout")
         return [RowNest(self.source, maps, roots) for maps, roots in nests.items() if roots]
 
     def _boxes(self) -> list[Nest]:
@@ -240,6 +271,12 @@ class _Program:
             maps = self.source.maps(atom.type.shape)
             roots = nests.setdefault(maps.lengths, (maps, []))[1]
             roots += [Root([Piece(atom, p)], n) for p in maps.wholes(atom.type.shape)]
+        for n, found in self.written.items():
+            for own in found.writes:
+                maps = self.source.maps(own.value.type.shape)
+                roots = nests.setdefault(maps.lengths, (maps, []))[1]
+                places = maps.wholes(own.value.type.shape)
+                roots += [Root(own.pieces(p), n, write=own) for p in places]
         for maps, roots in nests.values():  # refused before reductions look for their nests
             self.source.demanded(maps, [piece for root in roots for piece in root.pieces], None)
         offsets: dict[int, tuple[IndexMaps, list[Root], tuple[int, ...]]] = {}
@@ -311,8 +348,8 @@ class _Program:
         scratch = -(-8 * parts // 64) * 64
         for nest in self.nests:
             nest.write(code, unit, {n: start for n, (start, _) in self.partials.items()}, scratch)
-            unit += nest.units
-            scratch += nest.units * nest.buffer
+            unit += nest.shared
+            scratch += nest.shared * nest.buffer
         code.ret()
         stored = {root.number for nest in self.nests for root in nest.roots if not root.reduction}
         numbers = [n for n in range(len(self.graph.outputs)) if n not in stored]
@@ -354,6 +391,8 @@ class _Program:
 
 def _starts(place: Place) -> tuple[int, ...]:
     """The index at which an array along all loops begins; () for other places."""
+    if any(isinstance(a, Through) for a in place):
+        return ()
     along = [a for a in place if a.loop >= 0]
     if [(a.loop, a.step) for a in along] != [(i, 1) for i in range(len(along))]:
         return ()

@@ -21,9 +21,24 @@ from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, red
 from fungrad.primitives.movement.stack_iota import stack, unstack
 from fungrad.primitives.reduction.reduce import reduce_max, reduce_min
 
-Place = tuple[Along, ...]
+Place = tuple[Any, ...]
+"""For each axis an Along or, of an array that is read or written by index arrays, a Through."""
 SHORT = 12
 """The longest axes that need not be loops."""
+
+
+class Through(NamedTuple):
+    """The index along an axis that is an element of an index array.
+
+    Attributes:
+      array: the index array.
+      place: the place in it.
+      length: the length of the axis.
+    """
+
+    array: Atom
+    place: tuple[Any, ...]
+    length: int
 
 
 class Limit(NamedTuple):
@@ -51,7 +66,8 @@ class Moved(list[Piece]):
 
 def loops_of(place: Place) -> frozenset[int]:
     """The loops in which a place varies."""
-    return frozenset([a.loop for a in place if a.loop >= 0])
+    found = {a.loop for a in place if isinstance(a, Along) and a.loop >= 0}
+    return frozenset(found.union(*[loops_of(a.place) for a in place if isinstance(a, Through)]))
 
 
 class IndexMaps:
@@ -131,9 +147,9 @@ class IndexMaps:
             return None
         return [Piece(atom, normal(source, shape)) for atom in equation.inputs]
 
-    def element(self, shape: Sequence[int], place: Place) -> list[tuple[Along, int, int]]:
+    def element(self, shape: Sequence[int], place: Place) -> list[tuple[Any, int, int]]:
         """The position of an element in C order: for each axis its index, length and stride."""
-        terms, stride = list[tuple[Along, int, int]](), 1
+        terms, stride = list[tuple[Any, int, int]](), 1
         for along, length in zip(reversed(place), reversed(shape), strict=True):
             terms.append((along, length, stride))
             stride *= length
@@ -171,7 +187,7 @@ class FlatMaps(IndexMaps):
             return None
         return Moved(self.operands(equation, place))
 
-    def element(self, shape: Sequence[int], place: Place) -> list[tuple[Along, int, int]]:
+    def element(self, shape: Sequence[int], place: Place) -> list[tuple[Any, int, int]]:
         return [(along, self.lengths[0], 1) for along in place]
 
 

@@ -7,14 +7,17 @@ limits of each element.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from fungrad.compiler.native.block_sums import Reduction
-from fungrad.compiler.native.element_operations import cost, type_of
+from fungrad.compiler.native.element_operations import convert, cost, type_of
 from fungrad.compiler.native.element_values import Body, Key, Source, inside
+from fungrad.compiler.native.gathers import Write, place_of
 from fungrad.compiler.native.index_maps import IndexMaps, Limit, Piece, loops_of
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.compiler.native.machine_code import host
@@ -43,12 +46,14 @@ class Root(NamedTuple):
       number: the index of the output, or of the reduction.
       reduction: None for an output.
       limits: the part of the nest that has its elements.
+      write: how the value, the first of the pieces, is written by index arrays, the others.
     """
 
     pieces: Sequence[Piece]
     number: int
     reduction: Reduction | None = None
     limits: tuple[Limit, ...] = ()
+    write: Write | None = None
 
 
 class Nest:
@@ -60,12 +65,15 @@ class Nest:
       cost_ns: a rough estimate of the time of all units.
       buffer: bytes of a unit's buffer between its loops. All units of one call use the first unit's
         buffer.
+      bases: for each output that is written by index arrays, the array that it begins with; None
+        for zeros. Such a nest is one unit for threads.
     """
 
     lanes: int
     units: int
     tails: Value
     buffer = 0
+    bases: Mapping[int, int | None] = MappingProxyType({})
 
     def __init__(self, source: Source, maps: IndexMaps, roots: Sequence[Root]) -> None:
         self.source, self.maps, self.roots, self.first = source, maps, roots, 0
@@ -97,7 +105,7 @@ class Nest:
         names.update(dict.fromkeys([r.reduction.equation.primitive.name for r in self.sums
                                     if r.reduction]))  # fmt: skip
         lengths = " x ".join(map(str, self.maps.lengths))
-        units = f" in {self.units} units" if self.units > 1 else ""
+        units = f" in {self.shared} units" if self.shared > 1 else ""
         return f"for {lengths} elements{units}: {', '.join(names)}"
 
     @property
@@ -125,11 +133,40 @@ class Nest:
         begin = code.intrinsic("smax", [begin, first])
         mine = code.mul(code.sub(begin, first), self.buffer)
         self.buffers = code.at(self.scratch, code.add(mine, buffers))
-        end = code.intrinsic("smin", [end, first + self.units])
+        end = code.intrinsic("smin", [end, first + self.shared])
         self.vectors = [code.variable(r.reduction.type, self.lanes) for r in self.sums
                         if r.reduction]  # fmt: skip
         self.tails = code.variable("i64", max(1, len(self.sums)))
-        code.for_range(begin, end, lambda unit: self.unit(code, entry, unit))
+        once = functools.partial(self.unit, code, entry)
+        if not self.writes:
+            code.for_range(begin, end, once)
+            return
+
+        def whole(first: Value) -> None:
+            self.begin(code, entry)
+            code.for_range(first, code.add(first, self.units), once)
+
+        code.for_range(begin, end, whole)
+
+    @property
+    def writes(self) -> bool:
+        """Whether it has outputs that are written by index arrays."""
+        return any(root.write for root in self.roots)
+
+    @property
+    def shared(self) -> int:
+        """The number of units for threads."""
+        return 1 if self.writes else self.units
+
+    def begin(self, code: Function, entry: Body) -> None:
+        """Sets the outputs that are written by index arrays to what they begin with."""
+        for number in dict.fromkeys([root.number for root in self.roots if root.write]):
+            to, base = entry.pointer(self.source.outputs + number), self.bases[number]
+            size = self.source.graph.outputs[number].type.nbytes
+            what = "i8 0" if base is None else str(entry.pointer(base))
+            name = "llvm.memset.p0.i64" if base is None else "llvm.memcpy.p0.p0.i64"
+            code.module.declare(f"declare void @{name}(ptr, {what.split()[0]}, i64, i1)")
+            code.raw(f"call void @{name}({to}, {what}, i64 {size}, i1 false)")
 
     def entry(self, code: Function) -> Body:
         """The values that are constant in all loops."""
@@ -165,6 +202,9 @@ class Nest:
     def element(self, body: Body, root: Root, counted: Value | None) -> None:
         """Stores an output, or adds to a reduction, at one index."""
         code, reduction = body.code, root.reduction
+        if root.write is not None:
+            self.written(body, root, root.write, counted)
+            return
         if reduction is None:
             (piece,) = root.pieces
             x = body.value(piece.atom, piece.place)
@@ -174,6 +214,18 @@ class Nest:
         values = [body.spread(body.value(p.atom, p.place), body.lanes) for p in root.pieces]
         variable = self.vectors[self.sum_of(root)]
         reduction.add(code, variable, reduction.term(code, values), counted)
+
+    def written(self, body: Body, root: Root, write: Write, counted: Value | None) -> None:
+        """Writes a value at its indices; what does not count adds nothing."""
+        code, (piece, *_) = body.code, root.pieces
+        type_ = self.source.graph.outputs[root.number].type
+        place = place_of(write.equation, piece.place)
+        x = convert(code, body.value(piece.atom, piece.place), type_of(type_.dtype))
+        x = body.spread(x, body.lanes_at(place))
+        if counted is not None and write.adds:
+            x = code.select(counted, x, 0)
+        array = self.source.outputs + root.number
+        body.write(x, array, type_.shape, place, code.add if write.adds else None)
 
     def add_tail(self, body: Body, root: Root, tails: Value, counted: Value | None) -> None:
         """Adds a single element to a reduction."""
@@ -327,7 +379,7 @@ class BoxNest(Nest):
             index = {**outer.index, len(self.maps.lengths) - 1: at}
             body = Body(self.source, self.maps, code, index, outer.box, lanes, outer)
             counted = None
-            if not exact and self.sums and lanes > 1:
+            if not exact and (self.sums or self.writes) and lanes > 1:
                 code.lanes = lanes
                 counted = code.compare("sge", code.iota(), code.splat(code.sub(i, at)))
                 if self.across and first:

@@ -17,6 +17,7 @@ from typing import Any
 from fungrad.compiler.native.block_sums import Reduction, reduction
 from fungrad.compiler.native.element_operations import cost, type_of
 from fungrad.compiler.native.element_values import Body, Key, Source
+from fungrad.compiler.native.gathers import direct_atoms, writes
 from fungrad.compiler.native.index_maps import IndexMaps, Piece, loops_of
 from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
@@ -73,8 +74,6 @@ class RowNest(Nest):
 
     def _operands(self, key: Key) -> list[Key]:
         piece = self.demanded[key]
-        if key[0] not in self.source.made:
-            return []
         below = self.source.reads(self.maps, piece.atom, piece.place, None)
         return [(id(p.atom), p.place) for p in below if (id(p.atom), p.place) in self.demanded]
 
@@ -264,7 +263,8 @@ def row_maps(source: Source) -> list[IndexMaps]:
     axes.
     """
     maps = source.outside
-    shapes = [v.type.shape for e in source.graph.equations for v in (*e.inputs, *e.outputs)]
+    direct = [v for e in source.graph.equations for v in direct_atoms(e)]
+    shapes = [v.type.shape for v in direct]
     largest = max(shapes, key=lambda s: (math.prod(maps.long(s)), len(s)), default=())
     needed = for_arrays(source)
     found = dict[tuple[int, ...], None]()
@@ -289,7 +289,8 @@ def for_arrays(source: Source) -> set[int]:
     """By identity, the values that arrays need: output arrays, and their operands."""
     needed = {id(atom) for atom in source.graph.outputs if source.is_array(atom)}
     for equation in reversed(source.graph.equations):
-        if id(equation.outputs[0]) in needed or source.is_array(equation.outputs[0]):
+        out = equation.outputs[0]
+        if id(out) in needed or source.is_array(out) or writes(equation):
             needed.update(map(id, equation.inputs))
             needed.update([id(v) for v in equation.outputs if source.is_array(v)])
     return needed

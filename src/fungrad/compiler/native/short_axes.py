@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fungrad.compiler.native.gathers import bounds, indirect
 from fungrad.compiler.native.index_maps import SHORT
+from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.passes.pipeline import as_optimised
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.ir.types import Type
@@ -130,9 +132,9 @@ def numpy_ns(equation: Equation) -> float:
 
 def unrolled(graph: Graph) -> tuple[Graph, bool]:
     """The Graph with arithmetic in place of such equations; and whether it has one more output,
-    the number 1.0 if the work is for NumPy.
+    the number 1.0 if the work is for NumPy: a matrix has no inverse, or an index is out of bounds.
     """
-    if not any(map(unrollable, graph.equations)):
+    if not any(unrollable(e) or indirect(e) for e in graph.equations):
         return graph, False
     found: tuple[Graph, bool] = memoised(graph, "unrolled", lambda: _unrolled(graph))
     return found
@@ -144,6 +146,7 @@ def _unrolled(graph: Graph, whole: bool = False) -> tuple[Graph, bool]:
 
     def run(*args: Any) -> list[Any]:
         wrong.clear()
+        tested = set[tuple[int, int]]()
         values: dict[int, Any] = dict(zip(map(id, graph.inputs), args, strict=True))
         values.update((id(v), x) for v, x in graph.constants)
 
@@ -152,6 +155,10 @@ def _unrolled(graph: Graph, whole: bool = False) -> tuple[Graph, bool]:
 
         for equation in graph.equations:
             xs = list(map(read, equation.inputs))
+            for atom, length in bounds(equation) if indirect(equation) else ():
+                if (id(atom), length) not in tested:
+                    tested.add((id(atom), length))
+                    wrong.extend(_outside(read(atom), length))
             if whole or unrollable(equation):
                 found = _outputs(equation, xs, wrong)
             else:
@@ -173,13 +180,31 @@ def _unrolled(graph: Graph, whole: bool = False) -> tuple[Graph, bool]:
     return as_optimised(made), bool(wrong)
 
 
+def _outside(indices: Any, length: int) -> list[Any]:
+    """Whether indices are out of bounds, as a list of conditions; of known ones none.
+
+    Raises:
+      Refused: if known ones are.
+    """
+    found = (indices < -length) | (indices >= length)
+    if type(indices) is not np.ndarray:
+        return [found]
+    if found.any():
+        raise Refused("an index out of bounds")
+    return []
+
+
 def _any(conditions: Sequence[Any]) -> Any:
     """1.0 if one of some arrays of conditions holds anywhere, else 0.0."""
-    numbers = [select(c, np.float64(1.0), np.float64(0.0)) for c in conditions]
-    total = functools.reduce(np.maximum, numbers)
-    if not shape_of(total):
-        return total
-    return reduce_max(total, axes=tuple(range(len(shape_of(total)))))
+    by_shape: dict[Any, list[Any]] = {}
+    for condition in conditions:
+        number = select(condition, np.float64(1.0), np.float64(0.0))
+        by_shape.setdefault(shape_of(number), []).append(number)
+    found = []
+    for shape, numbers in by_shape.items():
+        total = functools.reduce(np.maximum, numbers)
+        found.append(reduce_max(total, axes=tuple(range(len(shape)))) if shape else total)
+    return functools.reduce(np.maximum, found)
 
 
 def _outputs(equation: Equation, xs: Sequence[Any], wrong: list[Any]) -> Sequence[Any]:

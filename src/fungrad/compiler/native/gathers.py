@@ -1,0 +1,180 @@
+"""Reads and writes by index arrays: the index along an axis is an element of another array.
+
+A read (`getitem`) is a place with indirect axes. A write (`scatter`, `index_add`, `index_set`) is a
+root of a loop nest: each value is added to, or replaces, the element that its indices name, in the
+order of the values, so that elements that are named twice are exact. Indices are clamped; a program
+has one more result, whether one of them is out of bounds, and NumPy then raises.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fungrad.compiler.native.index_maps import Piece, Place, Through, broadcast
+from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.primitives.elementwise.family import add
+from fungrad.primitives.facts import Along
+from fungrad.primitives.movement.gather import getitem, scatter
+from fungrad.primitives.movement.scatter import index_add, index_set
+from fungrad.primitives.movement.static_index import Index, expanded, layout
+
+WRITES: Mapping[Any, int] = {scatter: 1, index_add: 2, index_set: 2}
+"""For each primitive that writes, the number of operands before the index arrays."""
+
+
+def arrays_of(equation: Equation) -> Sequence[Atom]:
+    """The index arrays of a read or write; () for other equations."""
+    before = 1 if equation.primitive is getitem else WRITES.get(equation.primitive)
+    return () if before is None else equation.inputs[before:]
+
+
+def indirect(equation: Equation) -> bool:
+    """Whether an equation reads or writes by index arrays, in a way that loops over them can."""
+    arrays = arrays_of(equation)
+    if not any(a.type.ndim for a in arrays) or any(a.type.dtype.kind != "i" for a in arrays):
+        return False
+    if isinstance(equation.inputs[0], Literal):
+        return False
+    shape, index = _indexed_shape(equation), equation.params["index"]
+    steps = [range(n)[e].step for n, e in _entries(index, shape) if type(e) is slice]
+    adds = equation.primitive in (scatter, index_add) and not index.unique
+    return all(abs(step) == 1 for step in steps) and not (
+        adds and equation.outputs[0].type.dtype.kind not in "fi"
+    )
+
+
+def writes(equation: Equation) -> bool:
+    """Whether an equation writes by index arrays."""
+    return equation.primitive in WRITES and indirect(equation)
+
+
+def before_loops(equation: Equation) -> Sequence[Atom]:
+    """The operands that have to be complete before loops over the indices begin."""
+    if not indirect(equation):
+        return ()
+    return () if equation.primitive is scatter else equation.inputs[:1]
+
+
+def direct_atoms(equation: Equation) -> Sequence[Atom]:
+    """The operands and results of an equation that loops over it pass over in order."""
+    if not indirect(equation):
+        return (*equation.inputs, *equation.outputs)
+    reads = equation.primitive is getitem
+    return (
+        (*equation.inputs[1:], *equation.outputs)
+        if reads
+        else (equation.inputs[WRITES[equation.primitive] - 1 :])
+    )
+
+
+def _indexed_shape(equation: Equation) -> tuple[int, ...]:
+    """The shape of the array that is read or written."""
+    reads = equation.primitive is getitem
+    return (equation.inputs[0] if reads else equation.outputs[0]).type.shape
+
+
+def _entries(index: Index, shape: Sequence[int]) -> Iterator[tuple[int, Any]]:
+    """The length and the entry of each axis of an array that is indexed."""
+    entries = [e for e in expanded(index, len(shape)) if e is not None]
+    return zip(shape, entries, strict=True)
+
+
+def bounds(equation: Equation) -> list[tuple[Atom, int]]:
+    """The index arrays of an equation, with the lengths of their axes."""
+    given, shape = iter(arrays_of(equation)), _indexed_shape(equation)
+    return [(next(given), n) for n, e in _entries(equation.params["index"], shape)
+            if type(e) is str]  # fmt: skip
+
+
+def place_of(equation: Equation, place: Place) -> Place:
+    """The place in the array that is indexed, for a place in the selection."""
+    shape, index, arrays = _indexed_shape(equation), equation.params["index"], arrays_of(equation)
+    found = layout(index, shape, [a.type.shape for a in arrays])
+    start, stop = found.position, found.position + len(found.fancy)
+    rest, given, source = iter((*place[:start], *place[stop:])), iter(arrays), list[Any]()
+    axes = iter(_entries(index, shape))
+    for entry in expanded(index, len(shape)):
+        if entry is None:
+            next(rest)
+            continue
+        length, _ = next(axes)
+        if type(entry) is str:
+            atom = next(given)
+            at = broadcast(atom.type.shape, found.fancy, place[start:stop])
+            source.append(Through(atom, at, length))
+        elif type(entry) is slice:
+            along: Any = next(rest)
+            taken = range(length)[entry]
+            offset = taken.start + taken.step * along.offset
+            source.append(Along(along.loop, offset, 1 if along.loop < 0 else
+                                along.step * taken.step))  # fmt: skip
+        else:
+            source.append(Along(-1, range(length)[entry]))
+    return tuple(source)
+
+
+class Write(NamedTuple):
+    """Values that are written into an output.
+
+    Attributes:
+      equation: the equation that writes.
+      adds: whether a value is added to an element; otherwise it replaces it.
+    """
+
+    equation: Equation
+    adds: bool
+
+    @property
+    def value(self) -> Atom:
+        return self.equation.inputs[WRITES[self.equation.primitive] - 1]
+
+    def pieces(self, place: Place) -> list[Piece]:
+        """The value at a place, and its indices."""
+        at = place_of(self.equation, place)
+        indices = [Piece(a.array, a.place) for a in at if isinstance(a, Through)]
+        return [Piece(self.value, place), *indices]
+
+
+class Written(NamedTuple):
+    """An output that values are written into.
+
+    Attributes:
+      base: the array that is copied first; None for zeros.
+      writes: the writes, in order.
+    """
+
+    base: Atom | None
+    writes: Sequence[Write]
+
+
+def written(graph: Graph) -> Mapping[int, Written]:
+    """The values that are written by index arrays, by identity: also sums of such arrays, and
+    arrays that several are added to.
+    """
+    readers = Counter([id(a) for e in graph.equations for a in e.inputs])
+    readers.update(map(id, graph.outputs))
+    found = dict[int, Written]()
+    for equation in graph.equations:
+        (out, *_), primitive = equation.outputs, equation.primitive
+        inner = [found[id(a)] for a in equation.inputs if id(a) in found and readers[id(a)] == 1]
+        if writes(equation):
+            unique = equation.params["index"].unique
+            own = Write(equation, primitive is index_add or (primitive is scatter and not unique))
+            base = None if primitive is scatter else equation.inputs[0]
+            found[id(out)] = Written(base, [own])
+            if base is not None and id(base) in found and readers[id(base)] == 1:
+                both = [*found[id(base)].writes, own]
+                if _in_one_loop(both):
+                    found[id(out)] = Written(found[id(base)].base, both)
+        elif primitive is add and len(inner) == 2 and all(part.base is None for part in inner):
+            both = [w for part in inner for w in part.writes]
+            if _in_one_loop(both):
+                found[id(out)] = Written(None, both)
+    return found
+
+
+def _in_one_loop(both: Sequence[Write]) -> bool:
+    """Whether writes may take turns, element by element."""
+    return all(w.adds for w in both) and len({w.value.type.shape for w in both}) == 1

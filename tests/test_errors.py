@@ -261,10 +261,9 @@ def test_a_package_that_cuts_is_named_with_the_line_that_called_it(package):
 
 
 def test_a_package_that_writes_into_an_array_is_told_apart_from_the_users_lines(package):
-    canvas = np.zeros(3)
     error = raised(
         errors.ItemAssignmentError,
-        lambda: fg.grad(lambda x: package.draw(x, canvas) or x)(1.0),
+        lambda: fg.grad(lambda x: package.draw(x, np.loadtxt(["1 2 3"])) or x)(1.0),
         "some_package.py:7 (draw), called at",
         "give it fg.stop_gradient(x), as for a plot",
     )
@@ -589,10 +588,9 @@ def test_a_function_of_a_like_name_is_named_and_no_other():
 
 
 def test_an_output_buffer():
-    buffer = np.empty(3)
     raised(
         errors.ItemAssignmentError,
-        lambda: fg.grad(lambda x: np.sum(np.sin(x, out=buffer)))(X),
+        lambda: fg.grad(lambda x: np.sum(np.sin(x, out=np.loadtxt(["1 2 3"]))))(X),
         "ufunc 'sin'",
     )
 

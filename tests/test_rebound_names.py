@@ -42,22 +42,25 @@ def test_value_and_gradient(f):
     assert np.allclose(fg.vmap(f)(np.array([1.5, 2.0])), [f(1.5), f(2.0)])
 
 
+ROWS = ["1 2 3"]
+
+
 def two_names(x):
-    r = LAM * 2
+    r = np.loadtxt(ROWS)
     other = r
     r *= x
     return np.sum(other)
 
 
 def a_view(x):
-    r = LAM * 2
+    r = np.loadtxt(ROWS)
     part = r[:2]
     r *= x
     return np.sum(part)
 
 
 def in_a_container(x):
-    r = LAM * 2
+    r = np.loadtxt(ROWS)
     held = [r]
     r *= x
     return np.sum(held[0])
@@ -67,19 +70,19 @@ def of_the_caller(x):
     def scale(r):
         r *= x
 
-    r = LAM * 2
+    r = np.loadtxt(ROWS)
     scale(r)
     return np.sum(r)
 
 
 def by_a_function(x):
-    r = LAM * 2
+    r = np.loadtxt(ROWS)
     operator.imul(r, x)
     return np.sum(r)
 
 
 def out(x):
-    r = LAM * 2
+    r = np.loadtxt(ROWS)
     np.multiply(r, x, out=r)
     return np.sum(r)
 
@@ -90,6 +93,20 @@ def out(x):
 def test_what_another_name_would_see_is_refused(f):
     with pytest.raises(ItemAssignmentError):
         fg.grad(f)(1.5)
+
+
+def test_an_attribute_that_outlives_the_call_is_not_bound_to_a_traced_array():
+    class Model:
+        weights = LAM * 2
+
+        def __call__(self, x):
+            self.weights *= x
+            return np.sum(self.weights)
+
+    model = Model()
+    model.weights = weights = LAM * 2
+    assert fg.grad(model)(1.5) == fg.grad(model)(2.5) == 9.0
+    assert model.weights is weights and np.array_equal(weights, LAM * 2)
 
 
 def test_casts_and_shapes_are_numpys():

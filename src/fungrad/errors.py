@@ -129,23 +129,22 @@ class NonDifferentiableInputError(FungradError, TypeError):
 
 class ItemAssignmentError(FungradError, TypeError):
     """A write that would not reach the array, or would cut a derivative: of a traced value into an
-    ndarray made outside, into a read-only view or an array that a recorded function captured; or
-    into a large ndarray whose values a derivative still needs.
+    ndarray that compiled code has made, into a read-only view or an array that the body of a loop
+    captured; or into a large ndarray whose values a derivative still needs.
 
     Fails::
 
-        buffer = np.zeros(3)
-
         def f(x):
-            buffer[0] = x[0]
-            return np.sum(buffer)
+            row = np.loadtxt(["1 2 3"])
+            row[0] = x[0]
+            return np.sum(row**2)
 
     Repaired::
 
         def f(x):
-            buffer = x * 0.0
-            buffer[0] = x[0]
-            return np.sum(buffer)
+            row = np.array(np.loadtxt(["1 2 3"]))
+            row[0] = x[0]
+            return np.sum(row**2)
 
     `fg.numpy.at(a)[i].set(x)` gives a changed copy of any array.
     """

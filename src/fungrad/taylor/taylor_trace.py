@@ -22,7 +22,7 @@ from fungrad.primitives.primitive import or_zero
 from fungrad.retracing.graph_transforms import strong_type
 from fungrad.tracing.aliasing import received
 from fungrad.tracing.interpreter import evaluate
-from fungrad.tracing.listed_operands import with_lists
+from fungrad.tracing.repeated_traces import repeated
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, typeof
 from fungrad.transforms.engine.forward import pulled_back_twice
 
@@ -362,7 +362,7 @@ def along(
     """Runs a flat function along a curve; `terms` are derivatives of order 1, 2, ... (None is
     zero).
     """
-    return with_lists(lambda: _along(f, leaves, terms, order, label), label, f)
+    return repeated(lambda: _along(f, leaves, terms, order, label), label, f)
 
 
 def _along(

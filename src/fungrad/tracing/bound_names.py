@@ -41,7 +41,7 @@ BUILTINS: dict[str, tuple[Any, Any]] = {}
 """By the names of builtin classes: each with its replacement, which modules get as a name of their
 own while a transform traces.
 """
-MOST = 4_000
+MOST = 20_000
 """The most functions that are read."""
 KEPT = 512
 """The most functions whose names are remembered."""
@@ -185,22 +185,32 @@ class _Reader:
             self._wait(shared, *filter(callable, value))
         elif kind is dict or kind is list:
             items = list(value.items()) if kind is dict else enumerate(value)
-            also = self._also
-            for key in [k for k, item in items if _may_call(item) or type(item) in also]:
+            for key in [k for k, item in items if _may_call(item) or self._holds(item)]:
                 self._place(value, key, shared)
         else:
             self._instance(value, shared)
 
+    def _holds(self, item: Any) -> bool:
+        """Whether an item is, or may hold, a value of the further classes to find."""
+        kind = type(item)
+        if not self._also or kind in _PLAIN:
+            return kind in self._also
+        return kind in self._also or type(_attribute(item, "__dict__")) is dict
+
     def _instance(self, value: Any, shared: bool) -> None:
         own = _attribute(value, "__dict__")
-        if not _read_by(type(value).__module__):  # a transformed function of fungrad's
+        home = type(value).__module__
+        if self._also and home.partition(".")[0] in sys.stdlib_module_names:  # SimpleNamespace
+            if type(own) is dict:
+                self._space(own, own, shared)
+        elif not _read_by(home):  # a transformed function of fungrad's
             wrapped = own.get("__wrapped__") if type(own) is dict else None
             self._held_by(value, wrapped, shared)
             self._wait(shared, wrapped, _attribute(value, "func"))
-            return
-        self._wait(shared, type(value))
-        if type(own) is dict:
-            self._space(own, own, shared)
+        else:
+            self._wait(shared, type(value))
+            if type(own) is dict:
+                self._space(own, own, shared)
 
     def _class(self, value: type) -> None:
         for base in value.__mro__:
@@ -234,6 +244,8 @@ class _Reader:
                 self._place(names, name, True)
             elif name in BUILTINS:
                 self._builtin(code, names, name)
+            elif name in modules and _read_by(name) and _imports(code, name):
+                self._wait(True, modules[name])
         for constant in code.co_consts:
             if type(constant) is CodeType:
                 self._code(constant, names)
@@ -314,6 +326,15 @@ def _is_compared(code: CodeType, name: str) -> bool:
             return True
         last = instruction.opname.startswith("LOAD_GLOBAL") and instruction.argval == name
     return False
+
+
+def _imports(code: CodeType, name: str) -> bool:
+    """Whether code imports a module itself."""
+    found = zip(code.co_code[::2], code.co_code[1::2], strict=True)
+    return any(op == _IMPORT and code.co_names[arg] == name for op, arg in found)
+
+
+_IMPORT = dis.opmap["IMPORT_NAME"]
 
 
 def _may_call(value: Any) -> bool:

@@ -60,7 +60,7 @@ class Writable(ndarray):
     def __array_finalize__(self, obj: Any) -> None:
         if type(obj) is Writable:
             if type(self.base) is Writable:
-                _note_view(self)
+                note_view(self)
             else:
                 self.home = weakref.ref(current())
 
@@ -71,7 +71,7 @@ class Writable(ndarray):
             return writable(array)
         if type(array.base) is Writable:  # a view, in which NumPy has dropped axes
             array = array.view(Writable)
-            _note_view(array)
+            note_view(array)
         return array
 
     def __getitem__(self, index: Any) -> Any:
@@ -116,7 +116,7 @@ class Writable(ndarray):
         return self.view(ndarray).__reduce_ex__(protocol)
 
 
-def _note_view(view: Writable) -> None:
+def note_view(view: Writable) -> None:
     """Adds a weak reference to a view to the list of the array that owns its memory."""
     owner: Any = view.base
     try:

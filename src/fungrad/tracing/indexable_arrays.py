@@ -17,7 +17,8 @@ from fungrad.errors import AbstractValueError
 from fungrad.support import pytree
 from fungrad.tracing import interception
 from fungrad.tracing.created_arrays import KINDS, holds_traced
-from fungrad.tracing.listed_operands import Met, meets_lists
+from fungrad.tracing.refusals import Met
+from fungrad.tracing.repeated_traces import traces_again
 from fungrad.tracing.source_location import refused_index
 from fungrad.tracing.trace import EVAL, current, registry
 
@@ -79,19 +80,19 @@ def traced_twice(
     run: Callable[[Callable[[Any], Any]], T], label: Callable[[], str], f: Callable[..., Any]
 ) -> T:
     """`run(given)`, which traces f. If a traced value indexes an ndarray in it, once more, with all
-    arrays that f finds, and those that `given` is called with, as `Indexable`; also if a ufunc got
-    a list with traced items (listed_operands.py).
+    arrays that f finds, and those that `given` is called with, as `Indexable`; also for the other
+    reasons of repeated_traces.py.
     """
     try:
         result = run(_unchanged)
     except Exception as error:
-        if meets_lists(label, f):
+        if traces_again(label, f, True):
             return traced_twice(run, label, f)
         indexes = isinstance(error, (IndexError, AbstractValueError)) and _of_an_array(error)
         if not indexes or not interception.State.on:
             raise
     else:
-        if not Met.threads or not meets_lists(label, f):
+        if not Met.seen or not traces_again(label, f):
             return result
         return traced_twice(run, label, f)
     made: dict[int, tuple[Any, Any]] = {}

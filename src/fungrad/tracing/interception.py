@@ -235,19 +235,79 @@ def take_lists(
       label: describes the function. made: the function that fungrad derived from it, and calls.
       pair_of: returns the pair of a ufunc and its replacement for either of them, else None.
     """
+    key = _note(_listed, label, made, pair_of)
+    if key is not None:
+        with _lock:
+            _found.pop(key, None)
+            _simple.clear()
+    return key is not None
+
+
+def _note(table: dict[Any, Any], label: Callable[[], str], made: Any, value: Any) -> Any:
+    """Adds a value to a table by the key of a function, and returns the key; None if it has one."""
     f = traced_function(label) or traced_function(made)
     if f is None or not State.on:
-        return False
+        return None
     key = key_of(f)
     with _lock:
-        if key in _listed:
-            return False
-        if len(_listed) >= KEPT:
-            _listed.clear()
-        _listed[key] = pair_of
-        _found.pop(key, None)
-        _simple.clear()
-    return True
+        if key in table:
+            return None
+        if len(table) >= KEPT:
+            table.clear()
+        table[key] = value
+    return key
+
+
+PairOf = Callable[[Any], tuple[Any, Any] | None]
+"""Returns the pair of an array and its copy; None for other values."""
+_shadowed: dict[Any, Callable[[Any], PairOf]] = {}
+"""By the key of a function that writes traced values into arrays from outside: makes, for a trace,
+the copies.
+"""
+_shadows: dict[Any, list[Binding]] = {}
+"""By outermost trace: the places that hold copies of arrays until its end."""
+copies: dict[int, PairOf] = {}
+"""The same by thread, for arguments."""
+
+
+def take_shadows(label: Callable[[], str], made: Any, make: Callable[[Any], PairOf]) -> bool:
+    """Lets a function's traces write into copies of the arrays that it finds, from the next one on.
+    Returns False if they did so before, or cannot. `label` and `made` are as in `take_lists`.
+    """
+    return _note(_shadowed, label, made, make) is not None
+
+
+def has_shadows(f: Any) -> bool:
+    """Whether the traces of a user's function write into copies of arrays."""
+    return bool(_shadowed) and key_of(traced_function(f)) in _shadowed
+
+
+def _use_shadows(holder: Any, run: Any) -> None:
+    """Writes copies of arrays to the places through which the function of a trace finds them."""
+    f = traced_function(holder.label) or traced_function(run)
+    make = None if f is None else _shadowed.get(key_of(f))
+    if make is not None:
+        copies[get_ident()] = pair_of = make(holder)
+        _shadows[holder] = bindings_of(f, run, pair_of, _unknown, _HOLD_ARRAYS)[0]
+        for binding in _shadows[holder]:
+            exchange(*binding)
+
+
+def _end_shadows(holder: Any) -> None:
+    """Restores the arrays in their places."""
+    for place, key, own, ours in _shadows.get(holder, ()):
+        exchange(place, key, ours, own)
+    if holder in _shadows:
+        copies.pop(holders.get(holder, get_ident()), None)
+        del _shadows[holder]
+
+
+def _unknown(place: Any, key: Any) -> None:
+    return None
+
+
+_HOLD_ARRAYS = (ndarray, dict, list)
+"""The classes of values that are arrays, or hold some."""
 
 
 def _ufuncs_reached(
@@ -327,14 +387,14 @@ def _is_called(frame: FrameType) -> bool:
         return False
     if sys.version_info >= (3, 12) and code[at + 1] & 1:
         return True
-    before = _beside(code, at, -2)
+    before = neighbour(code, at, -2)
     if code[before] == _LOAD_GLOBAL and code[before + 1] & 1:
         return True
-    beside = _beside(code, at, 2) if sys.version_info >= (3, 13) else _beside(code, before, -2)
+    beside = neighbour(code, at, 2) if sys.version_info >= (3, 13) else neighbour(code, before, -2)
     return code[beside] == _PUSH_NULL
 
 
-def _beside(code: bytes, at: int, step: int) -> int:
+def neighbour(code: bytes, at: int, step: int) -> int:
     """The index of the instruction before or behind another; caches are none."""
     at += step
     while code[at] == 0 and at > 0:
@@ -558,6 +618,8 @@ def begin(holder: Any, run: Any) -> None:
             found = _bindings_for(holder.label, run)
             if found:
                 _use(found)
+            if _shadowed:
+                _use_shadows(holder, run)
 
 
 def _use(bindings: list[Binding]) -> None:
@@ -569,7 +631,7 @@ def _use(bindings: list[Binding]) -> None:
 
 
 def _restore_places() -> None:
-    for place, key, own, ours in _written.values():
+    for place, key, own, ours in (*itertools.chain(*_shadows.values()), *_written.values()):
         exchange(place, key, ours, own)
 
 
@@ -608,11 +670,14 @@ def resume() -> None:
         State.paused = max(State.paused - 1, 0)  # a forked child may end what another thread began
         if holders and State.on:
             _use(list(_written.values()))
+            for binding in itertools.chain(*_shadows.values()):
+                exchange(*binding)
 
 
 def end(holder: Any) -> None:
     """Restores the originals, if no other outermost trace runs. May be called again."""
     with _lock:
+        _end_shadows(holder)
         if len(holders) <= (holder in holders):
             _restore()
             if _written:
@@ -623,7 +688,7 @@ def end(holder: Any) -> None:
 class _Again:
     """A function that is traced again, with replaced values."""
 
-    __slots__ = ("label", "running")
+    __slots__ = ("__weakref__", "label", "running")
 
     def __init__(self, label: Callable[[], str]) -> None:
         self.label = label
@@ -645,7 +710,7 @@ def replacing(
         begin(holder, made)
         with _lock:
             f = traced_function(label) or traced_function(made)
-            _use(bindings_of(f, made, pair_of, _known, also=(ndarray, dict, list))[0])
+            _use(bindings_of(f, made, pair_of, _known, _HOLD_ARRAYS)[0])
         yield
     finally:
         holder.running = False
@@ -656,6 +721,7 @@ def _forget_threads() -> None:
     """In a forked child: ends what other threads were tracing, which are not there."""
     me = get_ident()
     for holder in [holder for holder, thread in holders.items() if thread != me]:
+        _end_shadows(holder)
         del holders[holder]
     State.paused = 0
     if not holders:

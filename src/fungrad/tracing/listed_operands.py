@@ -14,26 +14,18 @@ import sys
 from _thread import get_ident
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 
 import numpy as np
 
 from fungrad.tracing import interception
 from fungrad.tracing.created_arrays import holds_traced
+from fungrad.tracing.refusals import Met
 from fungrad.tracing.source_location import is_ours
 from fungrad.tracing.trace import EVAL, OfOutlived, Tracer, current, registry
 
 _CALLS = frozenset(opcode.opmap[n] for n in opcode.opmap if n.startswith(("CALL", "PRECALL")))
 """The instructions that call: operators of arrays cannot be replaced, and are not traced again."""
-
-
-T = TypeVar("T")
-
-
-class Met:
-    """The threads in which NumPy met a list with traced items in the trace that runs."""
-
-    threads: ClassVar[set[int]] = set()
 
 
 def _in_a_call(frame: FrameType) -> bool:
@@ -49,7 +41,7 @@ class _AsArray(OfOutlived):
 
     def __get__(self, instance: Any, owner: Any) -> Any:
         if instance is not None and current() is not EVAL and _in_a_call(sys._getframe(1)):
-            Met.threads.add(get_ident())
+            Met.seen.add(("list", get_ident()))
         return super().__get__(instance, owner)
 
 
@@ -124,21 +116,6 @@ def meets_lists(label: Callable[[], str], f: Callable[..., Any]) -> bool:
     """Whether f has to be traced once more, since NumPy met a list with traced items while an
     outermost trace ran it. `label` describes the trace.
     """
-    me = get_ident()
-    if me not in Met.threads or current() is not EVAL:
+    if current() is not EVAL or not Met.had("list"):
         return False
-    Met.threads.discard(me)
     return interception.take_lists(label, f, pair_of)
-
-
-def with_lists(run: Callable[[], T], label: Callable[[], str], f: Callable[..., Any]) -> T:
-    """The result of `run()`, which traces f; it is called once more if `meets_lists` says so."""
-    try:
-        result = run()
-    except Exception:
-        if not meets_lists(label, f):
-            raise
-    else:
-        if not Met.threads or not meets_lists(label, f):
-            return result
-    return with_lists(run, label, f)

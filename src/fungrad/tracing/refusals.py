@@ -9,8 +9,9 @@ import linecache
 import opcode
 import re
 import sys
+from _thread import get_ident
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from fungrad.errors import (
     GradientCutError,
@@ -26,34 +27,66 @@ from fungrad.tracing.source_location import (
     is_scipy,
     user_line,
     ways_out_here,
+    written_name,
 )
+from fungrad.tracing.ways_out import call_at
 
 _STORES = frozenset(
     [opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opcode.opmap]
 )
+_FILLS = frozenset(["fill", "put"])
+"""The methods of an ndarray that ask for numbers and write them."""
+
+
+class Met:
+    """What NumPy met in traces that run, or have just run, and a second trace can take."""
+
+    seen: ClassVar[set[tuple[str, int]]] = set()
+    """"list" of traced items, or "store" of a traced value in a plain array, and the thread."""
+
+    @classmethod
+    def had(cls, what: str) -> bool:
+        """Whether this thread met it; forgets it."""
+        key = what, get_ident()
+        found = key in cls.seen
+        cls.seen.discard(key)
+        return found
 
 
 def stored() -> bool:
-    """Whether the method that calls this was called by `array[index] = tracer`.
+    """Whether the method that calls this was called by `array[index] = tracer`, or by a method that
+    fills an array.
 
     NumPy gets the number by the same methods as `int(x)`; the current instruction of the caller's
     code tells the two apart.
     """
     frame = sys._getframe(2)
-    return frame.f_code.co_code[frame.f_lasti] in _STORES
+    code = frame.f_code
+    if code.co_code[frame.f_lasti] in _STORES:
+        return True
+    if _FILLS.isdisjoint(code.co_names):
+        return False
+    call = call_at(code, frame.f_lasti)
+    return call is not None and getattr(call.func, "attr", "") in _FILLS
 
 
-_WRITABLE = (
-    "Write into an array that is made inside of the function: by np.zeros or np.empty, or a copy, "
-    "`a = np.array(a)`. (Operators on plain arrays from outside make plain arrays.) Where a "
-    "package makes it by a name of its own (`from numpy import zeros`), name that: "
-    'fg.intercept("package").'
-)
 _OFF = (
     "Arrays that are made while the transform runs could be written into, but "
     "fg.config.intercept is False. Build the array from its parts (np.stack, np.concatenate, "
     "np.where), or write `a = fg.numpy.at(a)[index].set(value)` for `a[index] = value`."
 )
+
+
+def _writable() -> str:
+    """Advice for an array that has no shadow, with the user's own name for it."""
+    name = written_name()
+    return (
+        "Arrays that the function finds (globals, closures, attributes, items, arguments) can hold "
+        "traced values, and so can what NumPy computes from them; this one is made elsewhere, by "
+        f"compiled code. Write into a copy: `{name} = np.array({name})` before. Where a package "
+        "makes it by a name of its own (`from numpy import zeros`), name that: "
+        'fg.intercept("package").'
+    )
 
 
 def _package() -> str:
@@ -66,6 +99,7 @@ def _package() -> str:
 
 def refused_store(type_: Type, function: str = "") -> ItemAssignmentError:
     """The error for a traced value that is written into an ndarray, by a function or by `=`."""
+    Met.seen.add(("store", get_ident()))
     by = f" by {function}" * bool(function)
     if in_a_package():
         package = _package()
@@ -74,7 +108,7 @@ def refused_store(type_: Type, function: str = "") -> ItemAssignmentError:
             f'through it, name it: fg.intercept("{package}"). {ways_out_here()}'
         )
     else:
-        advice = _WRITABLE if interception.State.on else _OFF
+        advice = _writable() if interception.State.on else _OFF
         advice += " On purpose: `a[index] = fg.stop_gradient(value)`."
     return ItemAssignmentError(
         f"A traced value is written into an ndarray{user_line()}{by}, which can hold plain "

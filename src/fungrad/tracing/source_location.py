@@ -29,7 +29,7 @@ from fungrad.support.lazy import loaded
 from fungrad.tracing.error_notes import add_note
 from fungrad.tracing.numpy_warnings import NumPyWarnings, set_settings, settings, warn_at
 from fungrad.tracing.opaque_mode import Opaque
-from fungrad.tracing.ways_out import ways_out
+from fungrad.tracing.ways_out import name_of_written, ways_out
 
 
 def no_factor(error: BaseException, line: str) -> set[str]:
@@ -154,6 +154,12 @@ def ways_out_here() -> str:
             return ways_out(frame.f_code, frame.f_lasti, frame.f_locals)
         frame = frame.f_back
     return ways_out(None, 0, {})
+
+
+def written_name() -> str:
+    """The user's name of the array that the innermost line writes into: see `name_of_written`."""
+    frame = _user_frame()
+    return "a" if frame is None else name_of_written(frame.f_code, frame.f_lasti)
 
 
 def in_a_package() -> bool:

@@ -18,8 +18,10 @@ import numpy as np
 
 from fungrad.errors import ArgumentError, TracingError
 from fungrad.ir.graph import Source
+from fungrad.tracing import interception
 from fungrad.tracing.effects import muted
 from fungrad.tracing.random_states import random_states, restore
+from fungrad.tracing.shadows import shadowing
 from fungrad.tracing.source_location import (
     describe,
     is_foreign,
@@ -241,7 +243,8 @@ class Watch:
         Raises:
           TracingError: naming the first line at which the two runs part.
         """
-        if not self.foreign and suspected(self.f, values, self._spoiled, True) is None:
+        foreign = self.foreign or interception.has_shadows(self.f)
+        if not foreign and suspected(self.f, values, self._spoiled, True) is None:
             return
         try:
             self._compare(flat, leaves, values, traced)
@@ -288,7 +291,7 @@ class Watch:
         given = [x.copy() if isinstance(x, np.ndarray) else x for x in leaves]
         token = muted.set(True)
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), shadowing(self.f):
                 return list(flat(*given))
         except TracingError:  # of a derivative in f
             raise

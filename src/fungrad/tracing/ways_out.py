@@ -11,9 +11,9 @@ from types import CodeType
 from typing import Any
 
 
-def call_at(code: CodeType, instruction: int) -> ast.Call | None:
-    """The call in the source of a code that an instruction belongs to; None if it is no call, or
-    the source is not known.
+def expression_at(code: CodeType, instruction: int) -> ast.expr | None:
+    """The expression in the source of a code that an instruction belongs to; None if it is no
+    expression, or the source is not known.
     """
     place = next(itertools.islice(code.co_positions(), instruction // 2, None), (None,) * 4)
     line, last, begin, end = place
@@ -25,10 +25,32 @@ def call_at(code: CodeType, instruction: int) -> ast.Call | None:
     lines[-1] = lines[-1][:end]  # columns are of bytes
     lines[0] = lines[0][begin:]
     try:
-        found = ast.parse(textwrap.dedent(b"".join(lines).decode()).strip(), mode="eval").body
+        return ast.parse(textwrap.dedent(b"".join(lines).decode()).strip(), mode="eval").body
     except (SyntaxError, UnicodeDecodeError):
         return None
+
+
+def call_at(code: CodeType, instruction: int) -> ast.Call | None:
+    """The call at an instruction: see `expression_at`."""
+    found = expression_at(code, instruction)
     return found if isinstance(found, ast.Call) else None
+
+
+def name_of_written(code: CodeType, instruction: int) -> str:
+    """The source of the array that an instruction writes into: `a` of `a[i] = x` and `a.fill(x)`,
+    `out` of a call with out=; "a" if it is not known.
+    """
+    found = expression_at(code, instruction)
+    target: ast.expr | None = None
+    if isinstance(found, ast.Subscript):
+        target = found.value
+    elif isinstance(found, ast.Call):
+        outs = [keyword.value for keyword in found.keywords if keyword.arg == "out"]
+        called = found.func.value if isinstance(found.func, ast.Attribute) else None
+        target = outs[0] if outs else called
+    if isinstance(target, ast.Attribute) and target.attr == "flat":
+        target = target.value
+    return ast.unparse(target) if target is not None and _is_name(target) else "a"
 
 
 def _is_name(node: ast.expr) -> bool:

@@ -15,7 +15,9 @@ from fungrad.primitives.primitive import or_zero, zeros
 from fungrad.support import pytree
 from fungrad.tracing.captured_arrays import WriteGuards
 from fungrad.tracing.graph_trace import stage
+from fungrad.tracing.interception import copies
 from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.shadows import shadowed
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, current, typeof
@@ -175,6 +177,8 @@ def _differentiated(
             parts: list[Any] = [args[0]]
 
             def call(new: Sequence[Any]) -> Any:
+                if copies:
+                    return f(*new, *shadowed(args[1:]), **shadowed(kwargs))
                 return f(*new, *args[1:], **kwargs)
 
         else:
@@ -182,8 +186,8 @@ def _differentiated(
             parts = [args[k] if isinstance(k, int) else kwargs[k] for k in keys]
 
             def call(new: Sequence[Any]) -> Any:
-                positional = list(args)
-                named = dict(kwargs)
+                positional = list(shadowed(args))
+                named = dict(shadowed(kwargs))
                 for key, part in zip(keys, new, strict=True):
                     if isinstance(key, int):
                         positional[key] = part
@@ -443,7 +447,7 @@ def jvp(
         args = [
             pytree.unflatten(d, [next(iterator) for _ in range(d.leaf_count)]) for d in treedefs
         ]
-        found, *shapes[:] = results_and_aux(f, f(*args), has_aux)  # type: ignore[call-arg]
+        found, *shapes[:] = results_and_aux(f, f(*shadowed(args)), has_aux)  # type: ignore[call-arg]
         return found
 
     def run() -> Any:

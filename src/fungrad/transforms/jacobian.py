@@ -25,6 +25,7 @@ from fungrad.primitives.primitive import zeros
 from fungrad.support import pytree
 from fungrad.tracing.captured_arrays import WriteGuards
 from fungrad.tracing.quantity_trees import derivative, each_output
+from fungrad.tracing.shadows import shadowed
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
@@ -83,8 +84,8 @@ class Call:
     def flat(self, *values: Any) -> list[Any]:
         """The function of the leaves: the leaves of its output, then those of aux."""
         new = pytree.unflatten(self.inputs, values)
-        positional = list(self.args)
-        named = dict(self.kwargs)
+        positional = list(shadowed(self.args))
+        named = dict(shadowed(self.kwargs))
         for key, part in zip(self.keys, (new,) if self.single else new, strict=True):
             if isinstance(key, int):
                 positional[key] = part

@@ -20,6 +20,7 @@ from fungrad.support import pytree
 from fungrad.tracing.aliasing import received
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.interpreter import evaluate as _evaluate
+from fungrad.tracing.shadows import shadowed
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, Tracer, arrived, current, shape_of
@@ -241,7 +242,7 @@ def vmap(
         shapes: list[pytree.TreeDef] = []
 
         def flat(*values: Any) -> list[Any]:
-            positional, named = pytree.unflatten(treedef, values)
+            positional, named = pytree.unflatten(treedef, shadowed(values))
             out_leaves, out_def = flat_leaves(f(*positional, **named), arrived)
             shapes.append(out_def)
             return out_leaves

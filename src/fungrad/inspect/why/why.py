@@ -28,7 +28,7 @@ from fungrad.inspect.why.recording_trace import WhyTrace, walked_back
 from fungrad.ir.graph import Source
 from fungrad.support import pytree
 from fungrad.tracing.graph_trace import stage
-from fungrad.tracing.listed_operands import meets_lists
+from fungrad.tracing.repeated_traces import traces_again
 from fungrad.tracing.source_location import describe, is_library
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
 from fungrad.tracing.transformed_function import TransformedFunction
@@ -209,7 +209,7 @@ def _explained(
     try:
         outputs = trace.run(flat, *tracers)
     except Exception as error:
-        if meets_lists(label, flat):
+        if traces_again(label, flat, True):
             return _explained(f, flat, leaves, names, active, chosen)
         return _raised(name, names, error)
     mine = [o for o in outputs if type(o) is Tracer and o.owner is trace]

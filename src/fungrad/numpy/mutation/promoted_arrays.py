@@ -21,6 +21,7 @@ from fungrad.primitives.movement.gather import Index
 from fungrad.primitives.movement.reshape_broadcast_cast import inverse_permutation, transpose
 from fungrad.tracing.aliasing import Step, array_over, check_writeable, fresh, link
 from fungrad.tracing.created_arrays import Writable, Written, answer_by, plain, tracer_of
+from fungrad.tracing.shadows import check_replay
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.spoiled_memory import spoil
 from fungrad.tracing.trace import Trace, Tracer, current, registry, typeof
@@ -42,6 +43,7 @@ def become(target: Writable, new: Any) -> None:
         return
     root = target.base if type(target.base) is Writable else target
     check_home(root)
+    check_replay()
     found = [ref() for ref in getattr(root, "views", ())]
     views = [(view, step_between(root, view)) for view in found if view is not None]
     if root is not target:

@@ -3,12 +3,15 @@
 Python binds the name to what the operator returns. So a new traced array can take the place of an
 ndarray that nothing else holds, views included: CPython's reference count says so. Without such
 counts (other interpreters, free threads), and where something else holds the array, it is refused.
+A name that outlives the call, as an attribute, is bound to a shadow for the trace (shadows.py); it
+is bound to a new array only if it has none.
 """
 
 from __future__ import annotations
 
 import opcode
 import sys
+from _thread import get_ident
 from types import FrameType
 from typing import Any
 
@@ -16,11 +19,14 @@ import numpy as np
 from numpy import ndarray
 
 from fungrad.tracing.in_place import COUNTED
+from fungrad.tracing.interception import copies, neighbour
 from fungrad.tracing.source_location import is_ours
 
 _BINARY_OP = opcode.opmap.get("BINARY_OP", -1)
 _FIRST, _LAST = 13, 25
 """The arguments of BINARY_OP for operators like `+=`."""
+_LOCAL = frozenset(opcode.opmap[name] for name in opcode.opmap if name.startswith("STORE_FAST"))
+"""The instructions that bind local names."""
 
 
 class _Probe:
@@ -63,4 +69,6 @@ def may_rebind(ufunc: np.ufunc, inputs: Any, out: Any, count: int) -> bool:
     if frame is None:
         return False
     code, at = frame.f_code.co_code, frame.f_lasti
-    return code[at] == _BINARY_OP and _FIRST <= code[at + 1] <= _LAST
+    if code[at] != _BINARY_OP or not _FIRST <= code[at + 1] <= _LAST:
+        return False
+    return code[neighbour(code, at, 2)] in _LOCAL or get_ident() in copies

@@ -13,7 +13,8 @@ from fungrad.ir.types import Type
 from fungrad.primitives.primitive import zeros
 from fungrad.tracing.aliasing import private, received
 from fungrad.tracing.captured_arrays import WriteGuards
-from fungrad.tracing.listed_operands import Met, meets_lists
+from fungrad.tracing.refusals import Met
+from fungrad.tracing.repeated_traces import traces_again
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, typeof
 from fungrad.transforms.engine.accumulation import match
@@ -137,11 +138,11 @@ def pushed_forward(
     try:
         results = trace.run(f, *args)
     except Exception:
-        if not meets_lists(label, f):
+        if not traces_again(label, f, True):
             raise
     finally:
         trace.ended = True
-    if results is None or (Met.threads and meets_lists(label, f)):
+    if results is None or (Met.seen and traces_again(label, f)):
         return pushed_forward(f, primals, tangents, label, kind)
     for result in results:
         mine = type(result) is Tracer and result.owner is trace

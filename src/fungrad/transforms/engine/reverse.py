@@ -21,8 +21,9 @@ from fungrad.tracing.captured_arrays import (
     forget_ended,
     locked_memory,
 )
-from fungrad.tracing.listed_operands import Met, meets_lists
 from fungrad.tracing.provenance import place_behind, replayed
+from fungrad.tracing.refusals import Met
+from fungrad.tracing.repeated_traces import traces_again
 from fungrad.tracing.trace import (
     EVAL,
     Trace,
@@ -276,14 +277,14 @@ def _results(
     trace: VjpTrace, f: Callable[..., Sequence[Any]], tracers: Sequence[Tracer],
     label: Callable[[], str], keeper: WriteGuards | None,
 ) -> list[Any] | None:  # fmt: skip
-    """The results of a function of tracers; None if it met a list of traced items, for which it has
-    to be traced once more (`listed_operands`).
+    """The results of a function of tracers; None if it has to be traced once more
+    (`repeated_traces`).
     """
     results = None
     try:
         results = list(trace.run(f, *tracers))
     except Exception as error:
-        if not meets_lists(label, f):
+        if not traces_again(label, f, True):
             of_values = isinstance(error, ValueError) and not trace.records
             refused = trace.keeper.refused(error) if of_values else None
             if refused is None:
@@ -297,7 +298,7 @@ def _results(
             except BaseException:  # an interrupt has cut it short
                 trace.keeper.release()
                 raise
-    return None if Met.threads and meets_lists(label, f) else results
+    return None if Met.seen and traces_again(label, f) else results
 
 
 def linearized(

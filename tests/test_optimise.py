@@ -599,6 +599,20 @@ RECURRENT = tuple(
 )
 
 
+def test_outer_products_are_elementwise_outside_of_loops():
+    for f in (np.outer, lambda x, y: x[:, None] @ y[None]):
+        check_rewritten(lambda x, y, f=f: f(x, y) * 2.0, (OTHER, OTHER), ["reshape", "mul", "mul"])
+    check_rewritten(lambda x: x[:, None, None] @ x[:, None, None], (OTHER,),
+                    ["reshape", "dot_general"])  # fmt: skip
+
+    def loss(a, b):  # the slope of a is a sum over the steps
+        step = lambda x, _: (np.linalg.solve(a, x) + b, None)  # noqa: E731
+        return np.sum(fg.lax.scan(step, b, None, length=5)[0])
+
+    graph = optimised(fg.make_jaxpr(fg.grad(loss, (0, 1)))(np.eye(3) + 1.0, np.ones(3)))
+    assert names(graph).count("dot_general") == 1
+
+
 def test_products_of_a_recurrence_leave_its_loop():
     graph = optimised(fg.make_jaxpr(fg.grad(recurrent, (0, 1, 2, 3)))(*RECURRENT))
     loops = [e for e in graph.equations if e.primitive.name == "scan"]

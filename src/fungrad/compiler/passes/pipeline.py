@@ -16,7 +16,11 @@ import numpy as np
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.rewriter import computed_now, rewritten
 from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
-from fungrad.compiler.passes.simplify.exact_identities import simplify, simplify_moves
+from fungrad.compiler.passes.simplify.exact_identities import (
+    simplify,
+    simplify_moves,
+    simplify_outer_products,
+)
 from fungrad.compiler.passes.store_forwarding import forward_stores
 from fungrad.control_flow.call import is_call
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
@@ -258,6 +262,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     simplify_loops,
     rematerialise_residuals,
     split_loops,
+    simplify_outer_products,
     simplify,
     forward_stores,
     fold,

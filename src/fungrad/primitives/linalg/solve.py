@@ -56,9 +56,7 @@ def _vjp_solve(ct: Any, x: Any, args: Any, wanted: Any, *, triangle: str) -> lis
     ct_b = solve(swap(a), ct, triangle=_OTHER[triangle])
     if not wanted[0]:
         return [None, ct_b]
-    row = swap(x)  # one column makes an elementwise product, which can be fused
-    ct_a = -(ct_b * row if shape_of(row)[-2] == 1 else ct_b @ row)
-    return [_in_triangle(ct_a, triangle), ct_b]
+    return [_in_triangle((-ct_b) @ swap(x), triangle), ct_b]
 
 
 def _in_triangle(x: Any, triangle: str) -> Any:

@@ -26,7 +26,8 @@ from fungrad.compiler.passes.simplify.reassociation import REGROUPED
 from fungrad.compiler.passes.simplify.slices import filled
 from fungrad.compiler.passes.value_facts import loose, unsigned, with_zeros_added
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
-from fungrad.primitives.elementwise.family import add, broadcast_shapes, neg, sub
+from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.elementwise.family import add, broadcast_shapes, mul, neg, sub
 from fungrad.primitives.facts import sections_of
 from fungrad.primitives.movement.gather import getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import (
@@ -208,6 +209,18 @@ MOVES = (
 ELEMENTWISE = (_of_uniform, _without_broadcasts)
 
 
+@rule(made(dot_general), "a product along axes of length 1 is elementwise")
+def of_column_and_row(writer: Writer, equation: Equation) -> Atom | None:
+    x, y = equation.inputs
+    shape, summed = equation.outputs[0].type.shape, equation.params["contract"][0]
+    if equation.params["batch"][0] or any(x.type.shape[i] != 1 for i in summed):
+        return None
+    rank = x.type.ndim - len(summed)  # the axes of x come first
+    column = writer.add(equation, reshape, x, shape=shape[:rank] + (1,) * len(shape[rank:]))
+    row = writer.add(equation, reshape, y, shape=shape[rank:])
+    return writer.add(equation, mul, column, row)
+
+
 def _by_primitive(rules: Iterable[Rule]) -> dict[Any, tuple[Rule, ...]]:
     found: dict[Any, tuple[Rule, ...]] = {}
     for one in rules:
@@ -244,3 +257,10 @@ def simplify(graph: Graph) -> Graph:
 def simplify_moves(graph: Graph) -> Graph:
     """Applies the rules of equations that move elements."""
     return apply_rules(graph, lambda primitive: _MOVES.get(primitive, ()))
+
+
+def simplify_outer_products(graph: Graph) -> Graph:
+    """Writes outer products as elementwise ones, which can be fused; behind the passes for loops,
+    which sum products over the steps.
+    """
+    return apply_rules(graph, lambda p: (of_column_and_row,) if p is dot_general else ())

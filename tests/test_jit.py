@@ -501,3 +501,22 @@ def test_static_values_and_names_tell_repeated_calls_apart():
     for _ in range(2):
         assert f(2.0, 3) == 6.0 and f(2.0, 3.0) == 6.0 and f(2.0, n=4) == 8.0
         assert f(2.0, 3, y=1.0) == 7.0 and f(2.0, 3, z=1.0) == 5.0 and f(2.0, y=1.0) == 3.0
+
+
+def test_repeated_calls_return_the_tree_of_the_first(each_backend):
+    x = np.arange(3.0)
+    for f in (
+        lambda x: (np.sin(x),),
+        lambda x: {"b": x, "a": [x + 1, (x[0], x)]},
+        lambda x: [],
+        fg.value_and_grad(lambda x: np.sum(x * x), argnums=(0,)),
+    ):
+        compiled = fg.jit(f)
+        wanted = f(x)
+        for _ in range(3):
+            found = compiled(x)
+            assert fg.tree_structure(found) == fg.tree_structure(wanted)
+            for a, b in zip(tree_leaves(found), tree_leaves(wanted), strict=True):
+                np.testing.assert_allclose(a, b)
+                assert not np.shares_memory(a, x)
+        assert len(compiled._direct) == 1 and compiled.cache_info().hits == 2

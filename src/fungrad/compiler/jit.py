@@ -279,8 +279,10 @@ class Jitted(OfFunction):
             out = run(staged.graph, leaves)
             if short and not staged.rows and trees:
                 self._remember(key, (compiled(staged.graph), staged.out))
-            elif short and not staged.rows and _is_flat(staged.out):
-                self._remember(key, compiled(staged.graph))
+            elif short and not staged.rows:
+                program = compiled(staged.graph)
+                flat = _is_flat(staged.out)
+                self._remember(key, program if flat else _structured(program, staged.out))
             return pytree.unflatten(staged.out, owned(out, leaves))
         if self._inline:
             out = evaluate(staged.graph, [*staged.captured, *leaves])
@@ -545,6 +547,16 @@ def _is_flat(out: pytree.TreeDef) -> bool:
     """Whether a result is one leaf, or a tuple of several."""
     leaves = all(c is pytree.LEAF for c in out.children)
     return out is pytree.LEAF or (out.type is tuple and leaves and len(out.children) > 1)
+
+
+def _structured(program: Any, out: pytree.TreeDef) -> Callable[..., tuple[Any]]:
+    """The program whose only result is the tree of the results of another."""
+
+    def run(*args: Any) -> tuple[Any]:
+        found = program(*args)
+        return (pytree.unflatten(out, found if type(found) is tuple else owned(found, args)),)
+
+    return run
 
 
 def clear_caches() -> None:

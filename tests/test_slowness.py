@@ -44,7 +44,7 @@ def test_arguments_that_change_are_named() -> None:
         f(2.0, np.ones(n))
     one = found(f, 2.0, np.ones(9))["traced again"]
     assert one.message.startswith("the argument x (f64[3], then f64[4]) changed in 4 of 5 traces")
-    assert f.changes()[0] == ("the argument x", "(f64[3], then f64[4])")
+    assert f.changes()[0] == ("the argument x", "f64[3], then f64[4]")
     twice = fg.jit(np.sin)
     twice(1.0), twice(np.ones(3))
     assert found(twice, 1.0) == {}

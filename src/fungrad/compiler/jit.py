@@ -29,7 +29,7 @@ from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.retracing.staging import Staged, check_rows, stage_tree
 from fungrad.support import forks, pytree
-from fungrad.support.lazy import Module
+from fungrad.support.lazy import Module, Record
 from fungrad.tracing.aliasing import is_scalar_array, received
 from fungrad.tracing.graph_trace import GraphTrace
 from fungrad.tracing.interpreter import evaluate
@@ -107,6 +107,16 @@ def _runs_eagerly(call: F) -> F:
 
     call.eager = eager  # type: ignore[attr-defined]
     return call
+
+
+class Change(Record):
+    """What changed from one trace to the next: `what`, and in words `how`."""
+
+    what: str
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.how})" if self.how else self.what
 
 
 class Jitted(OfFunction):
@@ -467,7 +477,7 @@ class Jitted(OfFunction):
         if self._streak == RETRACE_WARNING and self._last_key is not None:
             warnings.warn(
                 f"{describe(self._f)} was traced anew {RETRACE_WARNING} times in a "
-                f"row{user_line()}: {self._difference(self._last_key, key)} changes from call to "
+                f"row{user_line()}: {self._change(self._last_key, key)} changes from call to "
                 "call. Keep shapes and dtypes fixed, pass changing numbers as arrays, or do "
                 "without jit.\n(more: fungrad explain RetraceWarning)",
                 RetraceWarning,
@@ -475,18 +485,19 @@ class Jitted(OfFunction):
             )
         self._last_key = key
 
-    def changes(self) -> list[tuple[str, str]]:
-        """What changed between the arguments of one trace and the next, among those in the cache:
-        a name, and its type before and after.
+    def changes(self) -> list[Change]:
+        """What changed between the arguments of one trace and the next, among those in the cache,
+        where that is known.
         """
         with _lock:
             keys = list(self._cache)
-        found = [self._difference(old, new) for old, new in itertools.pairwise(keys)]
-        return [(text.partition(" (")[0], text[text.find("(") :]) for text in found if "(" in text]
+        found = [self._change(old, new) for old, new in itertools.pairwise(keys)]
+        return [change for change in found if change.how]
 
-    def _difference(self, old: Any, new: Any) -> str:
+    def _change(self, old: Any, new: Any) -> Change:
         if old[0] != new[0]:
-            return f"the structure of the arguments ({pytree.difference(old[0], new[0])})"
+            how = pytree.difference(old[0], new[0])
+            return Change("the structure of the arguments", how)
         for (place, before), (_, after) in zip(old[1], new[1], strict=False):
             if before != after:
                 name = (
@@ -494,12 +505,12 @@ class Jitted(OfFunction):
                     if isinstance(place, str)
                     else (parameter_names(self._f) or [place])[place]
                 )
-                return f"the static argument {name} ({before!r}, then {after!r})"
+                return Change(f"the static argument {name}", f"{before!r}, then {after!r}")
         names = self._names(pytree.unflatten(new[0], list(range(new[0].leaf_count))))
         for name, before, after in zip(names, old[2], new[2], strict=True):
             if before != after:
-                return f"the argument {name} ({before!r}, then {after!r})"
-        return "an argument"
+                return Change(f"the argument {name}", f"{before!r}, then {after!r}")
+        return Change("an argument", "")
 
 
 if TYPE_CHECKING:

@@ -123,8 +123,8 @@ def retraced(case: Case) -> Iterator[Cause]:
     changes = case.jitted.changes()
     if len(changes) < TRACES - 1:
         return
-    (name, count), *_ = Counter([name for name, _ in changes]).most_common()
-    example = next(text for found, text in changes if found == name)
+    (what, count), *_ = Counter([change.what for change in changes]).most_common()
+    example = next(change for change in changes if change.what == what)
     fresh = Jitted(*case.jitted._recipe())
     start = time.perf_counter()
     fresh(*case.args, **case.kwargs)
@@ -132,7 +132,7 @@ def retraced(case: Case) -> Iterator[Cause]:
     warm = median_of(lambda: fresh(*case.args, **case.kwargs))
     yield Cause(
         "traced again",
-        f"{name} {example} changed in {count} of {len(changes) + 1} traces. A trace and its build "
+        f"{example} changed in {count} of {len(changes) + 1} traces. A trace and its build "
         f"take {seconds(first)}, a call {seconds(warm)}. Keep shapes and dtypes fixed (pad to few "
         "of them), pass changing numbers as arrays, or do without jit.",
         first / warm,

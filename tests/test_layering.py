@@ -65,6 +65,7 @@ FOLDERS = (
     "interop",
     "testing",
     "data",
+    "graph_methods",
     "compat",
     "__init__",
     "demo",

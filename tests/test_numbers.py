@@ -17,13 +17,9 @@ import fungrad as fg
 from fungrad import lax
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.backend import build
-from fungrad.compiler.lowering.scalar import (
-    control_flow_rules,
-    python_emitter,
-    scalar_program,
-    scalarise,
-)
+from fungrad.compiler.lowering.scalar import python_emitter, scalar_program, scalarise
 from fungrad.compiler.lowering.scalar.scalar_program import program
+from fungrad.compiler.lowering.structural import installed
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.primitives.elementwise.family import elementwise
 from fungrad.primitives.facts import ScalarForm
@@ -237,10 +233,10 @@ def test_a_tape_is_read_by_the_other_program_too():
     want = fg.grad(f)(3.0)
     graph = optimised(fg.make_jaxpr(fg.grad(f))(3.0))
     with pytest.MonkeyPatch.context() as patch:
-        rules = control_flow_rules.RULES
+        rules = installed.rules
         forward = {p: rule for p, rule in rules.items() if not p.name.endswith("_pullback")}
         assert len(forward) < len(rules)
-        patch.setattr(control_flow_rules, "RULES", forward)
+        patch.setattr(installed, "rules", forward)
         free(patch)
         mixed = build(graph)
     np.testing.assert_allclose(mixed(3.0)[0], want, rtol=1e-13)

@@ -194,7 +194,8 @@ _LATER = {
     "why": "fungrad.inspect.why.why",
 }
 
-_registry.surface = _Module("fungrad.interception")
+_above.installer = _Module("fungrad.graph_methods")
+_registry.installer = _Module("fungrad.interception")
 
 
 def __getattr__(name: str) -> Any:
@@ -206,38 +207,6 @@ def __getattr__(name: str) -> Any:
     value = vars(module).get(name, module)
     globals()[name] = value
     return value
-
-
-def _picture(graph: Graph) -> Any:
-    return _imported("fungrad.inspect.draw.draw").Picture(graph)
-
-
-def _is_archive(path: Any) -> bool:
-    return str(path).lower().endswith(".fungrad")
-
-
-def _save(graph: Graph, path: Any) -> None:
-    module = "serialisation.archive" if _is_archive(path) else "inspect.draw.draw"
-    _imported(f"fungrad.{module}").save(graph, path)
-
-
-def _cost(graph: Graph) -> Any:
-    return _imported("fungrad.inspect.cost").cost(graph)
-
-
-def _operations(graph: Graph) -> Any:
-    return _imported("fungrad.inspect.speed.operations").Operations(graph)
-
-
-def _explain(graph: Graph, args: Any, repetitions: int | None) -> Any:
-    return _imported("fungrad.inspect.speed.explanation").explained(graph, args, repetitions)
-
-
-_above.picture = _picture
-_above.save = _save
-_above.cost = _cost
-_above.operations = _operations
-_above.explain = _explain
 
 
 _HIDDEN = ("Any", "TYPE_CHECKING", "ModuleType")

@@ -8,7 +8,7 @@ from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Reassociation, Verification
 from fungrad.support.lazy import Module
 from fungrad.tracing import interception, tracing_check
-from fungrad.tracing.opaque_mode import Opaque
+from fungrad.tracing.opaque_mode import opaque
 from fungrad.tracing.tracing_check import TracingCheck
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class Config:
         >>> fg.config.opaque
         'error'
         """
-        return Opaque.setting
+        return opaque.setting
 
     @opaque.setter
     def opaque(self, value: str) -> None:

@@ -47,10 +47,11 @@ from fungrad.host.external import External
 from fungrad.ir.graph import Source
 from fungrad.primitives.movement.reshape_broadcast_cast import number
 from fungrad.support import forks, pytree
+from fungrad.tracing import opaque_mode
 from fungrad.tracing.concrete_answers import whole
 from fungrad.tracing.created_arrays import Writable, Written, tracer_of
 from fungrad.tracing.graph_trace import GraphTrace
-from fungrad.tracing.opaque_mode import Opaque, checked, chosen, mode
+from fungrad.tracing.opaque_mode import checked, chosen, mode
 from fungrad.tracing.quantity_trees import Attributes
 from fungrad.tracing.random_states import random_states, restore
 from fungrad.tracing.source_location import (
@@ -751,8 +752,8 @@ def choose(value: str) -> None:
     Raises:
       ArgumentError: if there is no such mode.
     """
-    Opaque.setting = checked(value, "The setting opaque")
-    Opaque.attempt = attempt
+    opaque_mode.opaque.setting = checked(value, "The setting opaque")
+    opaque_mode.opaque.attempt = attempt
 
 
 class opaque:
@@ -782,7 +783,7 @@ class opaque:
         self._tokens: list[Any] = []
 
     def __enter__(self) -> opaque:
-        Opaque.attempt = attempt
+        opaque_mode.opaque.attempt = attempt
         self._tokens.append(chosen.set(self._mode))
         return self
 

@@ -17,6 +17,7 @@ import numpy as np
 from fungrad.ir.canonical import canonical, canonical_dtype
 from fungrad.ir.printer import show
 from fungrad.ir.types import Type, of_value
+from fungrad.support.hooks import Hooks
 from fungrad.support.lazy import Record
 
 
@@ -117,8 +118,8 @@ class Equation:
         return f"Equation({self.primitive.name})"
 
 
-class Above:
-    """Functions of upper folders that methods of Graph call; the package installs them."""
+class Above(Hooks):
+    """Functions that methods of Graph call."""
 
     picture: Callable[[Graph], Any]
     save: Callable[[Graph, Any], None]

@@ -25,6 +25,7 @@ from numpy import ndarray
 
 from fungrad.errors import ArgumentError
 from fungrad.support import forks
+from fungrad.support.hooks import Hooks
 from fungrad.support.lazy import imported, loaded, modules
 from fungrad.tracing.bound_names import (
     KEPT,
@@ -91,11 +92,14 @@ class State:
     """How many compilers that need the originals in all places run now."""
 
 
-class Present:
-    """The current trace, and the one outside of all transforms; trace.py installs them."""
+class Present(Hooks):
+    """The current trace, and the one outside of all transforms."""
 
     current: Callable[[], Any]
     lowest: Any
+
+
+present = Present()
 
 
 LOADS = frozenset(
@@ -173,7 +177,7 @@ class _Replaced:
         if module is None:
             return self
         found = self.names[self.name]
-        if found is not self.own or Present.current() is Present.lowest:
+        if found is not self.own or present.current() is present.lowest:
             return found
         frame = sys._getframe(1)
         code = frame.f_code
@@ -208,7 +212,7 @@ class _ReplacedUfunc(_Replaced):
         if module is None:
             return self
         found = self.names[self.name]
-        if found is not self.own or Present.current() is Present.lowest:
+        if found is not self.own or present.current() is present.lowest:
             return found
         frame = sys._getframe(1)
         home = str(frame.f_globals.get("__name__")).partition(".")[0]
@@ -367,7 +371,7 @@ class _Called:
         if module is None:
             return self
         found = self.names[self.name]
-        if Present.current() is Present.lowest or not _is_called(sys._getframe(1)):
+        if present.current() is present.lowest or not _is_called(sys._getframe(1)):
             return found
         return self.call
 

@@ -1,6 +1,6 @@
 """The mode for code that cannot be traced, and the function that attends to it.
 
-In the mode "differences" the outermost transform of a program is run by `Opaque.attempt`
+In the mode "differences" the outermost transform of a program is run by `opaque.attempt`
 (host/opaque_calls.py), which is None as long as no program asked for that mode.
 """
 
@@ -11,12 +11,13 @@ from contextvars import ContextVar
 from typing import Any
 
 from fungrad.errors import ArgumentError
+from fungrad.support.hooks import Hooks
 
 MODES = ("error", "differences")
 
 
-class Opaque:
-    """The setting `fg.config.opaque`."""
+class Opaque(Hooks):
+    """The function for code that cannot be traced, and the setting `fg.config.opaque`."""
 
     setting = "error"
     attempt: Callable[..., Any] | None = None
@@ -25,13 +26,14 @@ class Opaque:
     """
 
 
+opaque = Opaque()
 chosen: ContextVar[str | None] = ContextVar("fungrad_opaque", default=None)
 """The mode of the innermost `fg.opaque` block; None outside of all."""
 
 
 def mode() -> str:
     """The present mode."""
-    return chosen.get() or Opaque.setting
+    return chosen.get() or opaque.setting
 
 
 def checked(value: Any, name: str) -> str:

@@ -28,7 +28,7 @@ from fungrad.ir.graph import Source
 from fungrad.support.lazy import loaded
 from fungrad.tracing.error_notes import add_note
 from fungrad.tracing.numpy_warnings import NumPyWarnings, set_settings, settings, warn_at
-from fungrad.tracing.opaque_mode import Opaque
+from fungrad.tracing.opaque_mode import opaque
 from fungrad.tracing.ways_out import name_of_written, ways_out
 
 
@@ -436,8 +436,8 @@ def boundary(f: F) -> F:
         begun = begin_reporting()
         try:
             set_settings(begun[1])
-            if Opaque.attempt is not None:
-                return Opaque.attempt(f, args, kwargs)
+            if opaque.attempt is not None:
+                return opaque.attempt(f, args, kwargs)
             return f(*args, **kwargs)
         except Exception as error:
             raise shortened(error)  # noqa: B904 - the same error, without our frames

@@ -27,6 +27,7 @@ from fungrad.errors import (
 from fungrad.ir.canonical import canonical
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_KINDS, PYTHON_SCALARS, Type, of_value
 from fungrad.support import pytree
+from fungrad.support.hooks import Hooks
 from fungrad.tracing import interception
 from fungrad.tracing.concrete_answers import T, ceil, floor
 from fungrad.tracing.memory_order import MemoryLayout, memory_layout
@@ -129,7 +130,7 @@ class Trace:
         takes more than one call to undo is done again if it was cut short.
         """
         if not registry.complete:
-            registry.surface.load()
+            registry.installer.load()  # type: ignore[union-attr]
         before = _current.get()
         if before is not EVAL or self is EVAL:
             try:
@@ -171,8 +172,8 @@ class EvalTrace(Trace):
 EVAL = EvalTrace(None, lambda: "evaluation")
 _current: ContextVar[Trace] = ContextVar("fungrad_trace", default=EVAL)
 current: Callable[[], Trace] = _current.get
-interception.Present.current = current
-interception.Present.lowest = EVAL
+interception.present.current = current
+interception.present.lowest = EVAL
 enter = _current.set
 leave = _current.reset
 
@@ -262,14 +263,11 @@ class _Functions(dict[Any, Callable[..., Any]]):
         return self[found]
 
 
-class Registry:
-    """The functions that NumPy's protocols call, installed by the folders above when the first
-    trace runs, or at the first access.
+class Registry(Hooks):
+    """The functions that NumPy's protocols call, installed when the first trace runs, or at the
+    first access.
     """
 
-    complete = False
-    surface: Any
-    """The module that installs all functions, and then sets `complete`."""
     ufunc_method: Callable[..., Any]
     later: Callable[[Any], Callable[..., Any] | None]
     """Looks for a function in submodules that are imported only when needed."""
@@ -302,12 +300,6 @@ class Registry:
         self.ufuncs: dict[Any, Any] = {}
         """A primitive, or a plain function composed of primitives, for each ufunc."""
         self.functions: dict[Any, Callable[..., Any]] = _Functions()
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "surface" or self.complete:
-            raise AttributeError(name)
-        self.surface.load()
-        return object.__getattribute__(self, name)
 
 
 registry = Registry()

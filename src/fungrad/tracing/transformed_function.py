@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from fungrad.support.lazy import modules
 from fungrad.tracing.numpy_warnings import set_settings, settings
-from fungrad.tracing.opaque_mode import Opaque
+from fungrad.tracing.opaque_mode import opaque
 from fungrad.tracing.source_location import begin_reporting, end_reporting, reporting, shortened
 from fungrad.tracing.trace import EVAL, current
 
@@ -114,8 +114,8 @@ class TransformedFunction(OfFunction):
             begun = before, found = begin_reporting()
         try:
             set_settings(found)
-            if Opaque.attempt is not None:
-                return Opaque.attempt(self._run, args, kwargs)
+            if opaque.attempt is not None:
+                return opaque.attempt(self._run, args, kwargs)
             return self._run(*args, **kwargs)
         except Exception as error:
             raise shortened(error)  # noqa: B904 - the same error, without our frames

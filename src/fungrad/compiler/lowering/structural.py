@@ -6,21 +6,27 @@ and they are imported with the first such primitive.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from fungrad.support.hooks import Hooks
 
 if TYPE_CHECKING:
     from fungrad.compiler.lowering.scalar.planning import Structural
 
 
-class Installed:
-    """The module of the rules."""
+class Installed(Hooks):
+    """The rules by primitive."""
 
-    rules: Any = None
+    rules: Mapping[Any, Structural]
+
+
+installed = Installed()
 
 
 def structural(primitive: Any) -> Structural | None:
     """How a primitive that holds Graphs is written; None for other primitives."""
     if not primitive.module.startswith("fungrad.control_flow."):
         return None
-    found: Structural | None = Installed.rules.RULES.get(primitive)
+    found: Structural | None = installed.rules.get(primitive)
     return found

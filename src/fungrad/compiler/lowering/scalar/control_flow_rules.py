@@ -15,6 +15,7 @@ from fungrad.compiler.lowering.array_control_flow import ArrayControlFlow
 from fungrad.compiler.lowering.array_lowering import Symbols
 from fungrad.compiler.lowering.scalar.emitter import Elements, Value, boxed, flattened
 from fungrad.compiler.lowering.scalar.planning import Structural, Write
+from fungrad.compiler.lowering.structural import installed
 from fungrad.control_flow.call import call
 from fungrad.control_flow.reverse_with_tape import parted
 from fungrad.control_flow.scan import scan
@@ -305,3 +306,6 @@ RULES: Mapping[Any, Structural] = {
     switch_pullback: _rule(_whole(_switch_pullback)),
 }
 """The rules of primitives that hold Graphs."""
+
+installed.rules = RULES
+installed.complete = True

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fungrad.compiler.lowering.fusion.clustering import Levels
+from fungrad.compiler.native.axis_splits import joins_or_splits
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.fused import known_equation
 from fungrad.compiler.native.gathers import before_loops, writes, written
@@ -127,8 +128,8 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
       graph: the Graph.
       equations: some of its equations.
       cut: 0 ends clusters at reductions of large arrays to a number; 1 also at reductions along
-        other axes than the main ones; 2 begins clusters at those, too; 3 leaves small matrices to
-        NumPy.
+        other axes than the main ones, and at reshapes that join or split axes; 2 begins clusters at
+        those, too; 3 leaves small matrices to NumPy.
     """
     level: dict[int, int] = {}
     available = Levels()
@@ -137,7 +138,8 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
     for equation in equations:
         reduced = _reduced(equation)
         other = bool(reduced) and reduced != axes
-        if known_equation(equation) is None and not (cut >= 3 and unrollable(equation)):
+        fits = known_equation(equation) is None or (cut < 1 and joins_or_splits(equation))
+        if fits and not (cut >= 3 and unrollable(equation)):
             found = available.odd(equation.inputs, later=cut >= 2 and other)
             found = max(found, available.odd(before_loops(equation), later=True))
             if id(equation.outputs[0]) in wrote and not writes(equation):

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fungrad.compiler.lowering.fusion.row_access import elementwise
+from fungrad.compiler.native.axis_splits import with_split_axes
 from fungrad.compiler.native.block_sums import Reduction, by_pairs, reduction
 from fungrad.compiler.native.complex_numbers import real_form
 from fungrad.compiler.native.element_operations import TYPES, cost, known, of_python
@@ -62,6 +63,7 @@ def fused_kernel(graph: Graph, cheap: bool = False) -> Kernel:
     Raises:
       Refused: if loops cannot compute it; the message says why.
     """
+    graph = with_split_axes(graph)
     whole, doubtful = unrolled(graph)
     if any(map(unrollable, graph.equations)):
         made = _Program(whole, cheap, short=True).kernel()

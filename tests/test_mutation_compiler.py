@@ -12,7 +12,7 @@ ERROR_FUNCTION = "kernels/elementwise: the error function of -0.0 is 0.0"
 QUICK = (
     ERROR_FUNCTION,
     "runtime/buffer_pool: arrays that are needed at one time share memory",
-    "kernels/elementwise: what is picked is what is not",
+    "loops/reroll: exponents are numbers as others",
 )
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 
@@ -41,7 +41,8 @@ def test_a_mutant_is_killed(name):
 @pytest.mark.slow
 def test_what_is_no_mutant_survives():
     mutant = BY_NAME[ERROR_FUNCTION]
-    assert not killed(mutant._replace(new=mutant.old))
+    tests = ("test_reroll.py::test_items_of_arrays",)
+    assert not killed(mutant._replace(new=mutant.old, tests=tests))
 
 
 @pytest.mark.slow

@@ -30,8 +30,8 @@ POSIX = {"forks": "fork", "interrupts": "fork", "memory": "fork"}
 @pytest.mark.parametrize(
     ("scenario", "size", "right"),
     [
-        ("threads", 2, 2), ("threads", 8, 8), ("threads", 32, 32), ("same", 2, 2), ("same", 8, 8),
-        ("same", 32, 32), ("rate", 1, 8), ("executor", 4, 8), ("processes", 2, 3), ("joblib", 2, 4),
+        ("threads", 2, 2), ("threads", 32, 32), ("same", 2, 2), ("same", 32, 32), ("rate", 1, 8),
+        ("executor", 4, 8), ("processes", 2, 3), ("joblib", 2, 4),
         ("dask", 2, 12), ("forks", 4, 10), ("interrupts", 500, 500), ("left", 10, 30),
         ("memory", 30, 93),
     ],

@@ -166,7 +166,7 @@ def test_places_to_insert_at_and_delete_may_be_traced(place):
         same(fg.jit(f)(x, m, i), f(x, m, i), "compiled")
         rows = fg.vmap(f, in_axes=(None, None, 0))(x, m, np.stack([i, i * 0]))
         same(rows, np.stack([f(x, m, i), f(x, m, i * 0)]), "mapped")
-        fg.testing.check_grads(lambda x, m, f=f: fg.jit(f)(x, m, i), (x, m), order=2)
+        fg.testing.check_grads(lambda x, m, f=f: fg.jit(f)(x, m, i), (x, m), order=1)  # linear
 
 
 def test_places_outside_of_an_axis_raise():

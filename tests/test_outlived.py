@@ -209,3 +209,28 @@ def test_cloned_estimators(clone):
     assert traced.likelihood(theta, clone) == expected
     slope = fg.grad(lambda t: traced.likelihood(t, clone))(theta)
     np.testing.assert_allclose(slope, 2 * np.sum(X**2) * np.exp(-0.6) - 1.0)
+
+
+class Overwritten:
+    """A model that looks at its parameters before it overwrites them."""
+
+    def __init__(self):
+        self.theta = np.ones(3)
+
+    def loss(self, x):
+        count = self.theta.shape[0] + len(np.log(np.hstack([self.theta, 1.0]))[:-1])
+        self.theta = x * 2.0
+        return np.sum(self.theta**2) * count
+
+
+@pytest.mark.parametrize("transform", EAGER)
+def test_a_kept_value_may_be_looked_at_while_another_transform_runs(transform):
+    model, expected = Overwritten(), EAGER[transform](Overwritten().loss, X)
+    for _ in range(2):
+        for one, other in zip(np.atleast_1d(EAGER[transform](model.loss, X))[:1],
+                              np.atleast_1d(expected)[:1], strict=True):  # fmt: skip
+            np.testing.assert_allclose(one, other)
+    with pytest.raises(LeakedTracerError):
+        fg.grad(lambda x: np.sum(np.sin(model.theta) * x))(X)
+    with pytest.raises(LeakedTracerError):
+        fg.jvp(lambda x: np.sum(np.sin(model.theta) * x), (X,), (X,))

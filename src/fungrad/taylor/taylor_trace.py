@@ -23,7 +23,7 @@ from fungrad.retracing.graph_transforms import strong_type
 from fungrad.tracing.aliasing import received
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.repeated_traces import repeated
-from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, typeof
+from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, refuse_kept, typeof
 from fungrad.transforms.engine.forward import pulled_back_twice
 
 _LINE = 8
@@ -77,12 +77,13 @@ class JetTrace(Trace):
         cuts = primitive.cuts
         for position, arg in enumerate(args):
             mine = type(arg) is Tracer and arg.owner is self
-            values.append(arg.inner if mine else self.foreign(arg))
+            values.append(arg.inner if mine else arg)
             cut = cuts is True or (cuts and position in cuts)
             series.append(arg.extra if mine and not cut else None)
         parent: Trace = self.parent  # type: ignore[assignment]
         if all(s is None for s in series):
             return parent.process(primitive, values, params)
+        refuse_kept(self, args)
         if primitive is call:
             return tuple(evaluate(params["graph"], args))
         if self.solving is not None:

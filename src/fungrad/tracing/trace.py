@@ -97,16 +97,6 @@ class Trace:
             return value.owner.concrete(value, error, asked, read)
         return read(value)
 
-    def foreign(self, value: Any) -> Any:
-        """A value that no tracer of this trace holds, for the trace below.
-
-        Raises:
-          LeakedTracerError: if it is traced, and the trace below is the lowest.
-        """
-        if type(value) is Tracer and self.parent is EVAL:
-            raise leaked(value)
-        return value
-
     def stands_for(self, tracer: Tracer) -> bool:
         """Whether this trace substitutes another value for a tracer that it does not own."""
         return False
@@ -165,8 +155,39 @@ class EvalTrace(Trace):
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         for arg in args:
             if type(arg) is Tracer:
-                raise leaked(arg)
+                return _of_kept(primitive, args, params)
         return primitive.eval(*args, **params)
+
+
+def _of_kept(primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+    """The result of a primitive on values that the program has kept from eager transforms that have
+    ended: such a value again. A trace that runs takes none beside its own.
+    """
+    kept = [arg for arg in args if type(arg) is Tracer]
+    values = [_value_of_kept(arg) if type(arg) is Tracer else arg for arg in args]
+    output = primitive.eval(*values, **params)
+    if primitive.multiple:
+        return tuple([Tracer(kept[0].owner, o, kept[0].extra) for o in output])
+    return Tracer(kept[0].owner, output, kept[0].extra)
+
+
+def _value_of_kept(tracer: Tracer) -> Any:
+    value: Any = tracer
+    while type(value) is Tracer:
+        if not value.owner.ended:
+            raise leaked(tracer)
+        value = value.inner
+    return value
+
+
+def refuse_kept(trace: Trace, values: Any) -> None:
+    """Raises if one of the values is of a transform that has ended: beside values of a trace that
+    runs its derivative would be lost.
+    """
+    for value in values:
+        if type(value) is Tracer and value.owner is not trace:
+            if trace.parent is EVAL or value.owner.ended:
+                raise leaked(value)
 
 
 EVAL = EvalTrace(None, lambda: "evaluation")

@@ -17,7 +17,16 @@ from fungrad.tracing.aliasing import private, spoil
 from fungrad.tracing.concrete_answers import T, key, words
 from fungrad.tracing.indexable_arrays import traced_twice
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, shape_of, typeof
+from fungrad.tracing.trace import (
+    Trace,
+    Tracer,
+    current,
+    enter,
+    leave,
+    refuse_kept,
+    shape_of,
+    typeof,
+)
 
 
 class Unbatched:
@@ -102,13 +111,12 @@ class BatchTrace(Trace):
         batched = []
         for arg in args:
             mine = type(arg) is Tracer and arg.owner is self
-            if type(arg) is Tracer:
-                arg = arg.inner if mine else self.foreign(arg)
-            values.append(arg)
+            values.append(arg.inner if mine else arg)
             batched.append(mine)
         parent: Trace = self.parent  # type: ignore[assignment]
         if not any(batched):
             return parent.process(primitive, values, params)
+        refuse_kept(self, args)
         token = enter(parent)
         try:
             if primitive.batch is None:

@@ -16,7 +16,7 @@ from fungrad.tracing.captured_arrays import WriteGuards
 from fungrad.tracing.refusals import Met
 from fungrad.tracing.repeated_traces import traces_again
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, typeof
+from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, refuse_kept, typeof
 from fungrad.transforms.engine.accumulation import match
 from fungrad.transforms.engine.reverse import linearized
 
@@ -42,11 +42,12 @@ class JvpTrace(Trace):
                     tangents.append(arg.extra)
                     active = True
             else:
-                primals.append(arg if type(arg) is not Tracer else self.foreign(arg))
+                primals.append(arg)
                 tangents.append(None)
         parent: Trace = self.parent  # type: ignore[assignment]
         if not active:
             return parent.process(primitive, primals, params)
+        refuse_kept(self, args)
         token = enter(parent)
         try:
             output, tangent = self.rule(primitive)(primals, tangents, **params)

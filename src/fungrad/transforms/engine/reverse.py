@@ -31,6 +31,7 @@ from fungrad.tracing.trace import (
     current,
     enter,
     leave,
+    refuse_kept,
     transforming,
     typeof,
 )
@@ -152,6 +153,8 @@ class VjpTrace(Trace):
         if cuts:
             slots = [0 if cuts is True or i in cuts else slot for i, slot in enumerate(slots)]
         active = any(slots)
+        if active and foreign:
+            refuse_kept(self, args)
         if active and primitive.forward is not None:
             return self._forward(primitive, values, slots, params)
         if self.records and active:  # the Graph then has the residual as the same constant

@@ -92,7 +92,13 @@ def _made_by_operators(x):
     copy = GRID[1:].copy()
     copy.flat[0] = x
     np.add.at(copy, [0, 0], x)
-    return np.sum(rows) + np.sum(sums**2) + np.sum(inverse) + np.prod(copy)
+    product = np.einsum("ij,jk->ik", MATRIX, np.outer(GRID, GRID), out=None)
+    turned = np.einsum("ij->ji", product)  # a view
+    turned[0] *= x
+    averages = np.convolve(GRID, GRID)
+    averages[2] = x
+    found = np.sum(rows) + np.sum(sums**2) + np.sum(inverse) + np.prod(copy)
+    return found + np.sum(product[:, 0]) * np.sum(averages)
 
 
 FUNCTIONS = {

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+from _thread import get_ident
 from collections.abc import Callable
 from typing import Any
 
@@ -22,9 +23,16 @@ from fungrad.numpy.creation import array, asarray, full
 from fungrad.numpy.protocol.implements import array_from
 from fungrad.numpy.repeat_pad_roll import as_strided
 from fungrad.tracing import interception
-from fungrad.tracing.created_arrays import KINDS, Writable, Written, holds_traced, writable
+from fungrad.tracing.created_arrays import (
+    KINDS,
+    Writable,
+    Written,
+    holds_traced,
+    view_over,
+    writable,
+)
 from fungrad.tracing.refusals import refused_memory
-from fungrad.tracing.source_location import is_ours
+from fungrad.tracing.source_location import is_library, is_ours
 from fungrad.tracing.subclass_arrays import OfTraced, holds_own, value_of, viewed
 from fungrad.tracing.trace import EVAL, Tracer, current, registry, typeof, unsupported
 
@@ -169,7 +177,8 @@ def _of_array_likes(original: Callable[..., Any]) -> Callable[..., Any]:
                 break
         else:
             if not kwargs or not any(map(holds_traced, kwargs.values())):
-                return original(*args, **kwargs)
+                found = original(*args, **kwargs)
+                return found if not interception.copies else _in_shadows(found, args, kwargs)
         ours = registered.get(original) or registry.later(original)
         if ours is None:
             raise unsupported(original)
@@ -178,6 +187,18 @@ def _of_array_likes(original: Callable[..., Any]) -> Callable[..., Any]:
         return ours(*args, **kwargs)
 
     return _named_as(function, original)
+
+
+def _in_shadows(found: Any, args: Any, kwargs: Any) -> Any:
+    """The result of a function of plain arrays that the user or a package has called: `Writable` if
+    it is new, and the trace of this thread has shadows (tracing/shadows.py).
+    """
+    code = sys._getframe(2).f_code
+    if get_ident() not in interception.copies or is_library(code.co_filename):
+        return found
+    if type(found) is tuple or type(found) is list:
+        return type(found)([_new(item, args) for item in found])
+    return found if kwargs.get("out") is not None else _new(found, args)
 
 
 def _holds_others(value: Any) -> bool:
@@ -233,7 +254,9 @@ def _making(original: Callable[..., Any], finish: Any = None) -> Callable[..., A
         found = original(*args, **kwargs)
         if type(found) is Tracer or current() is EVAL:
             return found
-        if is_ours(sys._getframe(1).f_code.co_filename) or (kwargs and "out" in kwargs):
+        if is_ours(sys._getframe(1).f_code.co_filename) or (
+            kwargs and kwargs.get("out") is not None
+        ):
             return found
         if type(found) is tuple or type(found) is list:
             return type(found)([_new(item, args) for item in found])
@@ -253,7 +276,12 @@ def _new(found: Any, args: Any) -> Any:
     """A result as a `Writable` if it is new: if it shares no memory with an argument."""
     if type(found) is not np.ndarray:
         return found
-    owner = _owner(found)
+    owner = found
+    while isinstance(owner, np.ndarray) and owner.base is not None:
+        owner = owner.base
+        if type(owner) is Writable:  # a view, of which NumPy has dropped the class
+            view = view_over(owner, found, owner)
+            return found if view is None else view
     if type(owner) is not np.ndarray or not owner.flags.owndata or 0 in found.strides:
         return found  # of foreign memory, or broadcast
     old = any(isinstance(arg, np.ndarray) and _owner(arg) is owner for arg in args)

@@ -125,6 +125,22 @@ def note_view(view: Writable) -> None:
         owner.views = [weakref.ref(view)]
 
 
+def view_over(root: Writable, array: ndarray, start: ndarray) -> Writable | None:
+    """A `Writable` view of the memory of another that has the elements that an array has of an
+    array `start`, whose memory layout is the root's. None if the root has gaps or shares elements.
+    """
+    if 0 in start.strides or root.strides != start.strides:
+        return None
+    rows = root.transpose(sorted(range(root.ndim), key=lambda i: -root.strides[i]))
+    if not rows.flags.c_contiguous:
+        return None
+    offset = array.__array_interface__["data"][0] - start.__array_interface__["data"][0]
+    view = ndarray.__new__(Writable, array.shape, array.dtype, rows, offset, array.strides)
+    note_view(view)
+    view.flags.writeable = array.flags.writeable
+    return view
+
+
 tracer_of = vars(Writable)["tracer"].__get__
 """The tracer that answers for an array."""
 _set_tracer = vars(Writable)["tracer"].__set__

@@ -23,7 +23,7 @@ from numpy import ndarray
 from fungrad.errors import ItemAssignmentError
 from fungrad.tracing import interception
 from fungrad.tracing.captured_arrays import same_bits
-from fungrad.tracing.created_arrays import KINDS, Writable, note_view
+from fungrad.tracing.created_arrays import KINDS, Writable, view_over
 from fungrad.tracing.refusals import Met
 from fungrad.tracing.source_location import is_ours, user_line
 from fungrad.tracing.trace import EVAL, Trace, current, typeof
@@ -62,16 +62,7 @@ class Shadows:
             copy.flags.writeable = array.flags.writeable
             return copy
         pair = self.pair_of(owner)
-        if pair is None or pair[1].strides != owner.strides or 0 in owner.strides:
-            return None
-        rows = pair[1].transpose(sorted(range(owner.ndim), key=lambda i: -owner.strides[i]))
-        if not rows.flags.c_contiguous:
-            return None
-        offset = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-        view = ndarray.__new__(Writable, array.shape, array.dtype, rows, offset, array.strides)
-        note_view(view)
-        view.flags.writeable = array.flags.writeable
-        return view
+        return None if pair is None else view_over(pair[1], array, owner)
 
     def check_unchanged(self) -> None:
         """Raises if plain numbers were written into arrays before the first traced value."""

@@ -51,6 +51,9 @@ EXAMPLES = {
         lambda x: np.transpose(np.transpose(x[None], (1, 2, 0)), (2, 1, 0)),
         (MATRIX,), ["reshape", "transpose"],
     ),
+    "a product with a transposed matrix is one along its other axis": (
+        lambda x: (x.T @ x) @ x.T, (MATRIX,), ["dot_general", "dot_general"],
+    ),
     "all elements in order: a reshape": (lambda x: x[:, None, :], (MATRIX,), ["reshape"]),
     "slice_axis is getitem": (
         lambda x: np.diff(x, axis=1), (MATRIX,), ["getitem", "getitem", "sub"],
@@ -189,6 +192,7 @@ FORBIDDEN = {
     ],
 }  # fmt: skip
 NEVER_FORBIDDEN = {
+    "a product with a transposed matrix is one along its other axis",
     "slice_axis is getitem", "a pad is a scatter", "- -x is x",
     "the last of two reshapes", "one permutation for two",
 }  # fmt: skip

@@ -19,7 +19,7 @@ from fungrad.compiler.native.fused import known_equation
 from fungrad.compiler.native.gathers import before_loops, writes, written
 from fungrad.compiler.native.index_maps import SHORT
 from fungrad.compiler.native.kernel import Refusal, Refused
-from fungrad.compiler.native.short_axes import unrollable
+from fungrad.compiler.native.short_axes import matrix_of, times_vector, unrollable
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.while_loop import while_loop
@@ -190,6 +190,9 @@ def _reduced(equation: Equation) -> Axes:
     """The axes, counted from the last (-1), along which an equation reduces an array to an array;
     () if they are short.
     """
+    if times_vector(equation):
+        which, axis = matrix_of(equation)
+        return () if equation.inputs[which].type.shape[axis] <= SHORT else (axis - 2,)
     if reduction(equation) is None or equation.outputs[0].type.size == 1:
         return ()
     shape = equation.inputs[0].type.shape
@@ -199,7 +202,9 @@ def _reduced(equation: Equation) -> Axes:
 
 
 def _main_axes(equations: Sequence[Equation]) -> Axes:
-    """The axes of most reduced elements, among reductions that equally large arrays need."""
+    """The axes of most reduced elements, among reductions that equally large arrays need; without
+    any, those of the first product with a vector.
+    """
     work: Counter[Axes] = Counter()
     needed: dict[int, int] = {}
     for equation in reversed(equations):
@@ -207,10 +212,12 @@ def _main_axes(equations: Sequence[Equation]) -> Axes:
         size = max([size, *[needed.get(id(v), 0) for v in equation.outputs]])
         for atom in equation.inputs:
             needed[id(atom)] = max(size, needed.get(id(atom), 0))
-        if equation.inputs and size >= equation.inputs[0].type.size:
-            work[_reduced(equation)] += equation.inputs[0].type.size
+        most = max([a.type.size for a in equation.inputs], default=0)
+        if most and size >= most:
+            work[_reduced(equation)] += most
     del work[()]
-    return max(work, key=work.__getitem__, default=())
+    products = [_reduced(equation) for equation in equations if times_vector(equation)]
+    return max(work, key=work.__getitem__, default=(*products, ())[0])
 
 
 def _reduces_all(equation: Equation) -> bool:

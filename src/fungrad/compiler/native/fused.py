@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fungrad.compiler.lowering.fusion.row_access import elementwise
@@ -40,9 +40,9 @@ from fungrad.compiler.native.rows import (
     reduced_loops,
     row_maps,
 )
-from fungrad.compiler.native.short_axes import unrollable, unrolled
+from fungrad.compiler.native.short_axes import times_vector, unrollable, unrolled
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
-from fungrad.primitives.movement.reshape_broadcast_cast import reshape
+from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum, reshape
 from fungrad.primitives.movement.stack_iota import unstack
 from fungrad.retracing.graph_transforms import drop_dead
 
@@ -64,8 +64,11 @@ def fused_kernel(graph: Graph, cheap: bool = False) -> Kernel:
       Refused: if loops cannot compute it; the message says why.
     """
     graph = with_split_axes(graph)
+    (first, *more) = graph.equations or [None]
+    if first is not None and not (more or cheap) and times_vector(first):
+        raise Refused("a single product with a vector", "moves", first)
     whole, doubtful = unrolled(graph)
-    if any(map(unrollable, graph.equations)):
+    if any(unrollable(e) and not times_vector(e) for e in graph.equations):
         made = _Program(whole, cheap, short=True).kernel()
     else:
         made = _with_or_without_short_axes(whole, cheap)
@@ -204,7 +207,8 @@ class _Program:
         self.stored = [n for n, a in enumerate(graph.outputs)
                        if self.source.is_array(a) and n not in self.written]  # fmt: skip
         maps = row_maps(self.source)
-        self.nests = self._rows(maps) if maps else self._boxes()
+        every = list(enumerate(self.sums))
+        self.nests = self._rows(maps) if maps else self._boxes(self.stored, self.written, every)
         if not self.nests:
             raise Refused("no array among operands and results")
         for nest in self.nests:
@@ -228,9 +232,6 @@ class _Program:
         nest that computes their operands.
         """
         first = choices[0]
-        alone = len(first.reduced) == sum(n > 1 for n in first.lengths)
-        if alone and (math.prod(first.lengths) > ALONE or len(choices) > 1):
-            raise Refused("a second pass over a large array", "layout")
         needed, depends = for_arrays(self.source), dict[int, set[tuple[int, ...]]]()
         for equation in self.graph.equations:
             axes = reduced_loops(first, equation) if id(equation.outputs[0]) in needed else ()
@@ -238,6 +239,10 @@ class _Program:
             for atom in equation.inputs:
                 own |= depends.get(id(atom), set())
             depends.update((id(v), own) for v in equation.outputs)
+        choices = self._accumulated(choices, needed, depends)
+        alone = len(first.reduced) == sum(n > 1 for n in first.lengths)
+        if alone and (math.prod(first.lengths) > ALONE or len(choices) > 1):
+            raise Refused("a second pass over a large array", "layout")
         rest = [n for n, (r, _) in enumerate(self.sums)
                 if not (alone and id(r.equation.outputs[0]) in needed)]  # fmt: skip
         if alone:  # one item: later equations on numbers run behind its last phase
@@ -248,32 +253,77 @@ class _Program:
         wanted += [([self.graph.outputs[n]], n, None) for n in self.stored]
         wanted += [([w.value], n, w) for n, found in self.written.items() for w in found.writes]
         nests: dict[IndexMaps, list[Root]] = {maps: [] for maps in choices}
+        beside = list[tuple[int, Sum | Write | None]]()
         for atoms, n, one in sorted(wanted, key=lambda w: -w[0][0].type.size):
             along = set().union(*[depends.get(id(atom), set()) for atom in atoms])
             if len(along) > 1:
                 raise Refused("reductions along different axes", "layout")
             maps = next((m for m in choices if {m.reduced} == along), first)
-            found = embedded(self.source, maps, atoms, nests[maps])
+            try:
+                found = embedded(self.source, maps, atoms, nests[maps])
+            except Refused:
+                if along:
+                    raise
+                beside.append((n, one))
+                continue
             if isinstance(one, Write):
                 nests[maps] += [Root(one.pieces(some[0].place), n, write=one) for some in found]
                 continue
             if one is not None:
                 found = one.operands([some[0].place for some in found])
             nests[maps] += [Root(p, n, one.reduction if one else None) for p in found]
+        made: list[Nest] = [RowNest(self.source, maps, roots)
+                            for maps, roots in nests.items() if roots]  # fmt: skip
+        made += self._boxes(
+            [n for n, one in beside if one is None],
+            {n: self.written[n] for n, one in beside if isinstance(one, Write)},
+            [(n, one) for n, one in beside if isinstance(one, Sum)],
+        )
         for n in self.written:
-            if sum(any(r.write and r.number == n for r in roots) for roots in nests.values()) > 1:
+            if sum(n in nest.writes for nest in made) > 1:
                 raise Refused("writes from different loops", "layout")
-        return [RowNest(self.source, maps, roots) for maps, roots in nests.items() if roots]
+        return made
 
-    def _boxes(self) -> list[Nest]:
+    def _accumulated(
+        self, choices: Sequence[IndexMaps], needed: set[int],
+        depends: Mapping[int, set[tuple[int, ...]]],
+    ) -> Sequence[IndexMaps]:  # fmt: skip
+        """Makes outputs that are sums along other axes than those of the first nest, of values in
+        it, sums to which its items add; returns the choices that are left.
+        """
+        first, last = choices[0], len(choices[0].lengths) - 1
+        read = {id(a) for e in self.graph.equations for a in e.inputs}
+        left, sums = {first.reduced}, set[int]()
+        for n in list(self.stored):
+            atom = self.graph.outputs[n]
+            equation = self.source.made.get(id(atom))
+            if equation is None or equation.primitive is not reduce_sum or id(atom) in read:
+                continue
+            axes, (operand,) = reduced_loops(first, equation), equation.inputs
+            along = depends.get(id(operand), set())
+            whole = first.nest(operand.type.shape) == first.lengths and reduction(equation)
+            inner = bool(along) or (last in first.reduced and last not in axes)
+            if axes != first.reduced and whole and along <= {first.reduced} and inner:
+                self.stored.remove(n)
+                self.written[n] = Written(None, [Write(equation, True)])
+                sums.add(id(equation))
+        for equation in self.graph.equations:
+            if id(equation.outputs[0]) in needed and id(equation) not in sums:
+                left.add(reduced_loops(first, equation))
+        return [maps for maps in choices if maps.reduced in left]
+
+    def _boxes(
+        self, stored: Sequence[int], written: Mapping[int, Written],
+        sums: Sequence[tuple[int, Sum]],
+    ) -> list[Nest]:  # fmt: skip
         """A nest for each shape of outputs; reductions join one that computes their operands."""
         nests: dict[tuple[int, ...], tuple[IndexMaps, list[Root]]] = {}
-        for n in self.stored:
+        for n in stored:
             atom = self.graph.outputs[n]
             maps = self.source.maps(atom.type.shape)
             roots = nests.setdefault(maps.lengths, (maps, []))[1]
             roots += [Root([Piece(atom, p)], n) for p in maps.wholes(atom.type.shape)]
-        for n, found in self.written.items():
+        for n, found in written.items():
             for own in found.writes:
                 maps = self.source.maps(own.value.type.shape)
                 roots = nests.setdefault(maps.lengths, (maps, []))[1]
@@ -282,7 +332,7 @@ class _Program:
         for maps, roots in nests.values():  # refused before reductions look for their nests
             self.source.demanded(maps, [piece for root in roots for piece in root.pieces], None)
         offsets: dict[int, tuple[IndexMaps, list[Root], tuple[int, ...]]] = {}
-        for n, one in enumerate(self.sums):
+        for n, one in sums:
             equation = one.reduction.equation
             if id(equation) not in offsets:
                 offsets[id(equation)] = self._nest(one.reduction, nests)
@@ -349,14 +399,17 @@ class _Program:
                 parts += nest.units
         scratch = -(-8 * parts // 64) * 64
         for nest in self.nests:
+            nest.copies_at = scratch
+            scratch += nest.copied
             nest.write(code, unit, {n: start for n, (start, _) in self.partials.items()}, scratch)
             unit += nest.shared
             scratch += nest.shared * nest.buffer
         code.ret()
         stored = {root.number for nest in self.nests for root in nest.roots if not root.reduction}
         numbers = [n for n in range(len(self.graph.outputs)) if n not in stored]
-        if numbers:
-            self._finish(numbers)
+        joined = [nest for nest in self.nests if nest.copied]
+        if numbers or joined:
+            self._finish(numbers, joined)
         if len(self.module) > LINES:
             raise Refused(f"{len(self.module)} lines of IR", "long", lines=len(self.module))
         return Kernel(
@@ -365,18 +418,22 @@ class _Program:
             outputs=self.graph.output_types,
             units=unit,
             scratch=scratch,
-            finish="finish" if numbers else "",
+            finish="finish" if numbers or joined else "",
             cost_ns=sum(nest.cost_ns for nest in self.nests),
             constants=self.source.constants,
             loops="\n".join([nest.text for nest in self.nests]),
         )
 
-    def _finish(self, numbers: Sequence[int]) -> None:
-        """Computes and stores the outputs that are numbers, after all loops."""
+    def _finish(self, numbers: Sequence[int], joined: Sequence[Nest]) -> None:
+        """Adds up the copies of outputs, and computes and stores those that are numbers, after all
+        loops.
+        """
         given = [("ptr", "arrays"), ("ptr", "scratch")]
         code = Function(self.module, "finish", "void", given, attributes="internal")
         body = Body(self.source, self.source.outside, code, {}, ())
         body.point(range(self.source.pointers))
+        for nest in joined:
+            nest.join(code, body)
         for n, (start, units) in self.partials.items():
             reduction, place = self.sums[n]
             at = code.at(code.parameters[1], 8 * start)

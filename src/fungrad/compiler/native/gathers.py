@@ -17,6 +17,7 @@ from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.primitives.elementwise.family import add
 from fungrad.primitives.facts import Along
 from fungrad.primitives.movement.gather import getitem, scatter
+from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
 from fungrad.primitives.movement.scatter import index_add, index_set
 from fungrad.primitives.movement.static_index import Index, expanded, layout
 
@@ -89,7 +90,11 @@ def bounds(equation: Equation) -> list[tuple[Atom, int]]:
 
 
 def place_of(equation: Equation, place: Place) -> Place:
-    """The place in the array that is indexed, for a place in the selection."""
+    """The place in the array that is indexed, for a place in the selection; or in the result of a
+    sum along axes.
+    """
+    if equation.primitive is reduce_sum:
+        return tuple([a for n, a in enumerate(place) if n not in equation.params["axes"]])
     shape, index, arrays = _indexed_shape(equation), equation.params["index"], arrays_of(equation)
     found = layout(index, shape, [a.type.shape for a in arrays])
     start, stop = found.position, found.position + len(found.fancy)
@@ -116,10 +121,10 @@ def place_of(equation: Equation, place: Place) -> Place:
 
 
 class Write(NamedTuple):
-    """Values that are written into an output.
+    """Values that are written into an output: by index arrays, or into sums along axes.
 
     Attributes:
-      equation: the equation that writes.
+      equation: the equation that writes, or sums up.
       adds: whether a value is added to an element; otherwise it replaces it.
     """
 
@@ -128,7 +133,7 @@ class Write(NamedTuple):
 
     @property
     def value(self) -> Atom:
-        return self.equation.inputs[WRITES[self.equation.primitive] - 1]
+        return self.equation.inputs[WRITES.get(self.equation.primitive, 1) - 1]
 
     def pieces(self, place: Place) -> list[Piece]:
         """The value at a place, and its indices."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from fungrad.compiler.native.block_sums import Reduction
+from fungrad.compiler.native.block_sums import Reduction, reduction
 from fungrad.compiler.native.element_operations import convert, cost, type_of
 from fungrad.compiler.native.element_values import Body, Key, Source, inside
 from fungrad.compiler.native.gathers import Write, place_of
@@ -29,6 +29,9 @@ HEAVY, LONG = 0.4, 50_000
 vector step fills, from one to four."""
 MANY = 60
 """Beyond so many values of a vector step each fills one register; with more they would spill."""
+COPIES, OFTEN = 8, 4
+"""The most copies of outputs to which threads add; all of them have one element for so many values,
+at the most."""
 BOXES = 4
 """The most boxes with separate vector loops."""
 
@@ -65,18 +68,20 @@ class Nest:
       cost_ns: a rough estimate of the time of all units.
       buffer: bytes of a unit's buffer between its loops. All units of one call use the first unit's
         buffer.
-      bases: for each output that is written by index arrays, the array that it begins with; None
-        for zeros. Such a nest is one unit for threads.
+      bases: for each output that is written, the array that it begins with; None for zeros.
+      copies_at: the offset of the copies of such outputs in the scratch, in bytes.
+      extra: the pointers to buffers and copies, by array number.
     """
 
     lanes: int
     units: int
     tails: Value
-    buffer = 0
+    buffer = copies_at = 0
     bases: Mapping[int, int | None] = MappingProxyType({})
 
     def __init__(self, source: Source, maps: IndexMaps, roots: Sequence[Root]) -> None:
         self.source, self.maps, self.roots, self.first = source, maps, roots, 0
+        self.extra = dict[int, Value]()
         self.pieces = [piece for root in roots for piece in root.pieces]
         self.demanded = source.demanded(maps, self.pieces, None)
         made = [p for (i, _), p in self.demanded.items() if i in source.made]
@@ -137,36 +142,91 @@ class Nest:
         self.vectors = [code.variable(r.reduction.type, self.lanes) for r in self.sums
                         if r.reduction]  # fmt: skip
         self.tails = code.variable("i64", max(1, len(self.sums)))
-        once = functools.partial(self.unit, code, entry)
         if not self.writes:
-            code.for_range(begin, end, once)
-            return
+            code.for_range(begin, end, lambda unit: self.unit(code, entry, unit))
+        else:
+            code.for_range(begin, end, lambda part: self.part(code, entry, part))
 
-        def whole(first: Value) -> None:
-            self.begin(code, entry)
-            code.for_range(first, code.add(first, self.units), once)
+    # Outputs that are written: by index arrays, or sums along the outer axes.
 
-        code.for_range(begin, end, whole)
+    @functools.cached_property
+    def writes(self) -> dict[int, Sequence[Write]]:
+        """The outputs that are written, with their writes."""
+        found = dict[int, list[Write]]()
+        for root in self.roots:
+            if root.write is not None:
+                found.setdefault(root.number, []).append(root.write)
+        return dict(found)
 
-    @property
-    def writes(self) -> bool:
-        """Whether it has outputs that are written by index arrays."""
-        return any(root.write for root in self.roots)
+    @functools.cached_property
+    def copies(self) -> int:
+        """The number of copies of these outputs, to which threads can add. It does not depend on
+        the number of threads.
+        """
+        sizes = [self.source.graph.outputs[n].type.size for n in self.writes]
+        adds = all(write.adds for some in self.writes.values() for write in some)
+        if not self.writes or not adds or any(self.bases.get(n) is not None for n in self.writes):
+            return 1
+        return max(1, min(COPIES, self.units, self.elements // (OFTEN * sum(sizes))))
 
     @property
     def shared(self) -> int:
         """The number of units for threads."""
-        return 1 if self.writes else self.units
+        return self.copies if self.writes else self.units
 
-    def begin(self, code: Function, entry: Body) -> None:
-        """Sets the outputs that are written by index arrays to what they begin with."""
-        for number in dict.fromkeys([root.number for root in self.roots if root.write]):
-            to, base = entry.pointer(self.source.outputs + number), self.bases[number]
-            size = self.source.graph.outputs[number].type.nbytes
+    @property
+    def copied(self) -> int:
+        """Bytes of the copies of the outputs."""
+        sizes = [self._room(n) for n in self.writes]
+        return self.copies * sum(sizes) if self.copies > 1 else 0
+
+    def _room(self, number: int) -> int:
+        return -(-self.source.graph.outputs[number].type.nbytes // 64) * 64
+
+    def part(self, code: Function, entry: Body, part: Value) -> None:
+        """The units that write into one copy of the outputs."""
+        number, pointers, at = code.sub(part, self.first), dict[int, Value](), 0
+        for n in self.writes:
+            array, base = self.source.outputs + n, None
+            to = entry.pointer(array)
+            if self.copies > 1:
+                start = code.mul(number, self._room(n))
+                pointers[array] = to = code.at(self.scratch, code.add(start, self.copies_at + at))
+                at += self.copies * self._room(n)
+            else:
+                base = self.bases.get(n)
             what = "i8 0" if base is None else str(entry.pointer(base))
             name = "llvm.memset.p0.i64" if base is None else "llvm.memcpy.p0.p0.i64"
             code.module.declare(f"declare void @{name}(ptr, {what.split()[0]}, i64, i1)")
+            size = self.source.graph.outputs[n].type.nbytes
             code.raw(f"call void @{name}({to}, {what}, i64 {size}, i1 false)")
+        body = Body(self.source, self.maps, code, {}, None, 1, entry)
+        body.pointers = self.extra = pointers
+        ends = [code.binary("sdiv", code.mul(code.add(number, n), self.units), self.copies)
+                for n in (0, 1)]  # fmt: skip
+        low, high = [code.add(end, self.first) for end in ends]
+        code.for_range(low, high, lambda unit: self.unit(code, body, unit))
+
+    def join(self, code: Function, outer: Body) -> None:
+        """Adds up the copies of the outputs, after all units."""
+        at, scratch = self.copies_at, code.parameters[1]
+        for n in self.writes if self.copies > 1 else ():
+            type_, room = self.source.graph.outputs[n].type, self._room(n)
+            type, to = type_of(type_.dtype), outer.pointer(self.source.outputs + n)
+
+            def add(
+                i: Value, lanes: int, at: int = at, room: int = room, type: str = type,
+                to: Value = to,
+            ) -> None:  # fmt: skip
+                code.lanes = lanes
+                parts = [code.load(code.at(code.at(scratch, at + k * room), i, type), type, lanes)
+                         for k in range(self.copies)]  # fmt: skip
+                code.store(functools.reduce(code.add, parts), code.at(to, i, type))
+
+            whole = type_.size - type_.size % self.register
+            code.for_range(0, whole, functools.partial(add, lanes=self.register), self.register)
+            code.for_range(whole, type_.size, functools.partial(add, lanes=1))
+            at += self.copies * room
 
     def entry(self, code: Function) -> Body:
         """The values that are constant in all loops."""
@@ -221,9 +281,12 @@ class Nest:
         type_ = self.source.graph.outputs[root.number].type
         place = place_of(write.equation, piece.place)
         x = convert(code, body.value(piece.atom, piece.place), type_of(type_.dtype))
-        x = body.spread(x, body.lanes_at(place))
         if counted is not None and write.adds:
-            x = code.select(counted, x, 0)
+            x = code.select(counted, body.spread(x, body.lanes), 0)
+        if x.lanes > 1 and body.lanes_at(place) == 1:
+            total = reduction(write.equation)
+            assert total is not None
+            x = total.across(code, x)
         array = self.source.outputs + root.number
         body.write(x, array, type_.shape, place, code.add if write.adds else None)
 
@@ -239,15 +302,11 @@ class Nest:
 
 
 class BoxNest(Nest):
-    """Loops over the elements of arrays of one shape, through boxes and on their borders.
-
-    Attributes:
-      extra: the pointers to buffers, by array number.
-    """
+    """Loops over the elements of arrays of one shape, through boxes and on their borders."""
 
     def __init__(self, source: Source, maps: IndexMaps, roots: Sequence[Root], name: str) -> None:
         super().__init__(source, maps, roots)
-        self.name, self.extra = name, dict[int, Value]()
+        self.name = name
         self.rows, self.last = self.elements // maps.lengths[-1], maps.lengths[-1]
         self.across = -(-self.last // BLOCK) if self.last > BLOCK else 0
         self.per = 1 if self.across else max(1, BLOCK // self.last)

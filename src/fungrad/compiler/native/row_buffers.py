@@ -93,7 +93,8 @@ class BufferedNest(BoxNest):
             pointers[array] = code.at(self.buffers, at)
         inner = Body(self.source, self.maps, code, {}, None, 1, entry)
         ahead = Body(self.ahead.source, self.ahead.maps, code, {}, None, 1, self.ahead_entry)
-        inner.pointers = ahead.pointers = self.extra = self.ahead.extra = pointers
+        inner.pointers = ahead.pointers = self.ahead.extra = pointers
+        self.extra = {**self.extra, **pointers}
         self.ahead.tails = self.tails
         ends = [code.constant(n, "i64", 1) for n in (0, self.ahead.last)]
         code.for_range(low, high, lambda row: self.ahead.row(code, ahead, row, *ends))

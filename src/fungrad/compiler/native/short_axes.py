@@ -52,6 +52,8 @@ MINORS = 5
 """The most rows of a matrix whose cofactors are polynomials."""
 TERMS = 216
 """The most terms of a product of two matrices."""
+OF_VECTOR = 1_000
+"""The fewest elements of a matrix whose product with a vector is a loop over it."""
 CALL, ROOM = 60.0, 15.0
 """Nanoseconds that NumPy takes for a product of matrices, and for an element of a factor."""
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
@@ -78,7 +80,7 @@ def unrollable(equation: Equation) -> bool:
     """Whether an equation on a stack of small matrices has a form on their elements."""
     primitive: Any = equation.primitive
     if primitive is dot_general:
-        return _is_small_product(equation)
+        return _is_small_product(equation) or times_vector(equation)
     atoms = (*equation.inputs, *equation.outputs)
     if any(a.type.dtype not in _FLOATS for a in atoms):
         return False
@@ -125,6 +127,8 @@ def numpy_ns(equation: Equation) -> float:
     shape = max([a.type.shape for a in (*equation.inputs, *equation.outputs)], key=math.prod)
     size = math.prod(shape)
     count = size // max(1, math.prod(shape[-2:]))
+    if times_vector(equation):
+        return 0.2 * size
     if equation.primitive is dot_general:
         return count * CALL + size
     return 2.0 * count * CALL + ROOM * size
@@ -209,6 +213,8 @@ def _any(conditions: Sequence[Any]) -> Any:
 
 def _outputs(equation: Equation, xs: Sequence[Any], wrong: list[Any]) -> Sequence[Any]:
     primitive: Any = equation.primitive
+    if primitive is dot_general and times_vector(equation):
+        return [_times_vector(equation, *xs)]
     if primitive is dot_general:
         return [_product(*xs, **equation.params, dtype=equation.outputs[0].type.dtype)]
     if primitive in ALONG:
@@ -278,6 +284,41 @@ def _is_small_product(equation: Equation) -> bool:
     if max(summed, default=1) > SHORT or math.prod(short) > TERMS or 0 in short:
         return False
     return len(long) == 1 and long[0] >= LEAST and long[0] in batch
+
+
+def times_vector(equation: Equation) -> bool:
+    """Whether an equation is the product of a long matrix with a vector, along one axis of each."""
+    if equation.primitive is not dot_general or any(equation.params["batch"]):
+        return False
+    (x, y), out = [a.type for a in equation.inputs], equation.outputs[0].type
+    if any(t.dtype != out.dtype or t.dtype not in _FLOATS for t in (x, y)):
+        return False
+    if any(isinstance(a, Literal) for a in equation.inputs):
+        return False
+    contract = equation.params["contract"]
+    shape = max(x.shape, y.shape, key=len)
+    return (
+        len(contract[0]) == 1
+        and {x.ndim, y.ndim} == {1, 2}
+        and (math.prod(shape) >= OF_VECTOR and 0 not in shape)
+    )
+
+
+def matrix_of(equation: Equation) -> tuple[int, int]:
+    """The number of the operand of a product with a vector that is the matrix, and its axis along
+    which terms are added.
+    """
+    which = int(equation.inputs[1].type.ndim == 2)
+    return which, equation.params["contract"][which][0]
+
+
+def _times_vector(equation: Equation, *xs: Any) -> Any:
+    """A product with a vector as a sum of the matrix's elements times those of the vector."""
+    which, axis = matrix_of(equation)
+    matrix, vector = xs[which], xs[1 - which]
+    shape = shape_of(matrix)
+    lined = reshape(vector, shape=tuple([n if i == axis else 1 for i, n in enumerate(shape)]))
+    return reduce_sum(matrix * broadcast_to(lined, shape=shape), axes=(axis,))
 
 
 def _product(x: Any, y: Any, *, contract: Any, batch: Any, dtype: Any) -> Any:

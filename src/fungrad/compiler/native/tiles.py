@@ -19,6 +19,7 @@ from fungrad.compiler.lowering.fusion.row_access import REDUCED, elementwise, mu
 from fungrad.compiler.lowering.fusion.tile_lowering import TileLowering
 from fungrad.compiler.lowering.program import Call, Expression, placed
 from fungrad.compiler.native.clusters import LEAST_OFTEN, in_order, native_call, with_clusters
+from fungrad.compiler.native.short_axes import times_vector
 from fungrad.ir.graph import Equation, Graph, Literal, Variable, effectful
 
 Make = Callable[[Graph, float, int], Runner | None]
@@ -47,7 +48,7 @@ def tileable(graph: Graph) -> list[FusionCluster]:
         region
         for region in cluster_and_schedule(graph)
         if isinstance(region, FusionCluster)
-        and any(map(multiplies, region.equations))
+        and any(multiplies(e) and not times_vector(e) for e in region.equations)
         and any(map(elementwise, region.equations))
         and all(known[id(e.outputs[0])] is e.primitive for e in region.equations)
         and all(len(parts) == 1 and parts[0].place is None for parts in region.made)

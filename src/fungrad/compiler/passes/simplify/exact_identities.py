@@ -152,6 +152,20 @@ def transposed_twice(writer: Writer, equation: Equation, inner: Equation, x: Ato
     return writer.add(equation, transpose, x, axes=axes)
 
 
+@rule(made(dot_general), "a product with a transposed matrix is one along its other axis")
+def of_transposed(writer: Writer, equation: Equation) -> Atom | None:
+    inputs, contract = list(equation.inputs), list(equation.params["contract"])
+    for n, atom in enumerate(equation.inputs):
+        before = writer.definition(atom, transpose)
+        if before is not None and atom.type.ndim == 2 and len(contract[n]) == 1:
+            inputs[n] = before.inputs[0]
+            contract[n] = (before.params["axes"][contract[n][0]],)
+    if inputs == list(equation.inputs) or equation.params["batch"][0]:
+        return None
+    params = {**equation.params, "contract": tuple(contract)}
+    return writer.add(equation, dot_general, *inputs, **params)
+
+
 @rule(made((getitem, scatter), X), "all elements in order: a reshape")
 def all_in_order(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
     (part,), shape = sections_of(equation) or (None,), equation.outputs[0].type.shape
@@ -197,7 +211,7 @@ def _in_place(writer: Writer, atom: Atom) -> Equation | None:
 
 
 RULES = (
-    nothing_done, axes_in_order, reshaped_twice, transposed_twice, all_in_order,
+    nothing_done, axes_in_order, reshaped_twice, transposed_twice, of_transposed, all_in_order,
     *slices.RULES, *arithmetic.RULES, *choices.RULES, _added_in_place,
     filled,
 )  # fmt: skip

@@ -1,0 +1,67 @@
+"""Products with vectors, and sums along several axes, in one native pass over the large array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import fungrad as fg
+
+RNG = np.random.default_rng(5)
+X, W, Y = RNG.normal(size=(501, 35)), RNG.normal(size=35), RNG.normal(size=501)
+
+
+def logistic(w: Any, x: Any, y: Any) -> Any:
+    return np.sum(np.log1p(np.exp(-y * (x @ w)))) + 0.1 * np.sum(w * w)
+
+
+PASSES: dict[str, Callable[..., Any]] = {
+    "least squares": fg.grad(lambda w, x, y: np.sum((x @ w - y) ** 2)),
+    "least squares by rows": fg.grad(lambda w, x, y: np.sum((w @ x.T - y) ** 2)),
+    "logistic regression": fg.grad(logistic),
+    "and by the matrix": fg.grad(logistic, argnums=(0, 1, 2)),
+    "columns": lambda w, x, y: np.tanh(y @ x) * w,
+    "rows and columns": lambda w, x, y: (np.exp(x).sum(1), np.exp(x).sum(0), np.exp(x).sum()),
+    "columns of centred rows": lambda w, x, y: ((x - x.mean(1, keepdims=True)) ** 3).sum(0),
+    "columns, read again": lambda w, x, y: np.tanh((x * np.tanh(x @ w)[:, None]).sum(0)),
+    "beside smaller arrays": lambda w, x, y: ((x.T @ np.tanh(x @ w)), 2.0 * w, y + 1.0),
+    "rows of centred columns": lambda w, x, y: ((x - x.mean(0)) ** 3).sum(1) * y,
+}
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_one_pass(native: None, name: str) -> None:
+    f = PASSES[name]
+    for dtype, rounding in ((np.float64, 1e-11), (np.float32, 2e-4)):
+        given = [a.astype(dtype) for a in (W, X, Y)]
+        wanted = f(*given)
+        for a, b in zip(fg.tree_leaves(fg.jit(f)(*given)), fg.tree_leaves(wanted), strict=True):
+            assert a.dtype == b.dtype
+            np.testing.assert_allclose(a, b, rounding, rounding * np.abs(b).max())
+
+
+def test_the_gradient_of_least_squares_is_one_kernel(native: None) -> None:
+    lowered = fg.jit(PASSES["least squares"]).lower(W, X, Y)
+    assert not lowered.refused and len(lowered.kernels) == 1
+
+
+def test_sums_of_columns_do_not_depend_on_threads(native: None) -> None:
+    x, before, found = RNG.normal(size=(3_001, 35)), fg.config.num_threads, []
+    f = fg.jit(lambda w, x: x.T @ np.tanh(x @ w))
+    for fg.config.num_threads in (1, 2):
+        found.append(f(W, x))
+    fg.config.num_threads = before
+    np.testing.assert_array_equal(*found)
+
+
+def test_what_is_not_finite_stays_in_its_column(native: None) -> None:
+    x = X.copy()
+    x[3, 4], x[7, 8] = np.nan, np.inf
+    f = PASSES["columns of centred rows"]
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(np.isnan(fg.jit(f)(W, x, Y)), np.isnan(f(W, x, Y)))

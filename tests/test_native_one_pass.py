@@ -30,6 +30,8 @@ PASSES: dict[str, Callable[..., Any]] = {
     "columns of centred rows": lambda w, x, y: ((x - x.mean(1, keepdims=True)) ** 3).sum(0),
     "columns, read again": lambda w, x, y: np.tanh((x * np.tanh(x @ w)[:, None]).sum(0)),
     "beside smaller arrays": lambda w, x, y: ((x.T @ np.tanh(x @ w)), 2.0 * w, y + 1.0),
+    "functions of columns": lambda w, x, y: np.tanh(x * np.exp(w) + np.log1p(w * w)),
+    "rows of functions of columns": lambda w, x, y: np.tanh((x * np.exp(w)).sum(1)) * y,
     "rows of centred columns": lambda w, x, y: ((x - x.mean(0)) ** 3).sum(1) * y,
 }
 

@@ -32,9 +32,8 @@ from fungrad.compiler.native.index_maps import (
 from fungrad.compiler.native.kernel import LINES, Kernel, Refusal, Refused, kernel_function
 from fungrad.compiler.native.llvm_ir import Function, Module
 from fungrad.compiler.native.loop_nests import Nest, Root
-from fungrad.compiler.native.row_buffers import box_nest
+from fungrad.compiler.native.row_buffers import box_nest, row_nest
 from fungrad.compiler.native.rows import (
-    RowNest,
     embedded,
     for_arrays,
     reduced_loops,
@@ -240,6 +239,7 @@ class _Program:
                 own |= depends.get(id(atom), set())
             depends.update((id(v), own) for v in equation.outputs)
         choices = self._accumulated(choices, needed, depends)
+        first = choices[0]
         alone = len(first.reduced) == sum(n > 1 for n in first.lengths)
         if alone and (math.prod(first.lengths) > ALONE or len(choices) > 1):
             raise Refused("a second pass over a large array", "layout")
@@ -272,8 +272,11 @@ class _Program:
             if one is not None:
                 found = one.operands([some[0].place for some in found])
             nests[maps] += [Root(p, n, one.reduction if one else None) for p in found]
-        made: list[Nest] = [RowNest(self.source, maps, roots)
-                            for maps, roots in nests.items() if roots]  # fmt: skip
+        made: list[Nest] = [
+            row_nest(self.source, maps, roots, f"rows{n}")
+            for n, (maps, roots) in enumerate(nests.items())
+            if roots
+        ]
         made += self._boxes(
             [n for n, one in beside if one is None],
             {n: self.written[n] for n, one in beside if isinstance(one, Write)},
@@ -289,28 +292,34 @@ class _Program:
         depends: Mapping[int, set[tuple[int, ...]]],
     ) -> Sequence[IndexMaps]:  # fmt: skip
         """Makes outputs that are sums along other axes than those of the first nest, of values in
-        it, sums to which its items add; returns the choices that are left.
+        it, sums to which its items add; returns the choices that are left, the first one first.
         """
-        first, last = choices[0], len(choices[0].lengths) - 1
         read = {id(a) for e in self.graph.equations for a in e.inputs}
-        left, sums = {first.reduced}, set[int]()
-        for n in list(self.stored):
+        sums = dict[int, tuple[int, ...]]()
+        for n in self.stored:
             atom = self.graph.outputs[n]
-            equation = self.source.made.get(id(atom))
-            if equation is None or equation.primitive is not reduce_sum or id(atom) in read:
-                continue
-            axes, (operand,) = reduced_loops(first, equation), equation.inputs
-            along = depends.get(id(operand), set())
-            whole = first.nest(operand.type.shape) == first.lengths and reduction(equation)
+            made = self.source.made.get(id(atom))
+            whole = made and made.inputs and choices[0].nest(made.inputs[0].type.shape)
+            if made and made.primitive is reduce_sum and id(atom) not in read:
+                if reduction(made) and whole == choices[0].lengths:
+                    sums[n] = reduced_loops(choices[0], made)
+        ends = {id(self.source.made[id(self.graph.outputs[n])]) for n in sums}
+        others = {reduced_loops(choices[0], e) for e in self.graph.equations
+                  if id(e.outputs[0]) in needed and id(e) not in ends}  # fmt: skip
+        last = len(choices[0].lengths) - 1
+        rows = [m for m in choices if m.reduced in others] or [
+            m for m in choices if last in m.reduced] or choices  # fmt: skip
+        first, left = rows[0], {rows[0].reduced, *others}
+        for n, axes in sums.items():
+            made = self.source.made[id(self.graph.outputs[n])]
+            along = depends.get(id(made.inputs[0]), set())
             inner = bool(along) or (last in first.reduced and last not in axes)
-            if axes != first.reduced and whole and along <= {first.reduced} and inner:
+            if axes != first.reduced and along <= {first.reduced} and inner:
                 self.stored.remove(n)
-                self.written[n] = Written(None, [Write(equation, True)])
-                sums.add(id(equation))
-        for equation in self.graph.equations:
-            if id(equation.outputs[0]) in needed and id(equation) not in sums:
-                left.add(reduced_loops(first, equation))
-        return [maps for maps in choices if maps.reduced in left]
+                self.written[n] = Written(None, [Write(made, True)])
+            else:
+                left.add(axes)
+        return [first, *[m for m in choices if m.reduced in left and m is not first]]
 
     def _boxes(
         self, stored: Sequence[int], written: Mapping[int, Written],

@@ -71,6 +71,7 @@ class Nest:
       bases: for each output that is written, the array that it begins with; None for zeros.
       copies_at: the offset of the copies of such outputs in the scratch, in bytes.
       extra: the pointers to buffers and copies, by array number.
+      columns: the loops that fill the buffers of a unit.
     """
 
     lanes: int
@@ -78,6 +79,7 @@ class Nest:
     tails: Value
     buffer = copies_at = 0
     bases: Mapping[int, int | None] = MappingProxyType({})
+    columns: Sequence[BoxNest] = ()
 
     def __init__(self, source: Source, maps: IndexMaps, roots: Sequence[Root]) -> None:
         self.source, self.maps, self.roots, self.first = source, maps, roots, 0
@@ -105,8 +107,9 @@ class Nest:
     @property
     def text(self) -> str:
         """Its loops and units, and the primitives of the values that it computes."""
-        made = self.source.made
-        names = dict.fromkeys([made[i].primitive.name for i, _ in self.demanded if i in made])
+        nests: list[Nest] = [*self.columns, self]
+        found = [nest.source.made.get(i) for nest in nests for i, _ in nest.demanded]
+        names = dict.fromkeys([equation.primitive.name for equation in found if equation])
         names.update(dict.fromkeys([r.reduction.equation.primitive.name for r in self.sums
                                     if r.reduction]))  # fmt: skip
         lengths = " x ".join(map(str, self.maps.lengths))
@@ -143,7 +146,7 @@ class Nest:
                         if r.reduction]  # fmt: skip
         self.tails = code.variable("i64", max(1, len(self.sums)))
         if not self.writes:
-            code.for_range(begin, end, lambda unit: self.unit(code, entry, unit))
+            code.for_range(begin, end, lambda unit: self.prepared(code, entry, unit))
         else:
             code.for_range(begin, end, lambda part: self.part(code, entry, part))
 
@@ -205,7 +208,26 @@ class Nest:
         ends = [code.binary("sdiv", code.mul(code.add(number, n), self.units), self.copies)
                 for n in (0, 1)]  # fmt: skip
         low, high = [code.add(end, self.first) for end in ends]
-        code.for_range(low, high, lambda unit: self.unit(code, body, unit))
+        code.for_range(low, high, lambda unit: self.prepared(code, body, unit))
+
+    def prepared(self, code: Function, entry: Body, unit: Value) -> None:
+        """One unit, behind the loops that fill its buffers."""
+        if not self.columns:
+            self.unit(code, entry, unit)
+            return
+        at, arrays = self.source.pointers, [r.number for nest in self.columns for r in nest.roots]
+        room = self.buffer // len(arrays)
+        found = {at + n: code.at(self.buffers, n * room) for n in range(len(arrays))}
+        inner = Body(self.source, self.maps, code, {}, None, 1, entry)
+        inner.pointers = found
+        self.extra = {**self.extra, **found}
+        for nest in self.columns:
+            body = Body(nest.source, nest.maps, code, {}, None, 1, nest.entry(code))
+            body.pointers = nest.extra = found
+            nest.tails = self.tails
+            ends = [code.constant(n, "i64", 1) for n in (0, 0, nest.last)]
+            nest.row(code, body, *ends)
+        self.unit(code, inner, unit)
 
     def join(self, code: Function, outer: Body) -> None:
         """Adds up the copies of the outputs, after all units."""

@@ -1,4 +1,5 @@
-"""Stencils over expensive values: each unit computes the rows that it reads once, into a buffer.
+"""Buffers of expensive values that a unit reads several times, which a loop before it fills: values
+along the last loop alone, which all rows read, and the rows that stencils read.
 
 A nest of two loops, as over an image, computes each value where it is read, so that a value read at
 several shifts would be computed several times. Borders that read distant rows, as a roll does,
@@ -8,36 +9,107 @@ still compute it so.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 from fungrad.compiler.lowering.fusion.row_access import elementwise
+from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.element_operations import cost, type_of
-from fungrad.compiler.native.element_values import Body, Box, Source
+from fungrad.compiler.native.element_values import Body, Box, Key, Source
 from fungrad.compiler.native.index_maps import (
     FlatMaps,
     IndexMaps,
     Piece,
     Place,
     ShortMaps,
+    loops_of,
 )
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.compiler.native.loop_nests import BLOCK, BoxNest, Root
-from fungrad.ir.graph import Atom
+from fungrad.compiler.native.rows import RowNest
+from fungrad.ir.graph import Atom, Literal
+from fungrad.primitives.facts import FIRST, Along
 
 KEPT = 0.4
 """A value is buffered if computing it again takes at least so many nanoseconds per element."""
+ROWS = 8
+"""The fewest rows of a unit that read a buffered value along the last loop."""
 HALO = 8
 """The most rows of a buffer beyond those of its unit."""
 
 
 def box_nest(source: Source, maps: IndexMaps, roots: Sequence[Root], name: str) -> BoxNest:
     """The nest of some roots, with buffers where they save work."""
+    columns = columns_of(source, maps, roots)
+    if columns and maps.lengths[-1] <= BLOCK // ROWS:
+        nest = BoxNest(source.behind(columns), maps, roots, name)
+        _with_columns(nest, source, columns, name)
+        return nest
     kept = _kept(source, maps, roots)
     if kept:
         found = BufferedNest(source, maps, roots, name, kept)
         if len(found.boxes[0]) == 1 and found.boxes[1] and found.high - found.low <= HALO:
             return found
     return BoxNest(source, maps, roots, name)
+
+
+def row_nest(source: Source, maps: IndexMaps, roots: Sequence[Root], name: str) -> RowNest:
+    """The nest of some roots with reductions along axes, with buffers where they save work."""
+    columns = columns_of(source, maps, roots)
+    if not columns:
+        return RowNest(source, maps, roots)
+    found = RowNest(source.behind(columns), maps, roots)
+    if found.kept:
+        return RowNest(source, maps, roots)
+    _with_columns(found, source, columns, name)
+    return found
+
+
+def columns_of(source: Source, maps: IndexMaps, roots: Sequence[Root]) -> list[Atom]:
+    """The expensive values that vary along the last loop alone, and that values in all loops read:
+    each unit computes them once.
+    """
+    last = len(maps.lengths) - 1
+    inner = not maps.reduced or last in maps.reduced
+    if last < 1 or not inner or isinstance(maps, FlatMaps):
+        return []
+    price, kept = dict[Key, float](), dict[Atom, None]()
+    demanded = source.demanded(maps, [piece for root in roots for piece in root.pieces], None)
+    for key, (atom, place, *_) in demanded.items():
+        made, loops = source.made.get(id(atom)), loops_of(place)
+        below = [(p, (id(p.atom), p.place)) for p in source.reads(maps, atom, place, None)]
+        if loops <= {last} and not (made and reduction(made)):
+            own = cost(made) if made and elementwise(made) else 0.0
+            price[key] = own + sum([price.get(k, -math.inf) for p, k in below
+                                    if not isinstance(p.atom, Literal)])  # fmt: skip
+            continue
+        for p, k in below:
+            along = [a for a in p.place if a != FIRST]
+            if price.get(k, 0.0) >= KEPT and along == [Along(last)] and id(p.atom) in source.made:
+                kept[p.atom] = None
+    return [atom for atom in kept if atom.type.size == maps.lengths[last]]
+
+
+def _with_columns(
+    nest: BoxNest | RowNest, source: Source, columns: Sequence[Atom], name: str
+) -> None:
+    """Gives a nest loops that compute `columns` ahead of each unit.
+
+    Args:
+      nest: reads them as arrays behind all others.
+      source: computes them.
+    """
+    ahead = list[BoxNest]()
+    for n, atom in enumerate(columns):
+        own = type(nest.maps)(nest.maps.nest(atom.type.shape))
+        pieces = [Piece(atom, place) for place in own.wholes(atom.type.shape)]
+        roots = [Root(pieces, source.pointers + n - source.outputs)]
+        ahead.append(BoxNest(source, own, roots, f"{name}ahead{n}"))
+        nest.buffer += -(-atom.type.nbytes // 64) * 64
+        nest.cost_ns += ahead[-1].cost_ns
+    nest.columns = ahead
+    nest.per = max(nest.per, ROWS)
+    nest.units = -(-(nest.items if isinstance(nest, RowNest) else nest.rows) // nest.per)
 
 
 class BufferedNest(BoxNest):

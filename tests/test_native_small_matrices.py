@@ -210,3 +210,76 @@ def test_factors_and_determinants_in_loops() -> None:
     np.testing.assert_allclose(gradient, fg.grad(steps)(a), rtol=1e-12, atol=1e-14)
     with pytest.raises(np.linalg.LinAlgError, match="positive"):
         run(np.diag([1.0, -50.0, 1.0]))
+
+
+# --- larger matrices, which loops over rows factorise ---------------------------------------------
+
+
+def factorised(a: Any, b: Any) -> Any:
+    """All factorisations of `a` (also one with a symmetric and one with a triangular matrix)."""
+    positive = a @ a.T + 9.0 * np.eye(len(a), dtype=a.dtype)
+    factor = np.linalg.cholesky(positive)
+    lower = fg.scipy.linalg.solve_triangular(factor, b, lower=True, check_finite=False)
+    upper = fg.scipy.linalg.solve_triangular(factor.T, b, check_finite=False)
+    return (np.linalg.solve(a, b), np.linalg.solve(a, b[:, 0]), np.linalg.inv(a), factor,
+            lower, upper, *np.linalg.slogdet(a))  # fmt: skip
+
+
+@pytest.mark.parametrize(("n", "dtype"), [(7, np.float64), (20, np.float32)])
+def test_factorisations_are_loops_over_rows(n: int, dtype: Any) -> None:
+    derivative = fg.grad(lambda a, b: sum(np.sum(np.sin(x)) for x in factorised(a, b)), (0, 1))
+    b, rest = rng.normal(size=(n, 5)).astype(dtype), 1e4 * float(np.finfo(dtype).eps)
+    for f in (factorised, derivative):
+        run = fg.jit(f)
+        assert run.lower(b @ b.T, b).refused == ()
+        for a in matrices(n, dtype):
+            for found, expected in zip(run(a, b), f(a, b), strict=True):
+                assert found.dtype == expected.dtype == dtype
+                scale = max(1.0, np.abs(expected).max()) * np.linalg.cond(a)
+                np.testing.assert_allclose(found / scale, expected / scale, rtol=0, atol=rest)
+
+
+@pytest.mark.parametrize("name", ["solve", "inv", "cholesky"])
+def test_matrices_without_factors_are_left_to_numpy(name: str) -> None:
+    f: Any = getattr(np.linalg, name)
+    function = (lambda a: f(a, a)) if name == "solve" else f
+    run = fg.jit(lambda a: function(a) * 2.0)
+    a = np.eye(9) + 0.1
+    np.testing.assert_allclose(run(a), 2.0 * function(a), rtol=1e-12, atol=1e-14)
+    for place, number in (((8, 8), np.nan), ((0, 3), np.nan), ((4, 4), -np.inf), ((8,), 0.0)):
+        special = a.copy()
+        special[place] = number
+        outcomes = []
+        for g in (run, lambda a: function(a) * 2.0):
+            try:
+                outcomes.append(np.isnan(g(special)))
+            except np.linalg.LinAlgError as error:
+                outcomes.append(str(error).split("\n")[0])
+        np.testing.assert_array_equal(*outcomes, err_msg=str((place, number)))
+
+
+def test_weights_of_matrices_that_are_not_symmetric() -> None:
+    a = np.eye(9) * 4.0 + rng.normal(size=(9, 9)) * 0.1
+    symmetric = a + a.T
+    derivative = fg.grad(lambda a: np.sum(np.linalg.cholesky(a) ** 3))
+    for x in (a, symmetric, symmetric + 1e-16 * a):
+        np.testing.assert_allclose(fg.jit(derivative)(x), derivative(x), rtol=1e-12, atol=1e-14)
+
+
+def test_stacks_of_factorisations_in_loops() -> None:
+    def steps(a: Any, b: Any) -> Any:
+        def step(c: Any, _: Any) -> Any:
+            factor = np.linalg.cholesky(a @ a.mT + 9.0 * np.eye(8))
+            x = np.linalg.solve(a, (factor @ c[..., None]))[..., 0]
+            return np.sin(x) + b, np.sum(x)
+
+        return np.sum(lax.scan(step, b, None, length=5)[1])
+
+    a, b = rng.normal(size=(3, 8, 8)) + 4.0 * np.eye(8), rng.normal(size=(3, 8))
+    derivative = fg.value_and_grad(steps, (0, 1))
+    run = fg.jit(derivative)
+    assert run.lower(a, b).refused == ()
+    for found, expected in zip(
+        fg.tree_leaves(run(a, b)), fg.tree_leaves(derivative(a, b)), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)

@@ -16,6 +16,7 @@ import numpy as np
 from fungrad.compiler.lowering.structural import structural
 from fungrad.compiler.native.clusters import cluster_graph, with_clusters
 from fungrad.compiler.native.entry import SHARED
+from fungrad.compiler.native.factorisations import RULES, factorisation_kernel
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel, Refusal, Refused, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value
@@ -24,7 +25,7 @@ from fungrad.compiler.native.programs import LOOPS, OF_MATRICES, scalar_kernel
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.scan_reverse import parts
-from fungrad.ir.graph import Atom, Graph, Literal, Variable, effectful
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
 from fungrad.ir.types import Type
 from fungrad.primitives.movement.reshape_broadcast_cast import reshape
 from fungrad.retracing.inlining import copied, placed
@@ -61,16 +62,21 @@ def loop_kernel(graph: Graph) -> Kernel:
       Refused: if it has no scan, other equations, or large intermediates for little work.
     """
     first = graph.equations[0].primitive if len(graph.equations) == 1 else None
-    if first not in (scan, None) or not any(structural(e.primitive) for e in graph.equations):
-        raise Refused("not a scan", "moves")
+    if first not in (scan, None) or not any(map(_takes_time, graph.equations)):
+        raise Refused("neither a scan nor a factorisation", "moves")
     mine = {id(v) for v in graph.equations[0].outputs}
     own = len(mine & {*map(id, graph.outputs)}) == len(graph.outputs)
     made = _scan(graph) if first is scan and own else _sequence(graph)
     if len(made.module) > LOOPS:
         raise Refused(f"{len(made.module)} lines of IR", "long", lines=len(made.module))
-    if made.scratch > max(LARGE, made.cost_ns):  # the pool keeps values between programs
+    if made.scratch > max(LARGE, 8 * made.cost_ns):  # the pool keeps values between programs
         raise Refused(f"{made.scratch} bytes of new memory", "memory", bytes=made.scratch)
     return made
+
+
+def _takes_time(equation: Equation) -> bool:
+    """Whether an equation is a loop, or a factorisation that would be a call of LAPACK."""
+    return structural(equation.primitive) is not None or equation.primitive in RULES
 
 
 def _part(graph: Graph) -> Kernel:
@@ -88,13 +94,14 @@ def _part(graph: Graph) -> Kernel:
 def _rows(graph: Graph) -> Kernel:
     """The kernel of an equation on stacked matrices, as a scan over them."""
     (equation, *more) = graph.equations
-    if more or equation.primitive not in OF_MATRICES:
+    if more or equation.primitive not in {*OF_MATRICES, *RULES}:
         raise Refused(equation.primitive.name)
     depth, length = max((a.type.ndim, a.type.shape[0]) for a in equation.inputs)
     if depth < 3:
         raise Refused("a matrix that is not in a stack")
-    rows = [a for a in equation.inputs if a.type.ndim == depth and a.type.shape[0] == length]
-    others = [a for a in equation.inputs if a not in rows]
+    atoms = dict.fromkeys(equation.inputs)
+    rows = [a for a in atoms if a.type.ndim == depth and a.type.shape[0] == length]
+    others = [a for a in atoms if a not in rows]
     inner = {a: Variable(Type(a.type.shape[a in rows :], a.type.dtype)) for a in (*others, *rows)}
     outputs = tuple([Variable(Type(v.type.shape[1:], v.type.dtype)) for v in equation.outputs])
     given = tuple([inner[a] for a in equation.inputs])
@@ -113,7 +120,7 @@ def _fused(graph: Graph) -> Kernel:
 
 
 _ARRAYS: Sequence[Callable[[Graph], Kernel]] = (
-    product_kernel, _fused, _rows, scalar_kernel,
+    product_kernel, _fused, _rows, factorisation_kernel, scalar_kernel,
 )  # fmt: skip
 _LOOPS: Sequence[Callable[[Graph], Kernel]] = small_kernel, loop_kernel
 

@@ -13,7 +13,7 @@ from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.backend import NumpyBackend, build
 from fungrad.compiler.lowering.printer import Later
 from fungrad.compiler.lowering.structural import structural
-from fungrad.compiler.native import entry, machine_code, short_axes, symbols
+from fungrad.compiler.native import entry, factorisations, machine_code, short_axes, symbols
 from fungrad.compiler.native.array_loops import loop_kernel, small_kernel
 from fungrad.compiler.native.clusters import Reasons, in_pool, with_clusters
 from fungrad.compiler.native.complex_numbers import real_form
@@ -41,6 +41,8 @@ CALLS = 10_000
 """A program has to save the time of its build in so many calls."""
 CALL = 1_500.0
 """Nanoseconds per call that an entry in machine code saves."""
+LAPACK_CALL = 6_000.0
+"""Nanoseconds of a factorisation on NumPy, besides its arithmetic."""
 TRIPS = 100
 """The assumed trip count of a loop of unknown length."""
 
@@ -187,6 +189,8 @@ def _numpy_ns(equation: Equation) -> float:
     held = structural(equation.primitive)
     if held is None and unrollable(equation):
         return costs.numpy_call + short_axes.numpy_ns(equation)
+    if equation.primitive in factorisations.RULES:
+        return LAPACK_CALL + factorisations.TERM * factorisations.terms(equation)
     if held is None:
         size = max([a.type.size for a in (*equation.inputs, *equation.outputs)], default=1)
         call = min(costs.numpy_call, costs.scalar_operation * size)

@@ -1,0 +1,450 @@
+"""Factorisations of matrices of up to some dozen rows, as loops over their rows.
+
+A factorisation changes a copy of the matrix in scratch memory, in double precision as NumPy's.
+Its rows are whole vectors: what an update writes beside its columns is not read again. What has no
+solution leaves the program to NumPy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fungrad.compiler.native.element_operations import convert, type_of
+from fungrad.compiler.native.elementary_functions import FUNCTIONS
+from fungrad.compiler.native.kernel import GIVEN_UP, Kernel, Refused, kernel_function
+from fungrad.compiler.native.llvm_ir import Module, Operand, Value
+from fungrad.compiler.native.machine_code import host
+from fungrad.ir.graph import Equation, Graph, Literal
+from fungrad.primitives.elementwise.ufuncs import log
+from fungrad.primitives.linalg.cholesky_pullback import cholesky_pullback
+from fungrad.primitives.linalg.cholesky_qr import cholesky, hermitian_weights
+from fungrad.primitives.linalg.determinant import slogdet
+from fungrad.primitives.linalg.solve import inv, solve
+from fungrad.primitives.movement.diagonal_roll import from_diagonal
+from fungrad.runtime.buffer_pool import LINE
+
+LEAST = 6
+"""Matrices of at most so many rows are arithmetic on numbers."""
+ROWS = 128
+"""The most rows and columns; LAPACK is as fast beyond."""
+TERM = 0.12
+"""Nanoseconds of a multiplication and an addition."""
+_FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+def factorisation_kernel(graph: Graph) -> Kernel:
+    """The kernel of a Graph that is a factorisation of one matrix, or a system of equations.
+
+    Raises:
+      Refused: if it is another Graph, or the matrix is large.
+    """
+    (equation, *more) = graph.equations
+    atoms = (*equation.inputs, *equation.outputs)
+    known = not more and equation.primitive in RULES
+    known = known and all(a.type.dtype in _FLOATS for a in atoms)
+    if not known or any(isinstance(a, Literal) for a in equation.inputs):
+        raise Refused(equation.primitive.name)
+    if any(a.type.ndim > 2 for a in atoms):
+        raise Refused("a stack of matrices")
+    lengths = [n for a in equation.inputs for n in a.type.shape]
+    rows = max(lengths)
+    if not min(lengths) or not LEAST < rows <= ROWS:
+        raise Refused(f"a matrix of {rows} rows or columns", "long", rows=rows)
+    return _Writer(graph, equation).kernel()
+
+
+def terms(equation: Equation) -> float:
+    """Roughly the multiplications of a factorisation."""
+    shapes = [a.type.shape for a in equation.inputs]
+    return max(math.prod(shape) * shape[-1] for shape in shapes) / 2
+
+
+class _Matrix:
+    """A matrix in memory.
+
+    Attributes:
+      pointer: that to its first element.
+      width: the elements between two rows.
+      type: the type of its elements.
+      lanes: the most lanes of a vector that divide the width.
+    """
+
+    def __init__(self, pointer: Value, width: int, type: str = "double", lanes: int = 1) -> None:
+        self.pointer, self.width, self.type, self.lanes = pointer, width, type, lanes
+
+
+class _Writer:
+    """The function of a factorisation."""
+
+    def __init__(self, graph: Graph, equation: Equation) -> None:
+        self.graph, self.equation = graph, equation
+        self.code = code = kernel_function(Module(), "i32")
+        self.widest = host().vector_bytes // 8
+        self.scratch = 0
+        self.terms = 0.0
+        pointers: list[Any] = [*graph.inputs, *graph.outputs, *dict(graph.constants)]
+
+        def given(atom: Any) -> _Matrix:
+            at = code.at(code.parameters[0], pointers.index(atom), "ptr")
+            width = atom.type.shape[-1] if atom.type.ndim else 1
+            return _Matrix(code.load(at, "ptr"), width, type_of(atom.type.dtype))
+
+        self.inputs = [given(a) for a in equation.inputs]
+        self.outputs = [given(a) if a in pointers else None for a in equation.outputs]
+        self.rows = equation.inputs[0].type.shape[0]
+
+    @property
+    def output(self) -> _Matrix:
+        """The one output."""
+        (found,) = self.outputs
+        assert found is not None
+        return found
+
+    def kernel(self) -> Kernel:
+        code = self.code
+        RULES[self.equation.primitive](self, **self.equation.params)
+        code.ret(code.constant(0, "i32"))
+        return Kernel(
+            code.module, self.graph.input_types, self.graph.output_types, scratch=self.scratch,
+            cost_ns=20.0 + TERM * self.terms, interruptible=True,
+            constants=[value for _, value in self.graph.constants],
+        )  # fmt: skip
+
+    # --- elements ---------------------------------------------------------------------------------
+
+    def at(self, x: _Matrix, row: Operand, column: Operand) -> Value:
+        code = self.code
+        index = code.add(code.mul(code.of(row, "i64", 1), x.width), column)
+        return code.at(x.pointer, index, x.type)
+
+    def get(self, x: _Matrix, row: Operand, column: Operand) -> Value:
+        return convert(self.code, self.code.load(self.at(x, row, column), x.type), "double")
+
+    def put(self, x: _Matrix, row: Operand, column: Operand, value: Operand) -> None:
+        value = self.code.of(value, "double", 1)
+        self.code.store(convert(self.code, value, x.type), self.at(x, row, column))
+
+    def room(self, columns: int) -> _Matrix:
+        """A new matrix of zeros."""
+        lanes = min(self.widest, 1 << (columns - 1).bit_length())
+        width = -(-columns // lanes) * lanes
+        code = self.code
+        made = _Matrix(code.at(code.parameters[3], self.scratch), width, "double", lanes)
+        self.scratch += -(-8 * width * self.rows // LINE) * LINE
+        zero = code.constant(0, "double", lanes)
+
+        def clear(i: Value) -> None:
+            code.store(zero, code.at(made.pointer, i, "double"))
+
+        code.for_range(0, width * self.rows, clear, lanes)
+        return made
+
+    def each(self, rows: Operand, columns: Callable[[Value], tuple[Operand, Operand]] | int,
+             body: Callable[[Value, Value], None]) -> None:  # fmt: skip
+        """`body(i, j)` for each row, and each column of its range."""
+
+        def row(i: Value) -> None:
+            start, stop = (0, columns) if isinstance(columns, int) else columns(i)
+            self.code.for_range(start, stop, lambda j: body(i, j))
+
+        self.code.for_range(0, rows, row)
+
+    def copy(self, x: _Matrix, columns: int) -> _Matrix:
+        """A copy that may be changed."""
+        made = self.room(columns)
+        self.each(self.rows, columns, lambda i, j: self.put(made, i, j, self.get(x, i, j)))
+        return made
+
+    def lower(self, x: _Matrix) -> _Matrix:
+        """A copy of the lower triangle."""
+        made = self.room(self.rows)
+        self.each(self.rows, lambda i: (0, self.code.add(i, 1)),
+                  lambda i, j: self.put(made, i, j, self.get(x, i, j)))  # fmt: skip
+        return made
+
+    def backwards(self, body: Callable[[Value], None]) -> None:
+        """`body(i)` for each row, from the last."""
+        self.code.for_range(0, self.rows, lambda i: body(self.code.sub(self.rows - 1, i)))
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def row(self, x: _Matrix, start: Operand, stop: Operand, body: Callable[[Value], None]) -> None:
+        """`body(j)` for each vector of a row that has a column of a range."""
+        code = self.code
+        first = code.binary("and", code.of(start, "i64", 1), -x.lanes)
+        code.for_range(first, stop, body, x.lanes)
+
+    def subtract(
+        self, x: _Matrix, to: Operand, factor: Value, other: tuple[_Matrix, Operand],
+        start: Operand = 0, stop: Operand | None = None,
+    ) -> None:  # fmt: skip
+        """Subtracts a multiple of a row of a matrix of the same width from a row."""
+        code = self.code
+        lanes, code.lanes = code.lanes, x.lanes
+        by = code.splat(code.neg(factor))
+        code.lanes = lanes
+
+        def once(j: Value) -> None:
+            place = self.at(x, to, j)
+            row = code.load(self.at(*other, j), "double", x.lanes)
+            now = code.load(place, "double", x.lanes)
+            code.store(code.intrinsic("fmuladd", [by, row, now]), place)
+
+        self.row(x, start, x.width if stop is None else stop, once)
+
+    def divide(self, x: _Matrix, row: Operand, number: Value, start: Operand = 0) -> None:
+        """Divides a row by a number."""
+        code = self.code
+        code.lanes = x.lanes
+        by = code.splat(number)
+        code.lanes = 1
+
+        def once(j: Value) -> None:
+            place = self.at(x, row, j)
+            code.store(code.div(code.load(place, "double", x.lanes), by), place)
+
+        self.row(x, start, x.width, once)
+
+    def exchange(self, x: _Matrix, first: Value, second: Value) -> None:
+        """Exchanges two rows."""
+        code = self.code
+
+        def once(j: Value) -> None:
+            places = [self.at(x, row, j) for row in (first, second)]
+            values = [code.load(place, "double", x.lanes) for place in places]
+            for value, place in zip(values, reversed(places), strict=True):
+                code.store(value, place)
+
+        self.row(x, 0, x.width, once)
+
+    def must(self, condition: Value) -> None:
+        """Leaves the program to NumPy if a condition does not hold."""
+        code, on, off = self.code, self.code.label("on"), self.code.label("off")
+        code.branch(condition, on, off)
+        code.begin(off)
+        code.ret(code.constant(GIVEN_UP, "i32"))
+        code.begin(on)
+
+    # --- systems ----------------------------------------------------------------------------------
+
+    def eliminate(self, a: _Matrix, b: _Matrix | None, sign: Value | None = None) -> None:
+        """The upper triangle of a, with exchanges of rows, also of b."""
+        code, n = self.code, self.rows
+        self.terms += n * n * (a.width / 3 + (b.width if b else 0) / 2)
+
+        def column(c: Value) -> None:
+            best, place = code.variable("double"), code.variable("i64")
+            code.set(best, code.fabs(self.get(a, c, c)))
+            code.set(place, c)
+
+            def compare(r: Value) -> None:
+                size, now = code.fabs(self.get(a, r, c)), code.get(best)
+                larger = code.compare("ogt", size, now)
+                code.set(best, code.select(larger, size, now))
+                code.set(place, code.select(larger, r, code.get(place)))
+
+            following = code.add(c, 1)
+            code.for_range(following, n, compare)
+            if sign is None:
+                self.must(code.compare("une", code.get(best), 0.0))
+            pivot = code.get(place)
+
+            def exchange() -> None:
+                for x in (a, b):
+                    if x is not None:
+                        self.exchange(x, c, pivot)
+                if sign is not None:
+                    code.set(sign, code.neg(code.get(sign)))
+
+            code.if_else(code.compare("ne", pivot, c), exchange)
+
+            def reduce(r: Value) -> None:
+                factor = code.div(self.get(a, r, c), self.get(a, c, c))
+                self.subtract(a, r, factor, (a, c), following)
+                if b is not None:
+                    self.subtract(b, r, factor, (b, c))
+
+            code.for_range(following, n, reduce)
+
+        code.for_range(0, n, column)
+
+    def substitute(self, a: _Matrix, b: _Matrix, lower: bool) -> None:
+        """Overwrites b by the solution of a triangular system."""
+        code, n = self.code, self.rows
+        self.terms += n * n * b.width / 2
+
+        def unknown(r: Value) -> None:
+            pivot = self.get(a, r, r)
+            self.must(code.compare("une", pivot, 0.0))
+            start, stop = (0, r) if lower else (code.add(r, 1), n)
+            code.for_range(start, stop, lambda j: self.subtract(b, r, self.get(a, r, j), (b, j)))
+            self.divide(b, r, pivot)
+
+        if lower:
+            code.for_range(0, n, unknown)
+        else:
+            self.backwards(unknown)
+
+
+def _solve(made: _Writer, triangle: str = "") -> None:
+    a, *given = made.inputs
+    columns = given[0].width if given else made.rows
+    if given:
+        b = made.copy(given[0], columns)
+    else:  # an inverse
+        b = made.room(columns)
+        made.code.for_range(0, made.rows, lambda i: made.put(b, i, i, 1.0))
+    if not triangle:
+        a = made.copy(a, made.rows)
+        made.eliminate(a, b)
+    made.substitute(a, b, triangle == "lower")
+    x = made.output
+    made.each(made.rows, columns, lambda i, j: made.put(x, i, j, made.get(b, i, j)))
+
+
+def _slogdet(made: _Writer) -> None:
+    code, n = made.code, made.rows
+    a = made.copy(made.inputs[0], n)
+    sign, total = code.variable("double"), code.variable("double")
+    code.set(sign, code.constant(1.0, "double"))
+    code.set(total, code.constant(0.0, "double"))
+    made.eliminate(a, None, sign)
+
+    def factor(r: Value) -> None:
+        pivot, now = made.get(a, r, r), code.get(sign)
+        turned = code.select(code.compare("olt", pivot, 0.0), code.neg(now), now)
+        code.set(sign, code.select(code.compare("oeq", pivot, 0.0), 0.0, turned))
+        size = FUNCTIONS[log](code, code.fabs(pivot))
+        size = code.select(code.compare("oeq", pivot, 0.0), float("-inf"), size)
+        code.set(total, code.add(code.get(total), size))
+
+    code.for_range(0, n, factor)
+    for x, out in zip((sign, total), made.outputs, strict=True):
+        if out is not None:
+            made.put(out, 0, 0, code.get(x))
+
+
+def _cholesky(made: _Writer) -> None:
+    """Row j of the transposed factor, and its product with itself, subtracted from the rows below
+    (Golub and Van Loan, Matrix Computations, 4.2.5).
+    """
+    code, n = made.code, made.rows
+    (a,), out = made.inputs, made.output
+    u = made.room(n)
+    made.each(n, lambda i: (0, code.add(i, 1)), lambda i, j: made.put(u, j, i, made.get(a, i, j)))
+    made.terms += n**3 / 6
+
+    def column(j: Value) -> None:
+        pivot = made.get(u, j, j)
+        made.must(code.compare("ogt", pivot, 0.0))
+        made.divide(u, j, code.sqrt(pivot), j)
+        code.for_range(code.add(j, 1), n,
+                       lambda i: made.subtract(u, i, made.get(u, j, i), (u, j), i))  # fmt: skip
+
+    code.for_range(0, n, column)
+
+    def store(i: Value, j: Value) -> None:
+        below = code.compare("sle", j, i)
+        made.put(out, i, j, code.select(below, made.get(u, j, i), 0.0))
+
+    made.each(n, n, store)
+
+
+def _cholesky_pullback(made: _Writer) -> None:
+    """The steps of the factorisation by rows, backwards."""
+    code, n = made.code, made.rows
+    y, g = [made.lower(x) for x in made.inputs]
+    made.terms += n**3 / 3
+
+    def column(j: Value) -> None:
+        pivot, following = made.get(y, j, j), code.add(j, 1)
+
+        def below(i: Value) -> None:
+            factor = code.div(made.get(g, i, j), pivot)
+            made.subtract(g, i, factor, (y, j), 0, following)
+            made.subtract(g, j, factor, (y, i), 0, following)
+            made.put(g, i, j, code.mul(factor, 0.5))
+
+        code.for_range(following, n, below)
+        half = code.mul(code.div(made.get(g, j, j), pivot), 0.5)
+        made.subtract(g, j, code.add(half, half), (y, j), 0, j)
+        made.put(g, j, j, half)
+
+    made.backwards(column)
+    out = made.output
+
+    def store(i: Value, j: Value) -> None:
+        for place in ((i, j), (j, i)):
+            made.put(out, *place, made.get(g, i, j))
+
+    made.each(n, lambda i: (0, code.add(i, 1)), store)
+
+
+def _weights(made: _Writer, lower: bool) -> None:
+    code, n = made.code, made.rows
+    (a,), out = made.inputs, made.output
+    size = code.variable("double")
+    code.set(size, code.constant(0.0, "double"))
+    made.terms += 10.0 * n * n
+
+    def largest(i: Value, j: Value) -> None:
+        x, now = code.fabs(made.get(a, i, j)), code.get(size)
+        code.set(size, code.select(code.compare("ogt", x, now), x, now))
+
+    made.each(n, n, largest)
+    eps = float(np.finfo(made.equation.outputs[0].type.dtype).eps)
+    limit, unlike = code.mul(code.get(size), 4 * n * eps), code.variable("i64")
+    code.set(unlike, code.constant(0, "i64"))
+
+    def differ(i: Value, j: Value) -> None:
+        error = code.fabs(code.sub(made.get(a, i, j), made.get(a, j, i)))
+        other = code.compare("ugt", error, limit)
+        code.set(unlike, code.select(other, 1, code.get(unlike)))
+
+    made.each(n, lambda i: (0, code.add(i, 1)), differ)
+    hermitian = code.compare("eq", code.get(unlike), 0)
+
+    def store(i: Value, j: Value) -> None:
+        inside = code.compare("slt", j, i) if lower else code.compare("slt", i, j)
+        weight = code.select(inside, code.constant(2.0, "double"), 0.0)
+        weight = code.select(code.compare("eq", i, j), 1.0, weight)
+        made.put(out, i, j, code.select(hermitian, 1.0, weight))
+
+    made.each(n, n, store)
+
+
+def _from_diagonal(made: _Writer, offset: int, shape: tuple[int, int]) -> None:
+    (x,), out = made.inputs, made.output
+    rows, columns = shape
+    made.terms += 5.0 * rows * columns
+
+    def store(i: Value, j: Value) -> None:
+        made.put(out, i, j, 0.0)
+
+    made.each(rows, columns, store)
+    made.code.for_range(
+        0,
+        made.rows,
+        lambda k: made.put(
+            out,
+            made.code.add(k, max(-offset, 0)),
+            made.code.add(k, max(offset, 0)),
+            made.get(x, 0, k),
+        ),
+    )
+
+
+RULES: Mapping[Any, Callable[..., None]] = {
+    from_diagonal: _from_diagonal,
+    solve: _solve,
+    inv: _solve,
+    slogdet: _slogdet,
+    cholesky: _cholesky,
+    cholesky_pullback: _cholesky_pullback,
+    hermitian_weights: _weights,
+}
+"""What writes a primitive."""

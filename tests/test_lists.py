@@ -7,6 +7,7 @@ to return what NumPy returns for lists of numbers, with the derivatives of the c
 from __future__ import annotations
 
 import math
+import operator
 import pickle
 import warnings
 from collections import deque
@@ -19,6 +20,7 @@ import surface_table
 from numpy import exp as _exp
 
 import fungrad as fg
+from fungrad.errors import UnsupportedArgumentError
 
 DISPATCHED = type(np.sum)
 EXCLUDED = {
@@ -214,6 +216,16 @@ UFUNCS = {
     "accumulate": lambda x: np.multiply.accumulate([x, 2.0, x]),
     "outer": lambda x: np.subtract.outer([x, 1.0], [1.0, x]),
     "operator": lambda x: B - [x, 1.0],
+    "parts": lambda x: (B * [x * 1j, 1.0]).imag,
+    "reflected": lambda x: ([x * 1j, 1.0] / np.sqrt(B)).imag,
+    "compared": lambda x: ([x, 1.0] < B) * x,
+    "contained": lambda x: ([x, 1.0] in B) + B * x,
+    "in place": lambda x: operator.iadd(np.array(B), [x, 1.0]),
+    "quotients": lambda x: divmod(B, [x, 1.0])[1],
+    "product": lambda x: (B @ [x * 1j, 1.0]).imag,
+    "method": lambda x: B.dot([x * 1j, 1.0]).imag,
+    "special method": lambda x: B.__mul__([x * 1j, 1.0]).imag,
+    "made inside": lambda x: (np.ones(2) * [x * 1j, 1.0]).imag + (np.asarray(B) * [x, x]),
     "name": lambda x: _exp([x, 1.0]),
     "scipy": lambda x: scipy.special.erf([x, 1.0]),
 }
@@ -232,6 +244,23 @@ def test_ufuncs_convert_lists_as_arrays(name):
         for gradient in (fg.grad(flat_sum(f)), fg.jit(fg.grad(flat_sum(f)))):
             np.testing.assert_allclose(gradient(0.7), difference, rtol=1e-6)
     assert type(np.exp) is np.ufunc and _exp is np.exp
+
+
+def test_arguments_beside_lists():
+    def f(x, a, tree):
+        return np.sum(((a + tree["a"][0] + tree["b"][0]) * [x * 1j, 1.0]).imag)
+
+    given = B, {"a": (B, 1), "b": [B]}
+    assert fg.grad(f)(0.7, *given) == 6.0
+    np.testing.assert_allclose(fg.vmap(f, (0, None, None))(np.array([0.7]), *given), [4.2])
+    assert type(given[1]["b"][0]) is np.ndarray and given[1]["b"][0] is B
+
+
+def test_an_array_that_is_not_found_is_no_array_of_objects():
+    f = lambda x: (np.float64(2.0) - [x * 1j, 1.0]).imag[0] + x  # noqa: E731
+    for transform in (fg.grad, fg.jit, lambda f: fg.jit(fg.grad(f))):
+        with pytest.raises(UnsupportedArgumentError, match=r"test_lists\.py.*did not find"):
+            transform(f)(0.7)
 
 
 def flat_sum(f):
@@ -278,3 +307,7 @@ def test_object_arrays_stay_where_they_are_meant():
 
     assert fg.grad(f)(1.0) == 3.0
     assert len(runs) == 1
+
+
+def test_digits_of_lists():
+    assert fg.digits(lambda x: np.sum(np.exp([x, 1.0])))(0.7).outputs[0].digits > 15

@@ -33,6 +33,7 @@ from fungrad.tracing.created_arrays import (
 )
 from fungrad.tracing.refusals import refused_memory
 from fungrad.tracing.source_location import is_library, is_ours
+from fungrad.tracing.stand_ins import ArrayStandIn
 from fungrad.tracing.subclass_arrays import OfTraced, holds_own, value_of, viewed
 from fungrad.tracing.trace import EVAL, Tracer, current, registry, typeof, unsupported
 
@@ -77,6 +78,7 @@ def _of_subclass(original: Any, ours: Any, value: Any, args: Any, kwargs: Any) -
 
 _ANY = np.asanyarray
 _TRACED = {Tracer, Written}
+_OURS = {Writable, ArrayStandIn}
 _LISTS = {list, tuple, range, float, int, bool, complex}
 
 
@@ -101,7 +103,7 @@ def _made_of(value: Any, found: Any) -> Any:
     if found is value or type(found) is not np.ndarray:
         return found
     kind = type(value)
-    if kind is Writable and not found.flags.owndata:  # NumPy dropped the class
+    if kind in _OURS and not found.flags.owndata:  # NumPy dropped the class
         return value if value.shape == found.shape else value.reshape(found.shape)
     if kind in _LISTS or (found.flags.owndata and issubclass(kind, (np.ndarray, np.generic))):
         return writable(found)

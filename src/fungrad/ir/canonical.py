@@ -75,7 +75,7 @@ def in_rows(array: ndarray) -> ndarray:
 def own_arithmetic(array: ndarray) -> bool:
     """Whether an array's class has its own arithmetic (np.ma, np.matrix, units)."""
     kind = type(array)
-    return (
+    return not kind.__module__.startswith("fungrad.") and (
         kind.__mul__ is not ndarray.__mul__ or kind.__array_ufunc__ is not ndarray.__array_ufunc__
     )
 

@@ -22,9 +22,9 @@ from fungrad.retracing.graph_transforms import drop_dead, strong_type
 from fungrad.support import pytree
 from fungrad.tracing.graph_trace import GraphTrace, stage
 from fungrad.tracing.interpreter import evaluate
-from fungrad.tracing.repeated_traces import repeated
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, typeof
+from fungrad.tracing.traced_again import traced
 from fungrad.transforms.arguments import (
     differentiable,
     flat_leaves,
@@ -199,7 +199,7 @@ def _linear_program(
     """Runs a flat function; returns its outputs, the Graph of its tangents, and for each output
     whether it has one.
     """
-    return repeated(lambda: _traced_program(f, primals, names, label), label, f)
+    return traced(lambda: _traced_program(f, primals, names, label), label, f)
 
 
 def _traced_program(

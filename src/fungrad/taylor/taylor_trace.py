@@ -22,8 +22,8 @@ from fungrad.primitives.primitive import or_zero
 from fungrad.retracing.graph_transforms import strong_type
 from fungrad.tracing.aliasing import received
 from fungrad.tracing.interpreter import evaluate
-from fungrad.tracing.repeated_traces import repeated
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, refuse_kept, typeof
+from fungrad.tracing.traced_again import traced
 from fungrad.transforms.engine.forward import pulled_back_twice
 
 _LINE = 8
@@ -363,7 +363,7 @@ def along(
     """Runs a flat function along a curve; `terms` are derivatives of order 1, 2, ... (None is
     zero).
     """
-    return repeated(lambda: _along(f, leaves, terms, order, label), label, f)
+    return traced(lambda: _along(f, leaves, terms, order, label), label, f)
 
 
 def _along(

@@ -180,7 +180,9 @@ class _Reader:
             self._class(value)
         elif kind is tuple or kind is staticmethod or isinstance(value, functools.partial):
             parts, named = _parts(value)
-            self._wait(shared, *filter(_may_call, (*parts, *named.values())))
+            for part in (*parts, *named.values()):
+                if _may_call(part) or self._holds(part):
+                    self._wait(shared, part)
         elif kind in (set, frozenset):
             self._wait(shared, *filter(callable, value))
         elif kind is dict or kind is list:

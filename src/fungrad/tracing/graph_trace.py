@@ -18,12 +18,12 @@ from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.tracing.captured_arrays import same_bits
 from fungrad.tracing.concrete_answers import T
 from fungrad.tracing.created_arrays import Writable, unwrapped
-from fungrad.tracing.indexable_arrays import traced_twice
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.memory_order import MemoryLayout, dense, follow, memory_layout, one_order
 from fungrad.tracing.provenance import place
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leaked, leave, typeof
+from fungrad.tracing.traced_again import traced
 
 LARGE = 8_192
 """The fewest elements of an array that is examined for holding one number alone."""
@@ -317,7 +317,7 @@ def stage(
     and the numbers of those for which the order matters are added to it.
     """
 
-    def run(as_given: Any) -> Graph:
+    def run() -> Graph:
         trace = make(current(), label)
         trace.given, trace.rows = given, rows
         tracers = [trace.input(type_, n) for type_, n in zip(types, names, strict=True)]
@@ -325,4 +325,4 @@ def stage(
         trace.given = ()
         return graph
 
-    return traced_twice(run, label, f)
+    return traced(run, label, f)

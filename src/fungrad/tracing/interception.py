@@ -113,15 +113,21 @@ def _is_of_compiled_code(frame: FrameType) -> bool:
     code has no frame: the current instruction of this one is its call, no load, nor a call of
     getattr.
     """
-    code, at = frame.f_code, frame.f_lasti
-    if code.co_code[at] in LOADS:
-        return False
-    return "getattr" not in code.co_names or not _is_getattr(code, at)
+    return frame.f_code.co_code[frame.f_lasti] not in LOADS and not asks_by_name(frame)
+
+
+_ASKING = {"getattr", "hasattr"}
+
+
+def asks_by_name(frame: FrameType) -> bool:
+    """Whether the current instruction of a frame is a call of getattr or hasattr."""
+    code = frame.f_code
+    return not _ASKING.isdisjoint(code.co_names) and _is_getattr(code, frame.f_lasti)
 
 
 @functools.lru_cache(KEPT)
 def _is_getattr(code: CodeType, at: int) -> bool:
-    """Whether an instruction is a call of getattr, by its source: False if that is not known."""
+    """The same, by the source: False if that is not known."""
     begin, end, first, last = next(itertools.islice(code.co_positions(), at // 2, None))
     if begin is None or end is None or first is None or last is None:
         return False
@@ -132,7 +138,7 @@ def _is_getattr(code: CodeType, at: int) -> bool:
         call = ast.parse(b"".join(lines), mode="eval").body
     except (SyntaxError, ValueError):  # the file has changed
         return False
-    return isinstance(call, ast.Call) and getattr(call.func, "id", None) == "getattr"
+    return isinstance(call, ast.Call) and getattr(call.func, "id", None) in _ASKING
 
 
 COMPILERS = frozenset(["numba", "llvmlite"])
@@ -195,8 +201,8 @@ class _Replaced:
 
 
 class _ReplacedUfunc(_Replaced):
-    """A ufunc of a module that stands behind a replacement while some functions are traced, for
-    other packages' code and the user's alone.
+    """A ufunc of a module that stands behind a replacement while some functions are traced
+    (stand_ins.py), for other packages' code and the user's alone.
     """
 
     __slots__ = ()
@@ -223,28 +229,6 @@ class _ReplacedUfunc(_Replaced):
 
 _WITH_UFUNCS = frozenset(["fungrad", "numpy", *COMPILERS])
 """Packages whose code gets the ufuncs themselves."""
-_listed: dict[Any, Callable[[Any], tuple[Any, Any] | None]] = {}
-"""By the key of a function that passes lists with traced items to ufuncs: the function that
-returns the pair of a ufunc and its replacement.
-"""
-
-
-def take_lists(
-    label: Callable[[], str], made: Any, pair_of: Callable[[Any], tuple[Any, Any] | None]
-) -> bool:
-    """Lets a function's traces replace the ufuncs that it can reach, from the next one on. Returns
-    False if they did so before, or cannot.
-
-    Args:
-      label: describes the function. made: the function that fungrad derived from it, and calls.
-      pair_of: returns the pair of a ufunc and its replacement for either of them, else None.
-    """
-    key = _note(_listed, label, made, pair_of)
-    if key is not None:
-        with _lock:
-            _found.pop(key, None)
-            _simple.clear()
-    return key is not None
 
 
 def _note(table: dict[Any, Any], label: Callable[[], str], made: Any, value: Any) -> Any:
@@ -271,12 +255,16 @@ the copies.
 _shadows: dict[Any, list[Binding]] = {}
 """By outermost trace: the places that hold copies of arrays until its end."""
 copies: dict[int, PairOf] = {}
-"""The same by thread, for arguments."""
+"""By thread, for arguments: makes the copies of arrays, or their stand-ins (stand_ins.py)."""
 
 
 def take_shadows(label: Callable[[], str], made: Any, make: Callable[[Any], PairOf]) -> bool:
     """Lets a function's traces write into copies of the arrays that it finds, from the next one on.
-    Returns False if they did so before, or cannot. `label` and `made` are as in `take_lists`.
+    Returns False if they did so before, or cannot.
+
+    Args:
+      label: describes the function. made: the function that fungrad derived from it, and calls.
+      make: makes, for an outermost trace, the function that returns an array's copy.
     """
     return _note(_shadowed, label, made, make) is not None
 
@@ -312,20 +300,6 @@ def _unknown(place: Any, key: Any) -> None:
 
 _HOLD_ARRAYS = (ndarray, dict, list)
 """The classes of values that are arrays, or hold some."""
-
-
-def _ufuncs_reached(
-    f: Any, made: Any, pair_of: Callable[[Any], tuple[Any, Any] | None]
-) -> list[Binding]:
-    """The places through which a function can call ufuncs: attributes of modules among them."""
-    names: set[str] = set()
-    found = bindings_of(f, made, pair_of, _known, names=names)[0]
-    for module, replacing, _ in _modules:
-        for name in names & vars(module).keys():
-            pair = pair_of(vars(module)[name])
-            if pair is not None:
-                found.append((replacing, name, None, _ReplacedUfunc(module, name, pair[1])))
-    return found
 
 
 def register(
@@ -588,8 +562,6 @@ def _bindings_for(label: Callable[[], str], made: Any) -> list[Binding]:
             _simple.clear()
         names = named_by(f)
         found, shared = bindings_of(f, made, replaced, _known)
-        if key in _listed:
-            found += _ufuncs_reached(f, made, _listed[key])
         if not shared:
             return found
         _found[key] = found, names
@@ -598,7 +570,7 @@ def _bindings_for(label: Callable[[], str], made: Any) -> list[Binding]:
     return found
 
 
-def begin(holder: Any, run: Any) -> None:
+def begin(holder: Any, run: Any, shadows: bool = True) -> None:
     """Starts an outermost trace, `holder`: replaces the modules' functions if it is the first that
     runs, and the places through which the function that `run` calls can call them.
     """
@@ -622,7 +594,7 @@ def begin(holder: Any, run: Any) -> None:
             found = _bindings_for(holder.label, run)
             if found:
                 _use(found)
-            if _shadowed:
+            if _shadowed and shadows:
                 _use_shadows(holder, run)
 
 
@@ -701,24 +673,39 @@ class _Again:
 
 @contextlib.contextmanager
 def replacing(
-    label: Callable[[], str], made: Any, pair_of: Callable[[Any], tuple[Any, Any] | None]
+    label: Callable[[], str], made: Any, pair_of: PairOf, *bindings: Binding, shadows: bool = True
 ) -> Iterator[None]:
-    """A context in which arrays, too, are replaced where a function finds them.
+    """A context in which ufuncs and arrays, too, are replaced where a function finds them.
 
     Args:
       label: describes the function. made: the function that fungrad derived from it, and calls.
-      pair_of: returns the pair of an array and its replacement for either of them, else None.
+      pair_of: returns the pair of a ufunc or an array and its replacement for either of them, else
+        None.
+      bindings: places that are replaced besides. shadows: whether the function finds shadows, if
+        it needs them, without a trace.
     """
     holder = _Again(label)
+    f, me = traced_function(label) or traced_function(made), get_ident()
+    alone = me not in copies
     try:
-        begin(holder, made)
+        begin(holder, made, shadows)
+        copies.setdefault(me, pair_of)
         with _lock:
-            f = traced_function(label) or traced_function(made)
-            _use(bindings_of(f, made, pair_of, _known, _HOLD_ARRAYS)[0])
+            names: set[str] = set()
+            found = bindings_of(f, made, pair_of, _known, _HOLD_ARRAYS, names)[0]
+            for module, replaced_class, _ in _modules:
+                for name in filter(vars(module).__contains__, names):
+                    pair = pair_of(vars(module)[name])
+                    if pair is not None:
+                        ufunc = _ReplacedUfunc(module, name, pair[1])
+                        found.append((replaced_class, name, None, ufunc))
+            _use([*found, *bindings])
         yield
     finally:
         holder.running = False
         end(holder)
+        if alone:
+            copies.pop(me, None)
 
 
 def _forget_threads() -> None:

@@ -41,16 +41,20 @@ _FILLS = frozenset(["fill", "put"])
 class Met:
     """What NumPy met in traces that run, or have just run, and a second trace can take."""
 
-    seen: ClassVar[set[tuple[str, int]]] = set()
-    """"list" of traced items, or "store" of a traced value in a plain array, and the thread."""
+    seen: ClassVar[dict[tuple[str, int], str]] = {}
+    """"list" of traced items in a call, "operator" with such a list, or "store" of a traced value
+    in a plain array, and the thread; each with the user's line of an operator.
+    """
 
     @classmethod
-    def had(cls, what: str) -> bool:
-        """Whether this thread met it; forgets it."""
-        key = what, get_ident()
-        found = key in cls.seen
-        cls.seen.discard(key)
-        return found
+    def note(cls, what: str, line: str = "") -> None:
+        """Notes what this thread met."""
+        cls.seen[what, get_ident()] = line
+
+    @classmethod
+    def had(cls, what: str) -> str | None:
+        """The line where this thread met it, or None; forgets it."""
+        return cls.seen.pop((what, get_ident()), None)
 
 
 def stored() -> bool:
@@ -99,7 +103,7 @@ def _package() -> str:
 
 def refused_store(type_: Type, function: str = "") -> ItemAssignmentError:
     """The error for a traced value that is written into an ndarray, by a function or by `=`."""
-    Met.seen.add(("store", get_ident()))
+    Met.note("store")
     by = f" by {function}" * bool(function)
     if in_a_package():
         package = _package()

@@ -93,7 +93,7 @@ def meets_stores(label: Callable[[], str], f: Callable[..., Any], failed: bool) 
     """Whether f has to be traced once more, with shadows, since its outermost trace has failed at
     a write into a plain array. `label` describes the trace.
     """
-    if current() is not EVAL or not Met.had("store"):
+    if current() is not EVAL or Met.had("store") is None:
         return False
     if not failed or not interception.take_shadows(label, f, _pairs):
         return False
@@ -106,8 +106,9 @@ def _pairs(home: Any) -> interception.PairOf:
 
 
 def shadowed(values: Any) -> Any:
-    """The arguments that the user gave to a transform, with shadows of arrays while its trace has
-    them: lists, tuples and dicts are looked into. Those of a transform inside of it, as they are.
+    """The arguments that the user gave to a transform, with shadows of arrays, or stand-ins
+    (stand_ins.py), while its trace has them: lists, tuples and dicts are looked into. Those of a
+    transform inside of it, as they are.
     """
     pair_of = interception.copies.get(get_ident()) if interception.copies else None
     if pair_of is None or not _is_outermost():

@@ -30,6 +30,7 @@ from fungrad.support import pytree
 from fungrad.tracing.captured_arrays import CopyingGuards
 from fungrad.tracing.source_location import describe
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
+from fungrad.tracing.traced_again import traced
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import differentiable, flat_leaves, leaf_names
 from fungrad.transforms.engine.reverse import VjpTrace, backward
@@ -96,8 +97,11 @@ def digits(
             new = pytree.unflatten(treedef, values)
             return f(*new[: len(args)], **dict(zip(kwargs, new[len(args) :], strict=True)))
 
+        def report_of() -> Digits:
+            return _report(f, flat, leaves, names, spreads, constants)
+
         with np.errstate(all="ignore"):
-            report = _report(f, flat, leaves, names, spreads, constants)
+            report = traced(report_of, lambda: f"digits of {describe(f)}", flat)
             return _checked(report, f, flat, leaves) if check else report
 
     return TransformedFunction(run, digits, f, inputs=inputs, constants=constants, check=check)

@@ -21,6 +21,7 @@ from fungrad.inspect.why.ablate_stops import is_stop
 from fungrad.ir.graph import Source
 from fungrad.tracing.provenance import place
 from fungrad.tracing.trace import Trace, Tracer, typeof
+from fungrad.tracing.traced_again import traced
 
 DIGITS = 60
 """The digits of exact numbers."""
@@ -186,7 +187,7 @@ def exact_errors(
     with mp.workdps(DIGITS):
         trace = ExactTrace(parent, label)
         given = [trace.tracer(x) if a else x for x, a in zip(leaves, active, strict=True)]
-        outputs = trace.run(flat, given)
+        outputs = traced(lambda: trace.run(flat, given), label, flat)
         errors = []
         for output in outputs:
             if typeof(output).inexact:

@@ -17,6 +17,7 @@ from fungrad.primitives.facts import EXACT, rounding_of
 from fungrad.support.lazy import Record
 from fungrad.tracing.provenance import place
 from fungrad.tracing.trace import Trace, Tracer, typeof
+from fungrad.tracing.traced_again import traced
 
 RATIO = float(np.finfo(np.float32).eps / np.finfo(np.float64).eps)
 """How much larger the rounding errors of single precision are."""
@@ -143,5 +144,5 @@ def rounded_run(
     trace = PrecisionTrace(parent, label, lines)
     given = [Tracer(trace, x, None) if a else x for x, a in zip(leaves, active, strict=True)]
     with np.errstate(all="ignore"):
-        outputs = trace.run(flat, given)
+        outputs = traced(lambda: trace.run(flat, given), label, flat)
     return [o.inner if type(o) is Tracer and o.owner is trace else o for o in outputs]

@@ -28,9 +28,9 @@ from fungrad.inspect.why.recording_trace import WhyTrace, walked_back
 from fungrad.ir.graph import Source
 from fungrad.support import pytree
 from fungrad.tracing.graph_trace import stage
-from fungrad.tracing.repeated_traces import traces_again
 from fungrad.tracing.source_location import describe, is_library
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
+from fungrad.tracing.traced_again import traced
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import (
     differentiable,
@@ -203,14 +203,15 @@ def _explained(
     def label() -> str:
         return f"why of {describe(f)}"
 
-    trace = WhyTrace(EVAL, label)
-    tracers = [trace.tracer(value) for value in chosen]
+    def run() -> tuple[WhyTrace, list[Any], list[Any]]:
+        trace = WhyTrace(EVAL, label)
+        tracers = [trace.tracer(value) for value in chosen]
+        return trace, tracers, trace.run(flat, *tracers)
+
     name = getattr(f, "__name__", type(f).__name__)
     try:
-        outputs = trace.run(flat, *tracers)
+        trace, tracers, outputs = traced(run, label, flat)
     except Exception as error:
-        if traces_again(label, flat, True):
-            return _explained(f, flat, leaves, names, active, chosen)
         return _raised(name, names, error)
     mine = [o for o in outputs if type(o) is Tracer and o.owner is trace]
     seeds = [(o.extra, _one(o.inner)) for o in mine]

@@ -15,7 +15,6 @@ from fungrad.ir.types import Type
 from fungrad.primitives.movement.reshape_broadcast_cast import reshape, slice_axis, stack_first
 from fungrad.tracing.aliasing import private, spoil
 from fungrad.tracing.concrete_answers import T, key, words
-from fungrad.tracing.indexable_arrays import traced_twice
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import (
     Trace,
@@ -27,6 +26,7 @@ from fungrad.tracing.trace import (
     shape_of,
     typeof,
 )
+from fungrad.tracing.traced_again import traced
 
 
 class Unbatched:
@@ -173,10 +173,10 @@ def batched_call(
     Returns the outputs, and for each whether it has the mapped axis (as axis 0).
     """
 
-    def run(given: Callable[[Any], Any]) -> tuple[list[Any], list[bool]]:
+    def run() -> tuple[list[Any], list[bool]]:
         trace = BatchTrace(current(), label, size)
         tracers = [
-            Tracer(trace, private(a), None) if m else given(private(a))
+            Tracer(trace, private(a), None) if m else private(a)
             for a, m in zip(args, mapped, strict=True)
         ]
         outputs = []
@@ -188,4 +188,4 @@ def batched_call(
         trace.end()
         return outputs, flags
 
-    return traced_twice(run, label, f)
+    return traced(run, label, f)

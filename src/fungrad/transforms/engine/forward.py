@@ -13,10 +13,9 @@ from fungrad.ir.types import Type
 from fungrad.primitives.primitive import zeros
 from fungrad.tracing.aliasing import private, received
 from fungrad.tracing.captured_arrays import WriteGuards
-from fungrad.tracing.refusals import Met
-from fungrad.tracing.repeated_traces import traces_again
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, refuse_kept, typeof
+from fungrad.tracing.traced_again import traced
 from fungrad.transforms.engine.accumulation import match
 from fungrad.transforms.engine.reverse import linearized
 
@@ -128,25 +127,23 @@ def pushed_forward(
     """Runs a function of flat arguments with tangents (None is zero); returns flat outputs and
     their tangents.
     """
-    trace = kind(current(), label)
-    args = [
-        private(p) if t is None else received(Tracer(trace, private(p), private(t)), p)
-        for p, t in zip(primals, tangents, strict=True)
-    ]
-    outputs = []
-    out_tangents = []
-    results = None
-    try:
-        results = trace.run(f, *args)
-    except Exception:
-        if not traces_again(label, f, True):
-            raise
-    finally:
-        trace.ended = True
-    if results is None or (Met.seen and traces_again(label, f)):
-        return pushed_forward(f, primals, tangents, label, kind)
-    for result in results:
-        mine = type(result) is Tracer and result.owner is trace
-        outputs.append(private(result.inner if mine else result))
-        out_tangents.append(private(result.extra) if mine else None)
-    return outputs, out_tangents
+
+    def run() -> tuple[list[Any], list[Any]]:
+        trace = kind(current(), label)
+        args = [
+            private(p) if t is None else received(Tracer(trace, private(p), private(t)), p)
+            for p, t in zip(primals, tangents, strict=True)
+        ]
+        outputs = []
+        out_tangents = []
+        try:
+            results = trace.run(f, *args)
+        finally:
+            trace.ended = True
+        for result in results:
+            mine = type(result) is Tracer and result.owner is trace
+            outputs.append(private(result.inner if mine else result))
+            out_tangents.append(private(result.extra) if mine else None)
+        return outputs, out_tangents
+
+    return traced(run, label, f)

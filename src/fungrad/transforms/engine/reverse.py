@@ -22,8 +22,6 @@ from fungrad.tracing.captured_arrays import (
     locked_memory,
 )
 from fungrad.tracing.provenance import place_behind, replayed
-from fungrad.tracing.refusals import Met
-from fungrad.tracing.repeated_traces import traces_again
 from fungrad.tracing.trace import (
     EVAL,
     Trace,
@@ -35,6 +33,7 @@ from fungrad.tracing.trace import (
     transforming,
     typeof,
 )
+from fungrad.tracing.traced_again import traced
 from fungrad.transforms.engine.tape import Tape, walk
 
 blank = object.__new__
@@ -278,21 +277,16 @@ def _input(trace: VjpTrace, value: Any) -> Tracer:
 
 def _results(
     trace: VjpTrace, f: Callable[..., Sequence[Any]], tracers: Sequence[Tracer],
-    label: Callable[[], str], keeper: WriteGuards | None,
-) -> list[Any] | None:  # fmt: skip
-    """The results of a function of tracers; None if it has to be traced once more
-    (`repeated_traces`).
-    """
-    results = None
+    keeper: WriteGuards | None,
+) -> list[Any]:  # fmt: skip
+    """The results of a function of tracers."""
     try:
-        results = list(trace.run(f, *tracers))
-    except Exception as error:
-        if not traces_again(label, f, True):
-            of_values = isinstance(error, ValueError) and not trace.records
-            refused = trace.keeper.refused(error) if of_values else None
-            if refused is None:
-                raise
-            raise refused.with_traceback(error.__traceback__) from None
+        return list(trace.run(f, *tracers))
+    except ValueError as error:
+        refused = None if trace.records else trace.keeper.refused(error)
+        if refused is None:
+            raise
+        raise refused.with_traceback(error.__traceback__) from None
     finally:
         trace.ended = True
         if keeper is None and trace.parent.keeper is None:  # type: ignore[union-attr]
@@ -301,7 +295,6 @@ def _results(
             except BaseException:  # an interrupt has cut it short
                 trace.keeper.release()
                 raise
-    return None if Met.seen and traces_again(label, f) else results
 
 
 def linearized(
@@ -325,11 +318,13 @@ def linearized(
       handed: whether outputs and pullback go to the user: then outputs share no array with the
         pullback, which keeps only the records that it needs.
     """
-    trace = VjpTrace(current(), label, keeper or CopyingGuards())
-    tracers = [trace.tracer(v) if type(v) is float else _input(trace, v) for v in inputs]
-    results = _results(trace, f, tracers, label, keeper)
-    if results is None:
-        return linearized(f, inputs, label, keeper, handed)
+
+    def run() -> tuple[VjpTrace, list[Any]]:
+        trace = VjpTrace(current(), label, keeper or CopyingGuards())
+        tracers = [trace.tracer(v) if type(v) is float else _input(trace, v) for v in inputs]
+        return trace, _results(trace, f, tracers, keeper)
+
+    trace, results = traced(run, label, f)
     values = []
     slots = []
     for result in results:

@@ -84,7 +84,7 @@ def test_checkpoint_changes_no_number(program):
 
 @pytest.mark.slow
 @given(programs())
-@BUDGET
+@settings(BUDGET, max_examples=40)
 def test_a_scan_is_the_loop(program):
     def step(carry, rest):
         return carry + 0.1 * np.tanh(program(carry, *rest))

@@ -177,7 +177,7 @@ def test_check_grads():
 # --- closures of solvers ------------------------------------------------------------------
 
 
-def preconditioned(by, steps=60):
+def preconditioned(by, steps=30):
     """A solver of linear equations that closes over a guessed divisor."""
 
     def solve(matvec, r):
@@ -193,7 +193,7 @@ def closing_root(x, y):
     tree = {"slope": np.stack([6.0 + x + y, x]), "number": 7.0 + y}
 
     def simplified_newton(f, z):
-        for _ in range(60):
+        for _ in range(30):
             z = z - f(z) / tree["slope"][0]
         return z
 
@@ -205,7 +205,9 @@ def closing_root(x, y):
 
 def closing_linear(a, b):
     here, back = {"guess": [np.diag(a)]}, {"guess": (1.1 * np.diag(a.T), None)}
-    x = fg.custom_linear_solve(lambda v: a @ v, b, preconditioned(here), preconditioned(back))
+    x = fg.custom_linear_solve(
+        lambda v: a @ v, b, preconditioned(here, 60), preconditioned(back, 60)
+    )
     return np.sum(x**3)
 
 

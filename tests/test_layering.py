@@ -472,7 +472,7 @@ def test_every_file_says_what_it_is():
     for name in MODULES:
         assert statements(name).docstring, f"{name} has no docstring"
     for path in Path(__file__).parent.rglob("*.py"):
-        assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path.name
+        assert path.read_text(encoding="utf-8").lstrip().startswith('"""'), path.name
 
 
 def test_no_function_of_numpy_is_implemented_twice():

@@ -13,7 +13,7 @@ from fungrad import lax
 from fungrad.testing import programs
 
 BUDGET = settings(
-    max_examples=100,
+    max_examples=60,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

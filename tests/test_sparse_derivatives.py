@@ -246,9 +246,16 @@ def test_a_wider_result_keeps_its_precision() -> None:
 
 
 def test_fewer_products_are_chosen() -> None:
-    for f, size, products in ((bratu, 100, 1), (np.sin, 9, 1), (lambda x: x[1:] * x[:-1], 9, 2)):
-        J = fg.sparse.jacobian(f)
-        assert len(J.plans.of((np.ones(size),), {})[0].seeds) == products
+    for f, size, products in (
+        (bratu, 100, 1),
+        (np.sin, 9, 1),
+        (lambda x: x[1:] * x[:-1], 9, 2),
+        (lambda x: np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + x[:-1] ** 2), 9, 1),
+    ):
+        J, x = fg.sparse.jacobian(f, check=True), np.linspace(0.5, 1.0, size)
+        np.testing.assert_allclose(J(x).toarray(), np.atleast_2d(fg.jacobian(f)(x)), rtol=1e-12)
+        assert len(J.plans.of((x,), {})[0].seeds) == products
+        assert J.colours(x).size == size
 
 
 @pytest.mark.parametrize("f", [rosenbrock, arrow, lambda x: np.sum(np.sin(x)) + x[0] * x[-1]])

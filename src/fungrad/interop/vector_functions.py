@@ -41,26 +41,26 @@ class VectorFunction:
 
     def gradient(self, p: Any, *data: Any) -> Any:
         """The gradient of one number: float64[n]."""
-        return np.array(self._gradient(_vector(p), *data), np.float64)
+        return np.asarray(self._gradient(_vector(p), *data), np.float64)
 
     def value_and_gradient(self, p: Any, *data: Any) -> tuple[float, Any]:
         """Both in one evaluation."""
         value, gradient = self._both(_vector(p), *data)
-        return float(value), np.array(gradient, np.float64)
+        return float(value), np.asarray(gradient, np.float64)
 
     def jacobian(self, p: Any, *data: Any) -> Any:
         """The Jacobian of the flattened results, by forward mode: float64[m, n]."""
         p = _vector(p)
-        return np.array(self._forward(p, *data), np.float64).reshape(-1, p.size)
+        return np.asarray(self._forward(p, *data), np.float64).reshape(-1, p.size)
 
     def adjoint_jacobian(self, p: Any, *data: Any) -> Any:
         """The same by reverse mode, for fewer results than parameters."""
         p = _vector(p)
-        return np.array(self._reverse(p, *data), np.float64).reshape(-1, p.size)
+        return np.asarray(self._reverse(p, *data), np.float64).reshape(-1, p.size)
 
     def hessian(self, p: Any, *data: Any) -> Any:
         """The second derivatives of one number: float64[n, n]."""
-        return np.array(self._hessian(_vector(p), *data), np.float64)
+        return np.asarray(self._hessian(_vector(p), *data), np.float64)
 
     @functools.cached_property
     def _value(self) -> Any:

@@ -218,18 +218,19 @@ def jacobian_plan(
         found = canonical(found_pattern(pulled).T.tocsr())
     if pushed is not None:
         groups = coloured_columns(found)
-        if parts is not None and mode == "auto":
-            plan = _by_reads(pushed, groups, *parts)
+        if mode == "auto":
+            plan = None if parts is None else _by_reads(pushed, groups, *parts)
             if plan is not None:
                 return plan
-        elif mode == "auto":
             pulled = _cheaper(f, argnums, given, found, groups)
         if pulled is None:
             return Compressed(pushed, found, groups, (groups[found.indices], rows_of(found)))
     assert pulled is not None
-    groups = coloured_columns(found.T.tocsr())
-    read = (groups[rows_of(found)], found.indices)
-    return Compressed(pulled, found, groups, read, by_rows=True)
+    rows = coloured_columns(found.T.tocsr())
+    read = (rows[rows_of(found)], found.indices)
+    if pushed is not None:  # the groups that the user sees stay those of columns
+        return Compressed(pushed, found, groups, read, pulled=(pulled, rows, None))
+    return Compressed(pulled, found, rows, read, by_rows=True)
 
 
 def _by_reads(

@@ -85,18 +85,18 @@ def of_lmfit() -> Iterator[Case]:
 
     from fungrad.interop import lmfit as exact
 
-    own = lmfit.Model(three_peaks)
-    named = dict(zip("abcdefghij", START, strict=True))
-    built_in = lmfit.models.ConstantModel()
-    places = {"c": START[9]}
-    for i, part in enumerate("pqr"):
-        built_in += lmfit.models.GaussianModel(prefix=part)
-        height, center, sigma = START[3 * i : 3 * i + 3]
-        amplitude = height * sigma * np.sqrt(2.0 * np.pi)
-        places |= {f"{part}amplitude": amplitude, f"{part}center": center, f"{part}sigma": sigma}
-    for name, model, start, width in (
-        ("a function", own, named, "c"), ("four models", built_in, places, "psigma"),
-    ):  # fmt: skip
+    models = {"a function": (lmfit.Model(three_peaks), dict(zip("abcdefghij", START, strict=True)))}
+    for kind in ("Gaussian", "Voigt"):
+        model, start = lmfit.models.ConstantModel(), {"c": START[9]}
+        for i, part in enumerate("pqr"):
+            model += getattr(lmfit.models, f"{kind}Model")(prefix=part)
+            height, center, sigma = START[3 * i : 3 * i + 3]
+            amplitude = height * sigma * np.sqrt(2.0 * np.pi)
+            start |= {f"{part}amplitude": amplitude, f"{part}center": center}
+            start[f"{part}sigma"] = sigma if kind == "Gaussian" else 0.6 * sigma
+        models[f"three {kind}Models"] = (model, start)
+    for name, (model, start) in models.items():
+        width = "c" if name == "a function" else "psigma"
         for points in (300, 20000):
             x, y = data(points)
             params = model.make_params(**start)

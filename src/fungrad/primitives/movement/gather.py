@@ -238,6 +238,10 @@ def _eval_scatter(ct: Any, *arrays: Any, index: Index, shape: Shape) -> Any:
     if index.unique or not repeatable(arrays):
         out[index.fill(arrays)] = ct
         return out
+    if out.dtype == np.bool_:  # a sum of truth values: whether any is true
+        positions = np.arange(out.size).reshape(shape)[index.fill(arrays)]
+        out.reshape(-1)[positions[np.broadcast_to(ct, positions.shape)]] = True
+        return out
     return apply_at(np.add, out, ct, arrays, index)
 
 

@@ -185,6 +185,7 @@ def test_what_is_refused() -> None:
         return str(reason.value)
 
     assert "neither a scan" in refused(lambda x: np.sin(x) * x, X)
+    assert "neither a scan" in refused(np.linalg.inv, np.ones((90, 3, 3)))  # vectors over the stack
     large = np.zeros(1_000_000)
     found = refused(lambda x: lax.scan(lambda c, _: (c * 0.5, None), x, None, 3)[0], large)
     assert "16000000 bytes of new memory" in found

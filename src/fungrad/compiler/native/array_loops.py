@@ -16,7 +16,7 @@ import numpy as np
 from fungrad.compiler.lowering.structural import structural
 from fungrad.compiler.native.clusters import cluster_graph, with_clusters
 from fungrad.compiler.native.entry import SHARED
-from fungrad.compiler.native.factorisations import RULES, factorisation_kernel
+from fungrad.compiler.native.factorisations import RULES, factorisation_kernel, factorised
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel, Refusal, Refused, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value
@@ -75,8 +75,8 @@ def loop_kernel(graph: Graph) -> Kernel:
 
 
 def _takes_time(equation: Equation) -> bool:
-    """Whether an equation is a loop, or a factorisation that would be a call of LAPACK."""
-    return structural(equation.primitive) is not None or equation.primitive in RULES
+    """Whether an equation is a loop, or a factorisation that else is a call of LAPACK."""
+    return structural(equation.primitive) is not None or factorised(equation)
 
 
 def _part(graph: Graph) -> Kernel:

@@ -57,6 +57,13 @@ def factorisation_kernel(graph: Graph) -> Kernel:
     return _Writer(graph, equation).kernel()
 
 
+def factorised(equation: Equation) -> bool:
+    """Whether an equation is a factorisation of a matrix of suitable size, or of a stack."""
+    shapes = [a.type.shape for a in equation.inputs]
+    known = equation.primitive in RULES and equation.primitive is not from_diagonal
+    return known and all(LEAST < shape[-2] <= ROWS for shape in shapes)
+
+
 def terms(equation: Equation) -> float:
     """Roughly the multiplications of a factorisation."""
     shapes = [a.type.shape for a in equation.inputs]

@@ -123,10 +123,15 @@ AT = np.array([0.4, 1.7, 3.2])
 INTERPOLATE: dict[str, Case] = {
     name: Case((draw(5), AT), lambda f, y, at: f(np.arange(5.0), y)(at))
     for name in (
-        "Akima1DInterpolator CubicSpline PchipInterpolator interp1d make_interp_spline"
+        "Akima1DInterpolator CubicSpline InterpolatedUnivariateSpline PchipInterpolator interp1d "
+        "make_interp_spline"
     ).split()
 }
 INTERPOLATE |= {
+    "UnivariateSpline": Case(
+        (draw(6), AT), lambda f, y, at: f(np.arange(6.0), y, s=0, ext=1)(at * 2.0, 1)
+    ),
+    "splrep": Case((draw(6),), lambda f, y: f(np.arange(6.0), y)[1]),
     "CubicHermiteSpline": Case(
         (draw(5), draw(5, seed=1), AT), lambda f, y, d, at: f(np.arange(5.0), y, d)(at)
     ),

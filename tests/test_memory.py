@@ -206,3 +206,47 @@ def test_a_shape_may_be_a_traced_array_of_integers():
         return np.reshape(x, n)
 
     assert fg.jvp(f, (np.ones(6),), (np.ones(6),))[1].shape == (2, 3)
+
+
+def test_a_class_that_hashes_its_bytes_can_be_hashed(inside):
+    class Hashed:
+        def __init__(self, x):
+            self.x = x
+
+        def __hash__(self):
+            return hash(self.x.tobytes(order="C"))
+
+    def check(x):
+        y = x * 1.0
+        assert hash(Hashed(x)) == hash(Hashed(x)) != hash(Hashed(y))
+        assert hash(Hashed(x)) != hash(Hashed(np.ones((2, 3))))
+        y[0, 0] = 2.0
+        before = hash(Hashed(y))
+        y[0, 1] = 2.0
+        assert hash(Hashed(y)) != before
+        with pytest.raises(MemoryAccessError):
+            x.tobytes()
+
+    inside(check)
+
+
+def test_what_a_cache_keeps_for_equal_numbers_is_no_other_transforms():
+    class Mesh:
+        def __init__(self):
+            self.kept = {}
+
+        def area(self, vertices):
+            class Key:
+                def __hash__(self):
+                    return hash(vertices.tobytes())
+
+            key = hash(Key())
+            if key not in self.kept:
+                self.kept[key] = np.sum(vertices**2)
+            return self.kept[key]
+
+    mesh, x = Mesh(), np.array([1.0, 2.0])
+    assert mesh.area(x) == 5.0
+    for _ in range(2):
+        assert fg.grad(mesh.area)(x).tolist() == [2.0, 4.0]
+    assert fg.hessian(mesh.area)(x).tolist() == [[2.0, 0.0], [0.0, 2.0]]

@@ -195,6 +195,44 @@ def test_splev(ext, der):
             assert_same(traced[..., i], scipy.interpolate.splev(inside, (t, np.eye(len(c))[i], k)))
 
 
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
+def test_splines_through_points_of_fitpack(k):
+    x, y, at = points(9), draw(9), np.linspace(-1.0, 12.0, 17)
+    for one, other in zip(interpolate.splrep(x, y, k=k), scipy.interpolate.splrep(x, y, k=k),
+                          strict=True):  # fmt: skip
+        assert_same(one, other)
+    for name, options in (("InterpolatedUnivariateSpline", {}), ("UnivariateSpline", {"s": 0})):
+        for ext in (0, 1, "const"):
+            ours, theirs = (getattr(m, name)(x, y, k=k, ext=ext, **options)
+                            for m in (interpolate, scipy.interpolate))  # fmt: skip
+            assert_same(ours(at), theirs(at))
+            assert_same(ours(at, nu=1), theirs(at, nu=1))
+            assert_same(ours.integral(-0.5, 1.5), theirs.integral(-0.5, 1.5))
+            assert_same(ours.get_knots(), theirs.get_knots())
+            assert_same(ours.get_coeffs(), theirs.get_coeffs())
+            assert_same(ours.derivatives(x[3]), theirs.derivatives(x[3]))
+            inside = np.clip(at, x[0], x[-1])
+            assert_same(ours.derivative()(inside), theirs.derivative()(inside))
+            if k < 5:
+                assert_same(ours.antiderivative()(inside), theirs.antiderivative()(inside))
+
+
+def test_splines_of_fitpack_with_traced_values_and_their_refusals():
+    x, y = points(7), draw(7)
+
+    def f(y, at):
+        spline = scipy.interpolate.InterpolatedUnivariateSpline(x, y)
+        smooth = scipy.interpolate.UnivariateSpline(x, y * 2.0, s=0)
+        tck = scipy.interpolate.splrep(x, y)
+        found = spline(at) + smooth(at) * scipy.interpolate.splev(at, tck)
+        return found + spline.integral(x[0], 0.9)
+
+    check_grads(f, [y, np.array([0.9, 1.7])])
+    for call in (lambda: scipy.interpolate.UnivariateSpline, lambda: scipy.interpolate.splrep):
+        with pytest.raises(UnsupportedArgumentError, match="s=0"):
+            fg.vjp(lambda y, call=call: call()(x, y, s=1.0), y)
+
+
 def test_derivatives_of_b_splines():
     x, y, at = points(7), draw(7), np.array([0.9, 1.7, 3.0])
     check_grads(lambda x, y, t: interpolate.make_interp_spline(x, y)(t), [x, y, at])
@@ -360,7 +398,6 @@ def test_mistakes():
                 call(module)
     for call in (
         lambda: interpolate.make_interp_spline(x, y, bc_type="natural"),
-        lambda: interpolate.make_interp_spline(x, y, 2),
         lambda: interpolate.splev(x, (x, np.ones((2, 4)), 1)),
         lambda: interpolate.interpn((x,), y, [[1.0]], "pchip"),
     ):

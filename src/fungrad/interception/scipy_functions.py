@@ -29,8 +29,8 @@ TABLE = {
     "integrate": "cumulative_simpson cumulative_trapezoid fixed_quad odeint quad romb simpson "
     "solve_ivp trapezoid",
     "interpolate": "Akima1DInterpolator BSpline CubicHermiteSpline CubicSpline PPoly "
-    "PchipInterpolator RegularGridInterpolator interp1d interpn make_interp_spline "
-    "splev",
+    "InterpolatedUnivariateSpline PchipInterpolator RegularGridInterpolator UnivariateSpline "
+    "interp1d interpn make_interp_spline splev splrep",
     "linalg": "block_diag cho_factor cho_solve cholesky circulant companion coshm cosm det eig "
     "eigh eigh_tridiagonal eigvals eigvalsh eigvalsh_tridiagonal expm expm_frechet "
     "fractional_matrix_power hankel inv khatri_rao logm lstsq lu lu_factor lu_solve "

@@ -6,14 +6,18 @@ read-only. Attributes that would give access to numbers raise an error.
 
 from __future__ import annotations
 
+import itertools
+import sys
+import weakref
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, NoReturn
 
 from fungrad.errors import UnsupportedArgumentError
 from fungrad.tracing.aliasing import alias_of, refusal, refuse_writes
 from fungrad.tracing.refusals import refused_memory, refused_pickle
-from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import Tracer
+from fungrad.tracing.source_location import is_ours, user_line
+from fungrad.tracing.trace import Trace, Tracer
 
 
 class Flags:
@@ -131,6 +135,28 @@ def _no_bytes(name: str) -> Callable[..., NoReturn]:
     return method
 
 
+_named: weakref.WeakKeyDictionary[Trace, tuple[int, dict[Any, Any]]] = weakref.WeakKeyDictionary()
+"""By trace: its number, and its values that were hashed, kept so that no other takes their place.
+"""
+_traces = itertools.count()
+
+
+def _tobytes(self: Tracer, *args: Any, **kwargs: Any) -> bytes:
+    """For a `__hash__` of a class, which hashes the bytes of an array: bytes that no other value
+    has, also none of equal numbers. What a cache has kept for these has another derivative.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None or frame.f_code.co_name != "__hash__":
+        raise refused_memory(self.type, "tobytes()")
+    trace, held = _named.setdefault(self.owner, (next(_traces), {}))
+    value = self.inner, self.extra
+    return (
+        f"traced {trace} {held.setdefault(tuple(map(id, value)), (len(held), value))[0]}".encode()
+    )
+
+
 def _pickled(self: Tracer, protocol: Any) -> NoReturn:
     raise refused_pickle(self.type)
 
@@ -145,5 +171,6 @@ METHODS: dict[str, Any] = {
     "base": None,
     "data": _refused("data"),
     "ctypes": _refused("ctypes"),
-    **{n: _no_bytes(n) for n in ("byteswap", "dump", "dumps", "getfield", "tobytes", "tofile")},
+    **{n: _no_bytes(n) for n in ("byteswap", "dump", "dumps", "getfield", "tofile")},
+    "tobytes": _tobytes,
 }

@@ -14,13 +14,21 @@ from fungrad.scipy.interpolate.piecewise import (
     PchipInterpolator,
     PPoly,
 )
-from fungrad.scipy.interpolate.splines import BSpline, CubicSpline, make_interp_spline, splev
+from fungrad.scipy.interpolate.splines import (
+    BSpline,
+    CubicSpline,
+    InterpolatedUnivariateSpline,
+    UnivariateSpline,
+    make_interp_spline,
+    splev,
+    splrep,
+)
 from fungrad.scipy.optional import scipy_module
 
 __all__ = [
-    "Akima1DInterpolator", "BSpline", "CubicHermiteSpline", "CubicSpline", "PPoly",
-    "PchipInterpolator", "RegularGridInterpolator", "interp1d", "interpn", "make_interp_spline",
-    "splev",
+    "Akima1DInterpolator", "BSpline", "CubicHermiteSpline", "CubicSpline",
+    "InterpolatedUnivariateSpline", "PPoly", "PchipInterpolator", "RegularGridInterpolator",
+    "UnivariateSpline", "interp1d", "interpn", "make_interp_spline", "splev", "splrep",
 ]  # fmt: skip
 
 

@@ -133,7 +133,7 @@ def make_interp_spline(
     Its linear system is solved densely: for up to some thousand points.
 
     Args:
-      x: the points, ascending. y: the values, along `axis`. k: odd, or any with t.
+      x: the points, ascending. y: the values, along `axis`. k: the degree.
       t: knots; by default those of the not-a-knot spline.
       bc_type: None; CubicSpline has others for k = 3.
 
@@ -154,17 +154,13 @@ def make_interp_spline(
     if not valueless() and np.any(np.diff(known(stop_gradient(x), "x")) <= 0):
         raise ValueError("Expect x to not have duplicates and to be sorted.")
     if t is None:
-        if k % 2 == 0 and k:
-            raise UnsupportedArgumentError(
-                f"make_interp_spline(k={k}){user_line()} of an even degree needs knots: give t."
-            )
         if shape_of(x)[0] <= k:
             raise ValueError(f"The number of points {shape_of(x)[0]} is too few for degree {k}.")
-        half = (k + 1) // 2
-        inner = x[half : shape_of(x)[0] - half] if k > 1 else x[1:-1]
         if k == 0:
             t = np.concatenate([x, x[-1:]])
         else:
+            half, among = (k + 1) // 2, x if k % 2 else (x[1:] + x[:-1]) / 2.0
+            inner = among[half : shape_of(among)[0] - half]
             t = np.concatenate([x[:1]] * (k + 1) + [inner] + [x[-1:]] * (k + 1))
     basis = BSpline(t, np.eye(shape_of(x)[0]), k)(x)
     flat = np.reshape(y, (shape_of(y)[0], -1))
@@ -201,6 +197,120 @@ def splev(x: Any, tck: Any, der: int = 0, ext: int = 0) -> Any:
         raise ValueError("Some of the places are outside of the knots.")
     value = BSpline(t, c, k)(np.clip(x, low, high) if ext == 3 and not der else x, der)
     return np.where(outside, 0.0, value) if ext == 1 else value
+
+
+_OUTSIDE = {"extrapolate": 0, "zeros": 1, "raise": 2, "const": 3}
+
+
+class UnivariateSpline:
+    """The spline through points, as scipy.interpolate.UnivariateSpline with s=0.
+
+    Differentiable by x, y and the points of evaluation. (SciPy's search for the knots of a
+    smoothing spline has no derivative.)
+
+    Args:
+      x: the points, ascending. y: the values, a vector. k: the degree, 1 to 5.
+      s: 0, the default of InterpolatedUnivariateSpline. w, bbox: None.
+      ext: outside of the points: see `splev`; or "extrapolate", "zeros", "raise", "const".
+
+    Raises:
+      UnsupportedArgumentError: for another s, w or bbox.
+
+    >>> x = np.arange(6.0)
+    >>> spline = UnivariateSpline(x, x**3, s=0)
+    >>> round(float(spline(2.5)), 9), round(float(spline.integral(0.0, 2.0)), 9)
+    (15.625, 4.0)
+    """
+
+    def __init__(
+        self, x: Any, y: Any, w: Any = None, bbox: Any = (None, None), k: int = 3, s: Any = None,
+        ext: Any = 0, check_finite: bool = False,
+    ) -> None:  # fmt: skip
+        if s != 0 or w is not None or any(end is not None for end in bbox):
+            raise UnsupportedArgumentError(
+                f"{type(self).__name__}(s={s}){user_line()} of traced values: only the spline "
+                "through all points is supported, s=0 without w and bbox."
+            )
+        self._spline = make_interp_spline(x, y, k)
+        self.ext = _OUTSIDE.get(ext, ext)
+
+    def __call__(self, x: Any, nu: int = 0, ext: Any = None) -> Any:
+        """The value at x, or the derivative of order nu."""
+        return splev(x, self._spline, nu, self.ext if ext is None else _OUTSIDE.get(ext, ext))
+
+    def get_knots(self) -> Any:
+        """The inner knots, and those at both ends once."""
+        t, k = self._spline.t, self._spline.k
+        return t[k : shape_of(t)[0] - k]
+
+    def get_coeffs(self) -> Any:
+        """The coefficients."""
+        return self._spline.c
+
+    def derivatives(self, x: Any) -> Any:
+        """The value and all derivatives at one point."""
+        return np.stack([self(x, nu) for nu in range(self._spline.k + 1)])
+
+    def derivative(self, n: int = 1) -> UnivariateSpline:
+        """The spline of the derivative of order n."""
+        return self._of(self._spline.derivative(n))
+
+    def antiderivative(self, n: int = 1) -> UnivariateSpline:
+        """The spline of the integral from the first point, n times."""
+        t, c, k = self._spline.t, self._spline.c, self._spline.k
+        for _ in range(n):
+            parts = c * (t[k + 1 :] - t[: shape_of(c)[0]]) / (k + 1)
+            c = np.concatenate([np.zeros(1), np.cumsum(parts)])
+            t, k = np.concatenate([t[:1], t, t[-1:]]), k + 1
+        return self._of(BSpline(t, c, k))
+
+    def integral(self, a: Any, b: Any) -> Any:
+        """The integral from a to b; the spline is zero outside of its points."""
+        sums = self.antiderivative()
+        return sums(b, ext=3) - sums(a, ext=3)
+
+    def _of(self, spline: BSpline) -> UnivariateSpline:
+        made = object.__new__(UnivariateSpline)
+        made._spline, made.ext = spline, 0 if self.ext == 3 else self.ext
+        return made
+
+
+class InterpolatedUnivariateSpline(UnivariateSpline):
+    """The spline through points, as scipy.interpolate.InterpolatedUnivariateSpline: see
+    `UnivariateSpline`.
+
+    >>> round(float(InterpolatedUnivariateSpline([0.0, 1.0, 2.0], [0.0, 1.0, 4.0], k=2)(1.5)), 9)
+    2.25
+    """
+
+    def __init__(
+        self, x: Any, y: Any, w: Any = None, bbox: Any = (None, None), k: int = 3, ext: Any = 0,
+        check_finite: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(x, y, w, bbox, k, 0, ext)
+
+
+def splrep(
+    x: Any, y: Any, w: Any = None, xb: Any = None, xe: Any = None, k: int = 3, task: int = 0,
+    s: Any = None, t: Any = None,
+) -> tuple[Any, Any, int]:  # fmt: skip
+    """The knots, coefficients and degree of the spline through points, as scipy.interpolate.splrep
+    with s=0, its default without weights.
+
+    Raises:
+      UnsupportedArgumentError: for another s or task, for weights, ends or knots.
+
+    >>> x = np.arange(6.0)
+    >>> round(float(splev(2.5, splrep(x, x**3))), 9)
+    15.625
+    """
+    if s or task or any(v is not None for v in (w, xb, xe, t)):
+        raise UnsupportedArgumentError(
+            f"splrep(s={s}, task={task}){user_line()} of traced values: only the spline through "
+            "all points is supported, s=0 without w, xb, xe and t."
+        )
+    spline = make_interp_spline(x, y, k)
+    return spline.t, np.concatenate([spline.c, np.zeros(k + 1)]), k
 
 
 class CubicSpline(CubicHermiteSpline):

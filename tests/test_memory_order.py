@@ -118,7 +118,9 @@ def _program(order, make, view):
 @pytest.mark.parametrize("view", WRITES)
 @pytest.mark.parametrize("order", ORDERS)
 def test_writes_are_seen_as_numpy_has_it(order, view):
-    for name, make in list(MAKES.items())[:: 1 if view in ("ravel", "reshape") else 3]:
+    turn = [*ORDERS].index(order) + [*WRITES].index(view)  # ravel and reshape take turns
+    step = 2 if view in ("ravel", "reshape") else 3
+    for name, make in list(MAKES.items())[turn % step :: step]:
         program = _program(ORDERS[order], make, WRITES[view])
         try:
             expected = program(X)

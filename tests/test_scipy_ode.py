@@ -34,10 +34,15 @@ def pendulum(t, y, stiffness):
 # --- values ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("span", [(0.0, 5.0), (5.0, 0.0), (-1, 2)])
+SPANS = ((0.0, 5.0), (5.0, 0.0), (-1, 2))
+OPTIONS = (
+    {}, {"max_step": 0.3}, {"first_step": 0.01}, {"atol": [1e-3, 1e-8]}
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "options", [{}, {"max_step": 0.3}, {"first_step": 0.01}, {"atol": [1e-3, 1e-8]}]
+    ("method", "span", "options"),
+    [(m, SPANS[(i + j) % 3], o) for i, m in enumerate(METHODS) for j, o in enumerate(OPTIONS)],
 )
 def test_the_steps_are_scipys(method, span, options):
     for t_eval in (None, np.linspace(*span, 7), np.linspace(*span, 9)[2:6]):

@@ -131,6 +131,23 @@ def test_systems_of_triangles_read_one_triangle(dtype, blas, monkeypatch):
     assert np.isnan(solve(np.full((2, 2), np.nan), b[:2], triangle="lower")).all()
 
 
+@BOTH
+def test_compiled_systems_of_cholesky_factors_are_triangular(dtype):
+    def f(a, b):
+        factor = np.linalg.cholesky(hermitian(a))
+        upper = np.linalg.cholesky(hermitian(a), upper=True)
+        turned = np.linalg.solve(factor.T, b) + np.linalg.solve(factor.conj().T, b)
+        return np.linalg.solve(factor, b) + turned, np.linalg.solve(upper, b)
+
+    a, b = symmetric((3, 3), dtype), values((3, 2), dtype)
+    graph = fg.jit(f).lower(a, b).optimised
+    triangles = [e.params["triangle"] for e in graph.equations if e.primitive is solve]
+    assert sorted(triangles) == ["lower", *["upper"] * (len(triangles) - 1)]
+    agrees(f, a, b)
+    other = fg.jit(lambda a, b: np.linalg.solve(np.linalg.cholesky(a)[::-1], b)).lower(a, b)
+    assert [e.params["triangle"] for e in other.optimised.equations if e.primitive is solve] == [""]
+
+
 def test_large_systems_of_triangles_are_not_factorised(monkeypatch):
     monkeypatch.setattr(lapack_calls, "solve", None)
     a, b = regular("large", (130, 130), REAL), values((130, 2))

@@ -283,3 +283,27 @@ def test_stacks_of_factorisations_in_loops() -> None:
         fg.tree_leaves(run(a, b)), fg.tree_leaves(derivative(a, b)), strict=True
     ):
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [3, 9])
+def test_scipys_checks_of_numbers_are_native(n: int) -> None:
+    linalg = fg.scipy.linalg
+
+    def likelihood(a: Any, b: Any) -> Any:
+        factor = linalg.cho_factor(a, lower=True)
+        return b @ linalg.cho_solve(factor, b) + np.sum(np.log(np.diagonal(factor[0])))
+
+    def loss(a: Any, b: Any) -> Any:
+        step = lambda c, _: (np.sin(c) + 0.1 * likelihood(a, c), None)  # noqa: E731
+        return likelihood(a, b) + np.sum(lax.scan(step, b, None, length=3)[0])
+
+    a, b = np.eye(n) * 3.0 + 0.5, rng.normal(size=n)
+    for f in (fg.value_and_grad(likelihood, (0, 1)), fg.value_and_grad(loss, (0, 1))):
+        run = fg.jit(f)
+        assert run.lower(a, b).refused == ()
+        pairs = zip(fg.tree_leaves(run(a, b)), fg.tree_leaves(f(a, b)), strict=True)
+        for found, expected in pairs:
+            np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
+        for number in (np.nan, np.inf):
+            with pytest.raises(ValueError, match="infs or NaNs"):
+                run(a, np.append(b[1:], number))

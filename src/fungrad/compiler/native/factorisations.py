@@ -23,6 +23,7 @@ from fungrad.primitives.elementwise.ufuncs import log
 from fungrad.primitives.linalg.cholesky_pullback import cholesky_pullback
 from fungrad.primitives.linalg.cholesky_qr import cholesky, hermitian_weights
 from fungrad.primitives.linalg.determinant import slogdet
+from fungrad.primitives.linalg.finite import finite
 from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.primitives.movement.diagonal_roll import from_diagonal
 from fungrad.runtime.buffer_pool import LINE
@@ -60,7 +61,7 @@ def factorisation_kernel(graph: Graph) -> Kernel:
 def factorised(equation: Equation) -> bool:
     """Whether an equation is a factorisation of a matrix of suitable size, or of a stack."""
     shapes = [a.type.shape for a in equation.inputs]
-    known = equation.primitive in RULES and equation.primitive is not from_diagonal
+    known = equation.primitive in RULES and equation.primitive not in (finite, from_diagonal)
     return known and all(LEAST < shape[-2] <= ROWS for shape in shapes)
 
 
@@ -445,7 +446,21 @@ def _from_diagonal(made: _Writer, offset: int, shape: tuple[int, int]) -> None:
     )
 
 
+def _finite(made: _Writer, solution: bool = False) -> None:
+    (x,), out = made.inputs, made.output
+
+    def check(i: Value, j: Value) -> None:
+        number = made.get(x, i, j)
+        made.must(made.code.compare("oeq", made.code.sub(number, number), 0.0))
+        made.put(out, i, j, number)
+
+    size = made.equation.inputs[0].type.size
+    made.terms += 10.0 * size
+    made.each(size // x.width, x.width, check)
+
+
 RULES: Mapping[Any, Callable[..., None]] = {
+    finite: _finite,
     from_diagonal: _from_diagonal,
     solve: _solve,
     inv: _solve,

@@ -16,7 +16,7 @@ from fungrad.compiler.lowering.structural import structural
 from fungrad.compiler.native.element_operations import TYPES, apply, cost, known, of_python, type_of
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
 from fungrad.compiler.native.kernel import LINES, Kernel, Refused
-from fungrad.compiler.native.llvm_ir import Value
+from fungrad.compiler.native.llvm_ir import FLOATS, Value
 from fungrad.compiler.native.scalar_emitter import NativeEmitter
 from fungrad.compiler.native.short_axes import on_elements
 from fungrad.compiler.passes.pipeline import optimised
@@ -29,6 +29,7 @@ from fungrad.primitives.elementwise.ufuncs import log, power
 from fungrad.primitives.linalg.cholesky_pullback import cholesky_pullback
 from fungrad.primitives.linalg.cholesky_qr import cholesky, hermitian_weights
 from fungrad.primitives.linalg.determinant import cofactors, det, slogdet
+from fungrad.primitives.linalg.finite import finite
 from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.primitives.movement.diagonal_roll import diagonal, from_diagonal
 from fungrad.primitives.movement.gather import getitem
@@ -118,7 +119,7 @@ def _needs(graph: Graph) -> tuple[bool, bool]:
                 inner = _needs(optimised(body))
                 leaves, records = leaves or inner[0], records or inner[1]
         leaves = leaves or (primitive is getitem and len(equation.inputs) > 1)
-        leaves = leaves or primitive in (inv, solve, cholesky) or of_python(equation)
+        leaves = leaves or primitive in (inv, solve, cholesky, finite) or of_python(equation)
     return leaves, records
 
 
@@ -290,6 +291,15 @@ def _slogdet(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elem
     return [signs, logs]
 
 
+def _finite(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+    code = walk.emitter.code
+    for number in inputs[0].reshape(-1):
+        x = walk.emitter.value(number)
+        if x.type in FLOATS:
+            walk.emitter.must(code.compare("oeq", code.sub(x, x), 0.0))
+    return inputs
+
+
 def _from_diagonal(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     primitive: Any = equation.primitive
     (x,) = inputs
@@ -322,6 +332,7 @@ FORMED = frozenset((cholesky, cholesky_pullback, hermitian_weights, det, cofacto
 """Primitives that have no other rule."""
 OF_MATRICES: Mapping[Any, Rule] = {
     solve: Rule(_solve),
+    finite: Rule(_finite),
     inv: Rule(_solve),
     slogdet: Rule(_slogdet),
     from_diagonal: Rule(_from_diagonal),

@@ -12,10 +12,9 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
-from fungrad.ir.types import Type
 from fungrad.numpy.linalg_products import Error, common, matrices, squares
 from fungrad.numpy.protocol.operands import array_of
-from fungrad.primitives.primitive import Primitive, general
+from fungrad.primitives.linalg.finite import finite
 from fungrad.scipy.optional import scipy_module
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, current
@@ -50,26 +49,6 @@ def refuse(function: str, advice: str, **arguments: Any) -> None:
                 f"scipy.linalg.{function} was called with {name}={value!r} on a traced "
                 f"value{user_line()}, which has no derivative here. {advice}"
             )
-
-
-def _eval_finite(x: Any, *, solution: bool = False) -> Any:
-    if not np.all(np.isfinite(x)):
-        if solution:
-            raise Error("singular matrix")
-        raise ValueError("array must not contain infs or NaNs")
-    return x
-
-
-finite: Primitive = general(
-    "finite",
-    eval=_eval_finite,
-    type=lambda x, **options: Type(x.shape, x.dtype, x.weak),
-    vjp=lambda ct, y, args, wanted, **options: [ct],
-    jvp=lambda primals, tangents, **options: (finite(*primals, **options), tangents[0]),
-    batch=lambda args, batched, size, **options: finite(args[0], **options),
-)
-"""`finite(x, solution=False)`: x unchanged; ValueError if it holds infinities or NaN, as SciPy's
-check_finite; LinAlgError for the solution of an equation."""
 
 
 def read(name: str, *arrays: Any, check_finite: bool = True, square: bool = True) -> list[Any]:

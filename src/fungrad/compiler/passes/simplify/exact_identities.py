@@ -38,6 +38,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
 )
 from fungrad.primitives.movement.scatter import index_add
 from fungrad.primitives.primitive import full
+from fungrad.support.lazy import imported
 
 X = Value("x")
 _UNIFORM = (CONSTANT, broadcast_to, full)
@@ -243,6 +244,8 @@ def _by_primitive(rules: Iterable[Rule]) -> dict[Any, tuple[Rule, ...]]:
     return found
 
 
+_SYSTEMS = "fungrad.primitives.linalg.solve"
+_RULES_FOR_SYSTEMS = "fungrad.compiler.passes.simplify.factors"
 _EXACT, _KERNELS, _REGROUPED, _MOVES = map(_by_primitive, (RULES, KERNELS, REGROUPED, MOVES))
 
 
@@ -253,6 +256,8 @@ def rules_of(primitive: Any, kernels: bool, regroup: bool) -> tuple[Rule, ...]:
     """
     rules: tuple[Rule, ...] = () if primitive.partials is None else ELEMENTWISE
     rules += _EXACT.get(primitive, ())
+    if primitive.module == _SYSTEMS:
+        rules += _by_primitive(imported(_RULES_FOR_SYSTEMS).RULES).get(primitive, ())
     if regroup:
         rules += _REGROUPED.get(primitive, ())
     return rules + (_KERNELS.get(primitive, ()) if kernels else ())

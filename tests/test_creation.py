@@ -234,3 +234,34 @@ def test_copies_of_a_traced_value_are_itself():
     if hasattr(np, "astype"):
         agrees(lambda x: np.astype(x, np.float32), values((2,)), order=0)
     agrees(lambda x: fg.numpy.astype(x, np.complex128), values((2,)), order=1)
+
+
+RANGES = {
+    "stop": lambda x: np.arange(x * 2.2) * x,
+    "start": lambda x: np.arange(x, 5.0) ** 2,
+    "step": lambda x: np.arange(0.0, 5.0, step=x) ** 2,
+    "down": lambda x: np.arange(4.0, 1.0 * x, -x),
+    "empty": lambda x: np.arange(x, 0.0),
+    "whole": lambda x: np.arange(np.floor(x * 2.5).astype(int), dtype=float) * x,
+    "dtype": lambda x: np.arange(2.1 * x, dtype=np.float32) * x,
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_arange_between_traced_ends(name):
+    f, x = RANGES[name], np.float64(1.5)
+    expected = f(x)
+    slopes = (f(x + 1e-6) - f(x - 1e-6)) / 2e-6
+    for transform in (lambda f: f, fg.jit):
+        value, slope = transform(lambda x: fg.jvp(f, (x,), (1.0,)))(x)
+        assert np.array_equal(value, expected) and value.dtype == expected.dtype
+        if name != "dtype":
+            np.testing.assert_allclose(slope, slopes, rtol=1e-6, atol=1e-8)
+    np.testing.assert_array_equal(fg.vmap(f)(np.array([x, x]))[1], expected)
+
+
+def test_an_arange_of_a_count_that_is_not_known_is_refused():
+    with pytest.raises(fg.errors.AbstractValueError, match=r"np\.arange"):
+        fg.jit(lambda x: np.arange(x), branches="error")(3.0)
+    with pytest.raises(fg.errors.AbstractValueError, match=r"np\.arange"):
+        fg.vmap(lambda x: np.arange(x))(np.array([1.0, 2.0]))

@@ -151,7 +151,7 @@ INTERCEPTED: dict[str, Callable[..., Any]] = {
 
 # --- functions of array-likes ---------------------------------------------------------------------
 
-NO_PROTOCOL = ("eye", "full", "tri")
+NO_PROTOCOL = ("arange", "eye", "full", "tri")
 """Functions of values, which may be traced, for which NumPy calls no protocol."""
 
 registry.functions[np.full] = full
@@ -166,11 +166,12 @@ def _of_array_likes(original: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     registered = registry.functions
+    protocol = type(original) is type(np.sum)
 
     def function(*args: Any, **kwargs: Any) -> Any:
         if current() is EVAL:
             return original(*args, **kwargs)
-        if args and type(args[0]) is Tracer:
+        if protocol and args and type(args[0]) is Tracer:
             if len(args) == 1 and not kwargs and original in registered:
                 return registered[original](*args)  # as by the protocol, in less time
             return original(*args, **kwargs)

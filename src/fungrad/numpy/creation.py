@@ -15,7 +15,7 @@ import numpy as np
 from numpy import _CopyMode
 
 from fungrad.numpy.mutation.views import each_view
-from fungrad.numpy.protocol.implements import as_array, implements
+from fungrad.numpy.protocol.implements import as_array, implements, known
 from fungrad.numpy.protocol.operands import array_of, axis_index, common_dtype, sizes
 from fungrad.numpy.protocol.result_order import (
     as_order,
@@ -192,6 +192,23 @@ def full_like(
 
 
 # --- ranges between traced ends -------------------------------------------------------------------
+
+
+@implements(np.arange)
+def arange(
+    start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None
+) -> Any:
+    """Numbers from start to stop, which may be traced, by steps, as np.arange. The count of numbers
+    has to be known.
+    """
+    first, last = (0, start) if stop is None else (start, stop)
+    first, last, step = array_of(first), array_of(last), array_of(1 if step is None else step)
+    count = known(np.ceil((last - first) / step), "the count of numbers of np.arange")
+    steps = np.arange(max(int(count), 0))
+    found = first + steps * ((first + step) - first)  # NumPy's rounding
+    if dtype is not None:
+        found = cast(found, np.dtype(dtype))
+    return found if type(found) is Tracer else _new(np.asarray(found))
 
 
 @implements(np.linspace)

@@ -150,7 +150,7 @@ def test_finfo_and_iinfo():
             assert (info.bits, info.max, info.min) == (expected.bits, expected.max, expected.min)
             assert info.dtype == dtype
     assert xp.finfo(xp.float64).tiny == np.finfo(float).tiny and "float64" in repr(xp.finfo(float))
-    with pytest.raises(ValueError, match="not inexact"):
+    with pytest.raises(ValueError, match=r"not inexact|not compatible"):
         xp.finfo(xp.int8)
     with pytest.raises(AttributeError):
         getattr(xp.finfo(xp.float32), "largest")  # noqa: B009
@@ -173,7 +173,7 @@ def test_casts(dtype):
 
 def test_what_the_namespace_says_of_itself():
     info = xp.__array_namespace_info__()
-    assert info.default_device() == "cpu" and info.devices() == ["cpu"]
+    assert info.default_device() == "cpu" and list(info.devices()) == ["cpu"]
     assert info.default_dtypes()["real floating"] == np.float64
     assert set(info.dtypes()) >= set(KINDS["all"])
     assert set(info.dtypes(kind="real floating")) == set(REALS)

@@ -29,7 +29,7 @@ NAMES = [
     .with_name("parity_names.txt")
     .read_text(encoding="utf-8")
     .splitlines()
-    if not line.startswith("#")
+    if not line.startswith("#") and (line != "numpy.row_stack" or hasattr(np, "row_stack"))
 ]
 random = np.random.default_rng(11)
 
@@ -244,7 +244,7 @@ for _name in [n for n in NAMES if n.startswith("scipy.stats.")]:
 
 def test_the_table_is_the_list():
     assert set(CASES) == set(NAMES)
-    assert len(NAMES) == 218
+    assert len(NAMES) == 217 + hasattr(np, "row_stack")  # which NumPy 2.5 removed
 
 
 @pytest.mark.parametrize("name", NAMES)

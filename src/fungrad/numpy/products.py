@@ -240,12 +240,16 @@ def last_two(a: Any, axis1: int, axis2: int) -> Any:
     return a if axes == tuple(range(ndim)) else transpose(a, axes=axes)
 
 
+TWO_COMPONENTS = np.lib.NumpyVersion(np.__version__) < "2.5.0"
+"""Whether np.cross still takes vectors of two components."""
+
+
 @implements(np.cross)
 @results_in_order("C")
 def cross(
     a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Any:
-    """The vector products of vectors of two or three components, as np.cross."""
+    """The products of vectors of three components, as np.cross; of two, too, before NumPy 2.5."""
     if axis is not None:
         axisa = axisb = axisc = axis
     a, b = array_of(a), array_of(b)
@@ -255,6 +259,11 @@ def cross(
     if {len(x), len(y)} - {2, 3}:
         raise ValueError("incompatible dimensions for cross product\n(dimension must be 2 or 3)")
     if 2 in (len(x), len(y)):
+        if not TWO_COMPONENTS:
+            raise ValueError(
+                "Both input arrays must be (arrays of) 3-dimensional vectors, but they are "
+                f"{len(x)} and {len(y)} dimensional instead."
+            )
         warnings.warn(
             "Arrays of 2-dimensional vectors are deprecated. Use arrays of 3-dimensional vectors "
             "instead. (deprecated in NumPy 2.0)",

@@ -30,6 +30,11 @@ def scipy_module(name: str) -> Any:
         ) from error
 
 
+def scipy_before(version: str) -> bool:
+    """Whether the installed SciPy is older than a version, where its results changed."""
+    return bool(np.lib.NumpyVersion(scipy_module("scipy").__version__) < version)
+
+
 class _Special:
     """scipy.special with its plain ufuncs, even if SCIPY_ARRAY_API=1 wraps them."""
 

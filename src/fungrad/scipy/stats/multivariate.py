@@ -17,6 +17,7 @@ from fungrad.errors import ShapeError
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.stop_gradient import stop_gradient
+from fungrad.scipy.optional import scipy_before
 from fungrad.scipy.special.elementary import xlogy
 from fungrad.scipy.special.gamma_functions import digamma, gammaln
 from fungrad.scipy.special.lazy_functions import multigammaln
@@ -392,14 +393,18 @@ class Multinomial(Family):
     methods = ("logpmf", "mean", "pmf")
 
     def _read(self, method: str, n: Any, p: Any, *lead: Any) -> list[Any]:
-        """The arguments; n and x are constants. If p does not sum to 1, its last element is
-        replaced by the rest, as in SciPy.
+        """The arguments; n and x are constants. Where p does not sum to 1, it is invalid, as in
+        SciPy. Before 1.18 its last element was replaced by the rest.
         """
         *rest, n, p = floating(f"multinomial.{method}", *lead, n, p)
-        missing = 1.0 - np.sum(p[..., :-1], axis=-1, keepdims=True)
         off = np.abs(1.0 - np.sum(p, axis=-1, keepdims=True)) > 10 * np.finfo(p.dtype).eps
-        p = np.concatenate([p[..., :-1], select(off, missing, p[..., -1:])], axis=-1)
-        valid = np.all((p >= 0) & (p <= 1), axis=-1) & (n >= 0)
+        valid = n >= 0
+        if scipy_before("1.18.0"):
+            missing = 1.0 - np.sum(p[..., :-1], axis=-1, keepdims=True)
+            p = np.concatenate([p[..., :-1], select(off, missing, p[..., -1:])], axis=-1)
+        else:
+            valid = valid & ~off[..., 0]
+        valid = valid & np.all((p >= 0) & (p <= 1), axis=-1)
         return [*stop_gradient(rest), stop_gradient(n), p, _one_or_nan(valid, p)]
 
     def logpmf(self, x: Any, n: Any, p: Any) -> Any:
@@ -407,7 +412,8 @@ class Multinomial(Family):
 
         Args:
           x, n: counts, those of x on the last axis; the derivative in them is 0, on purpose.
-          p: probabilities on the last axis with the sum 1; else the rest replaces the last one.
+          p: probabilities on the last axis with the sum 1; else the result is NaN. (Before SciPy
+            1.18 the rest replaces the last one.)
 
         Returns:
           Numbers without the last axis; -inf if the counts are not integers, or do not sum to n;
@@ -429,7 +435,8 @@ class Multinomial(Family):
 
         Args:
           x, n: counts, those of x on the last axis; the derivative in them is 0, on purpose.
-          p: probabilities on the last axis with the sum 1; else the rest replaces the last one.
+          p: probabilities on the last axis with the sum 1; else the result is NaN. (Before SciPy
+            1.18 the rest replaces the last one.)
 
         Returns:
           Numbers without the last axis; 0 if the counts are not integers, or do not sum to n.
@@ -444,7 +451,8 @@ class Multinomial(Family):
 
         Args:
           n: counts; the derivative in them is 0, on purpose.
-          p: probabilities on the last axis with the sum 1; else the rest replaces the last one.
+          p: probabilities on the last axis with the sum 1; else the result is NaN. (Before SciPy
+            1.18 the rest replaces the last one.)
 
         Returns:
           An array of the shape of p (broadcast); NaN where a parameter is invalid.

@@ -739,3 +739,9 @@ def test_memory_order_of_arguments_of_functions_with_branches():
     assert compiled(np.ones((2, 3))) == f(np.ones((2, 3)))
     with pytest.raises(errors.UnsupportedArgumentError, match="C order"):
         compiled(np.ones((3, 2)).T)
+
+
+def test_the_hash_of_a_number_is_an_answer():
+    f = lambda x: x * (hash(float(x)) % 7)  # noqa: E731
+    for x in (0.7, 0.9):
+        assert fg.jit(f)(x) == f(x) and fg.jit(fg.grad(f))(x) == hash(x) % 7

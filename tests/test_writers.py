@@ -193,6 +193,7 @@ def test_flat_reads_copies():
             total = total + number**2
         m.flat[3] = total
         assert len(m.flat) == 6 and m.flat.base is m and next(m.flat) is not None
+        assert [index for index, _ in np.ndenumerate(m)] == [*np.ndindex(m.shape)]
         return np.sum(m) + np.sum(np.sin(m.flat)) + np.sum(flat == m.flat.copy())
 
     same_as_numpy(f, M)

@@ -57,6 +57,16 @@ class Met:
         return cls.seen.pop((what, get_ident()), None)
 
 
+def hashed() -> bool:
+    """Whether the method that calls this was called by `hash(tracer)`: sets and dicts are not."""
+    frame = sys._getframe(2)
+    code = frame.f_code
+    if "hash" not in code.co_names:
+        return False
+    call = call_at(code, frame.f_lasti)
+    return call is not None and getattr(call.func, "id", "") == "hash"
+
+
 def stored() -> bool:
     """Whether the method that calls this was called by `array[index] = tracer`, or by a method that
     fills an array.

@@ -31,7 +31,7 @@ from fungrad.support.hooks import Hooks
 from fungrad.tracing import interception
 from fungrad.tracing.concrete_answers import T, ceil, floor
 from fungrad.tracing.memory_order import MemoryLayout, memory_layout
-from fungrad.tracing.refusals import refused_function, refused_store, stored
+from fungrad.tracing.refusals import hashed, refused_function, refused_store, stored
 from fungrad.tracing.source_location import REFUSED, begin_by, user_line, user_source
 
 
@@ -493,6 +493,8 @@ class Tracer(metaclass=_TracerClass):
         return shape[0]
 
     def __hash__(self) -> int:
+        if hashed() and is_number(self):
+            return self.owner.concrete(self, AbstractValueError, "hash()", hash)
         return id(self)
 
     def __repr__(self) -> str:

@@ -63,6 +63,15 @@ class Flat:
         """The position of the next element."""
         return self._next
 
+    @property
+    def coords(self) -> tuple[int, ...]:
+        """The indices of the next element."""
+        found, rest = [], self._next
+        for size in reversed(self.base.shape[1:]):
+            rest, index = divmod(rest, max(size, 1))
+            found.append(index)
+        return (rest, *reversed(found)) if self.base.shape else ()
+
     def __getitem__(self, index: Any) -> Any:
         found = self._elements()[index]
         return fresh(found) if type(found) is Tracer else found

@@ -247,12 +247,19 @@ def test_ufuncs_convert_lists_as_arrays(name):
 
 
 def test_arguments_beside_lists():
+    class Held:
+        __slots__ = ("b",)
+
+    parts = [Held()]
+    parts[0].b = B
+
     def f(x, a, tree):
-        return np.sum(((a + tree["a"][0] + tree["b"][0]) * [x * 1j, 1.0]).imag)
+        return np.sum(((a + tree["a"][0] + tree["b"][0] + parts[0].b) * [x * 1j, 1.0]).imag)
 
     given = B, {"a": (B, 1), "b": [B]}
-    assert fg.grad(f)(0.7, *given) == 6.0
-    np.testing.assert_allclose(fg.vmap(f, (0, None, None))(np.array([0.7]), *given), [4.2])
+    assert fg.grad(f)(0.7, *given) == 8.0
+    np.testing.assert_allclose(fg.vmap(f, (0, None, None))(np.array([0.7]), *given), [5.6])
+    assert parts[0].b is B
     assert type(given[1]["b"][0]) is np.ndarray and given[1]["b"][0] is B
 
 

@@ -14,7 +14,14 @@ import dis
 import functools
 import sys
 from collections.abc import Callable, Collection, Iterator
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 
 import numpy as np
@@ -111,7 +118,7 @@ def exchange(place: Any, key: Any, old: Any, new: Any) -> None:
         elif isinstance(place, type):
             type.__setattr__(place, key, new)
         else:
-            setattr(place, key, new)
+            object.__setattr__(place, key, new)
 
 
 class _Reader:
@@ -197,7 +204,8 @@ class _Reader:
         kind = type(item)
         if not self._also or kind in _PLAIN:
             return kind in self._also
-        return kind in self._also or type(_attribute(item, "__dict__")) is dict
+        held = type(_attribute(item, "__dict__")) is dict or bool(_slots(kind))
+        return kind in self._also or held
 
     def _instance(self, value: Any, shared: bool) -> None:
         own = _attribute(value, "__dict__")
@@ -213,6 +221,8 @@ class _Reader:
             self._wait(shared, type(value))
             if type(own) is dict:
                 self._space(own, own, shared)
+            for name in _slots(type(value)) if self._also else ():
+                self._place(value, name, shared)
 
     def _class(self, value: type) -> None:
         for base in value.__mro__:
@@ -318,6 +328,12 @@ def _is_ours(value: Any) -> bool:
     if type(value) is FunctionType:
         return str(value.__globals__.get("__name__")).startswith("fungrad.")
     return str(type(value).__module__).startswith("fungrad.")
+
+
+def _slots(kind: type) -> list[str]:
+    """The attributes that instances of a class have in slots."""
+    held = [vars(base) for base in kind.__mro__ if "__slots__" in vars(base)]
+    return [n for own in held for n, v in own.items() if type(v) is MemberDescriptorType]
 
 
 def _is_compared(code: CodeType, name: str) -> bool:

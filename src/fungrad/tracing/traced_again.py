@@ -23,7 +23,13 @@ from fungrad.tracing import interception, stand_ins
 from fungrad.tracing.bound_names import KEPT, traced_function
 from fungrad.tracing.refusals import Met
 from fungrad.tracing.shadows import meets_stores
-from fungrad.tracing.source_location import is_library, is_scipy, refused_index, user_line
+from fungrad.tracing.source_location import (
+    in_a_package,
+    is_library,
+    is_scipy,
+    refused_index,
+    user_line,
+)
 from fungrad.tracing.trace import EVAL, OfOutlived, Tracer, current
 
 T = TypeVar("T")
@@ -54,8 +60,10 @@ def _note(frame: FrameType) -> None:
     instruction = code.co_code[frame.f_lasti]
     if is_library(name) and not is_scipy(name):
         return
-    if instruction in _OPERATORS:
+    if instruction in _OPERATORS and not in_a_package():  # who could rewrite one?
         Met.note("operator", user_line())
+    elif instruction in _OPERATORS:
+        Met.note("list")
     elif instruction in _CALLS and not interception.asks_by_name(frame):
         if "__array__" not in (*code.co_consts, *code.co_names):
             Met.note("list")

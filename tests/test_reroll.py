@@ -331,6 +331,14 @@ def test_short_programs_and_other_settings(monkeypatch):
     graph = fg.make_jaxpr(f)(1.0)
     assert reroll(graph) is graph
 
+    def network(w, h):  # each product ends a kernel
+        for _ in range(20):
+            h = np.tanh(h @ w + 0.1)
+        return h
+
+    rolled(network, np.eye(16), np.ones(16), steps=[19])
+    left(network, np.eye(300), np.ones(300))
+
 
 # --- compiled -------------------------------------------------------------------------------------
 

@@ -31,6 +31,11 @@ class CostModel:
     """The fewest equations of a loop that Python ran, which becomes a scan again: benchmarks/
     python_loops.py.
     """
+    rerolled_product: int = 16
+    """A product of at most `rerolled_terms` terms, which ends a kernel, counts as so many equations
+    of such a loop: benchmarks/cliffs.py, unrolled RNN.
+    """
+    rerolled_terms: int = 1 << 16
     searched_operands: int = 8
     """The most definitions that a recursive rule follows upwards; further ones gain little and use
     Python's stack: staging of long chains.

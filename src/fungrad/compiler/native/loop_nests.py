@@ -21,6 +21,7 @@ from fungrad.compiler.native.gathers import Write, place_of
 from fungrad.compiler.native.index_maps import IndexMaps, Limit, Piece, loops_of
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.compiler.native.machine_code import host
+from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, reshape
 
 BLOCK = 4096
 """Elements of a unit."""
@@ -88,7 +89,9 @@ class Nest:
         self.demanded = source.demanded(maps, self.pieces, None)
         made = [p for (i, _), p in self.demanded.items() if i in source.made]
         self.elements = math.prod(maps.lengths)
-        costs = [(cost(source.made[id(piece.atom)]), self._times(piece)) for piece in made]
+        free = (reshape, broadcast_to)
+        costs = [(cost(source.made[id(piece.atom)]), self._times(piece)) for piece in made
+                 if source.made[id(piece.atom)].primitive not in free]  # fmt: skip
         self.cost_ns = sum([ns * times for ns, times in costs])
         self.heavy = any(ns >= HEAVY and times == self.elements for ns, times in costs)
         sizes = [size_of(type_of(p.atom.type.dtype)) for p in self.demanded.values()

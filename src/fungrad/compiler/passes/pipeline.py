@@ -24,6 +24,7 @@ from fungrad.compiler.passes.simplify.exact_identities import (
 from fungrad.compiler.passes.store_forwarding import forward_stores
 from fungrad.control_flow.call import is_call
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
+from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.stop_gradient import stop, stop_order
 from fungrad.retracing.graph_transforms import drop_dead, memoised
 from fungrad.retracing.inlining import (
@@ -245,7 +246,8 @@ def settle(graph: Graph) -> Graph:
 
 def reroll_loops(graph: Graph) -> Graph:
     """Makes loops that Python ran while the function was traced scans again."""
-    if len(graph.equations) < costs.rerolled_equations:
+    products = sum([e.primitive is dot_general for e in graph.equations])
+    if len(graph.equations) + costs.rerolled_product * products < costs.rerolled_equations:
         return graph
     first = drop_dead(forward_stores(simplify_moves(graph)))
     result: Graph = imported("fungrad.compiler.passes.loops.reroll").reroll(first)

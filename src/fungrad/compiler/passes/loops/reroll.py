@@ -19,7 +19,13 @@ import numpy as np
 
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.loops.item_stacks import Stacks, with_slices
-from fungrad.compiler.passes.loops.traced_loops import OPERANDS, Loop, Made, TracedLoops
+from fungrad.compiler.passes.loops.traced_loops import (
+    OPERANDS,
+    Loop,
+    Made,
+    TracedLoops,
+    rerolled_weight,
+)
 from fungrad.control_flow.scan import scan
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.types import PYTHON_SCALARS, Type, of_value
@@ -35,7 +41,7 @@ ROUNDS = 16
 
 def reroll(graph: Graph) -> Graph:
     """The Graph with scans in place of its loops; the Graph itself if that is not much shorter."""
-    if len(graph.equations) < costs.rerolled_equations:
+    if sum(map(rerolled_weight, graph.equations)) < costs.rerolled_equations:
         return graph
     result = _reads_first(graph)
     for _ in range(ROUNDS):

@@ -8,6 +8,7 @@ outside only: they are computed before the loop.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import numpy as np
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.loops.periods import candidates, runs
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, effectful
+from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.retracing.graph_transforms import memoised
 from fungrad.retracing.inlining import is_pure, key_part
 
@@ -62,6 +64,16 @@ class Made(NamedTuple):
     lag: int
 
 
+def rerolled_weight(equation: Equation) -> int:
+    """The number of equations of a loop that an equation counts as."""
+    if equation.primitive is not dot_general:
+        return 1
+    (x, y), summed = [a.type for a in equation.inputs], equation.params["contract"][0]
+    terms = equation.outputs[0].type.size * math.prod([x.shape[i] for i in summed])
+    few = max(x.ndim, y.ndim) > 1 and terms <= costs.rerolled_terms
+    return costs.rerolled_product if few else 1
+
+
 class TracedLoops:
     """The equations of a Graph as numbers.
 
@@ -76,6 +88,8 @@ class TracedLoops:
         self.graph, self.equations = graph, graph.equations
         count = len(graph.equations)
         self.words = np.empty(count, np.int64)
+        weights = list(map(rerolled_weight, graph.equations))
+        self.before = np.concatenate([[0], np.cumsum(weights, dtype=np.int64)])
         self.params = np.empty(count, np.int64)
         self.maker = np.full((count, OPERANDS), -1, np.int64)
         self.which = np.full((count, OPERANDS), -1, np.int64)
@@ -100,14 +114,15 @@ class TracedLoops:
         for period in candidates(self.words):
             if period * (TIMES - 1) < len(self.words):
                 for start, stop in runs(self._same(period)):
-                    if (
-                        stop - start < (TIMES - 1) * period
-                        or stop - start < costs.rerolled_equations
-                    ):
+                    if stop - start < (TIMES - 1) * period:
                         break
-                    found.append((start - stop, period, start, stop + period))
+                    if self._weight(start, stop) >= costs.rerolled_equations:
+                        found.append((start - stop, period, start, stop + period))
         for _, period, start, stop in sorted(found):
             yield period, start, stop
+
+    def _weight(self, start: int, stop: int) -> int:
+        return int(self.before[stop] - self.before[start])
 
     def _same(self, period: int) -> np.ndarray:
         """For each equation whether the one a period later may be the same of the next step."""
@@ -119,11 +134,15 @@ class TracedLoops:
         start = self._boundary(period, start, stop)
         low, high = 0, (stop - start) // period
         for _ in range(DIVISIONS):
-            if high - low < TIMES or (high - low) * period < costs.rerolled_equations:
+            first, last = start + low * period, start + high * period
+            short = self._weight(first, last) < costs.rerolled_equations
+            if high - low < TIMES or short:
                 return None
             found = self._checked(period, start + low * period, high - low)
             if isinstance(found, Loop):
-                return found if found.inside * found.times >= costs.rerolled_equations else None
+                outside = sum([self._weight(first + n, first + n + 1) for n in found.outside])
+                weight = self._weight(first, first + period) - outside
+                return found if weight * found.times >= costs.rerolled_equations else None
             if not 0 < found < high - low:
                 return None
             if 2 * found < high - low:

@@ -64,6 +64,26 @@ def test_reads_and_their_gradients(name: str) -> None:
         np.testing.assert_allclose(found, wanted, rounding, rounding)
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_searches(side: Any) -> None:
+    for length in (1, 2, 7, 64, 65):
+        table = np.sort(RNG.integers(0, 9, length) * 0.5)
+        table[-1:] = RNG.choice([np.nan, np.inf, 7.0])
+        x = np.append(RNG.integers(-2, 22, N) * 0.25, [np.nan, np.inf, -np.inf, -0.0])
+        for dtype in (np.float64, np.float32):
+            given = table.astype(dtype), x.astype(dtype)
+            found = fg.jit(lambda t, x: np.searchsorted(t, x, side) * 2)(*given)
+            np.testing.assert_array_equal(found, np.searchsorted(*given, side) * 2)
+
+
+def test_interpolation_and_its_gradient() -> None:
+    at = np.linspace(-1.0, 1.0, 50)
+    f = fg.grad(lambda x, table: np.sum(np.interp(x, at, table) ** 2), argnums=(0, 1))
+    x = np.append(RNG.normal(size=N), [at[3], -1.0, 1.0, np.nan])
+    for a, b in zip(fg.jit(f)(x, VECTOR), f(x, VECTOR), strict=True):
+        np.testing.assert_allclose(a, b, 1e-12, 1e-12)
+
+
 def test_a_gradient_of_reads_is_one_kernel() -> None:
     def springs(x: Any, i: Any, j: Any) -> Any:
         lengths = np.sqrt(np.sum((x[i] - x[j]) ** 2, axis=1) + 1e-6)
@@ -84,6 +104,7 @@ WRITES: dict[str, Callable[..., Any]] = {
     "set twice": lambda x, v, i: at(at(x, i).set(np.sin(v)), i[::-1]).set(v * v),
     "set, then add": lambda x, v, i: at(at(x, i).set(np.sin(v)), -i).add(v * v),
     "into a result": lambda x, v, i: at(np.exp(x), i).add(np.sin(v)),
+    "truth values": lambda x, v, i: (at(x > 1, i).add(v > 0), at(x > 1, i).set(v > 0)),
     "and a read": lambda x, v, i: (at(x, i).add(np.sin(v)), np.cos(x[i])),
 }
 
@@ -108,6 +129,11 @@ def test_an_index_out_of_bounds_is_numpys_error() -> None:
             f(VECTOR, i)
     with pytest.raises(IndexError, match="out of bounds"):
         fg.jit(lambda x: np.sin(x[np.append(good, 50)]) * 2.0)(VECTOR)
+
+
+def test_no_indices() -> None:
+    f = fg.grad(lambda x, i: np.sum(np.sin(x[i]) * x[0]))
+    np.testing.assert_array_equal(fg.jit(f)(VECTOR, FIRST[:0]), f(VECTOR, FIRST[:0]))
 
 
 def test_the_sums_of_duplicates_do_not_depend_on_threads() -> None:

@@ -8,6 +8,7 @@ the carry where the step before wrote it, and writes stacked results directly in
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,10 +19,11 @@ from fungrad.compiler.native.clusters import cluster_graph, with_clusters
 from fungrad.compiler.native.entry import SHARED
 from fungrad.compiler.native.factorisations import RULES, factorisation_kernel, factorised
 from fungrad.compiler.native.fused import fused_kernel
-from fungrad.compiler.native.kernel import Kernel, Refusal, Refused, kernel_function
+from fungrad.compiler.native.kernel import GIVEN_UP, Kernel, Refusal, Refused, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value
 from fungrad.compiler.native.products import product_kernel
 from fungrad.compiler.native.programs import LOOPS, OF_MATRICES, scalar_kernel
+from fungrad.compiler.native.recurrences import recurrence_kernel
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.scan_reverse import parts
@@ -112,15 +114,26 @@ def _rows(graph: Graph) -> Kernel:
     return _scan(graph.replace(equations=(loop,)))
 
 
+def sequence_kernel(graph: Graph) -> Kernel:
+    """The kernel of a Graph whose parts are kernels.
+
+    Raises:
+      Refused: if a part has none, or for large intermediates, which the buffer pool keeps.
+    """
+    if len(graph.equations) < 2:
+        raise Refused("a single part", "moves")
+    made = _sequence(graph)
+    if made.scratch > LARGE:
+        raise Refused(f"{made.scratch} bytes of new memory", "memory", bytes=made.scratch)
+    return made
+
+
 def _fused(graph: Graph) -> Kernel:
-    found = fused_kernel(graph, cheap=True)
-    if found.doubtful:
-        raise Refused("a system that may be singular")
-    return found
+    return fused_kernel(graph, cheap=True)
 
 
 _ARRAYS: Sequence[Callable[[Graph], Kernel]] = (
-    product_kernel, _fused, _rows, factorisation_kernel, scalar_kernel,
+    product_kernel, recurrence_kernel, _fused, _rows, factorisation_kernel, scalar_kernel,
 )  # fmt: skip
 _LOOPS: Sequence[Callable[[Graph], Kernel]] = small_kernel, loop_kernel
 
@@ -146,6 +159,11 @@ class _Writer:
         self.within = self.room(within)
         self.pointers = {id(v): self.array(n) for n, v in enumerate(graph.inputs)}
         self.pointers.update((id(v), self.constant(x)) for v, x in graph.constants)
+
+    @functools.cached_property
+    def doubt(self) -> Value:
+        """The pointer to the number by which a kernel leaves its work to NumPy."""
+        return self.room(8)
 
     def array(self, place: int) -> Value:
         """The pointer to an array that the function receives."""
@@ -202,6 +220,9 @@ class _Writer:
             self.end(status)
         if kernel.finish:
             code.call(names[kernel.finish], "void", [table, self.within])
+        if kernel.doubtful:
+            wrong = code.compare("une", code.load(self.doubt, "double", 1), 0.0)
+            self.end(code.select(wrong, code.constant(GIVEN_UP, "i32", 1), 0))
 
     def end(self, status: Value) -> None:
         """Returns from the function if a status is not 0."""
@@ -259,6 +280,8 @@ def _sequence(graph: Graph) -> Kernel:
         table = made.table(kernel)
         for n, atom in enumerate((*inputs, *outputs)):
             made.put(table, n, made.pointer(atom))
+        if kernel.doubtful:
+            made.put(table, len(inputs) + len(outputs), made.doubt)
         made.call(kernel, table)
         made.loops += [kernel.loops] if kernel.loops else []
     there = set[int]()

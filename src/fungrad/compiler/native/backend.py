@@ -13,14 +13,22 @@ from fungrad.compiler.cost_model import costs
 from fungrad.compiler.lowering.backend import NumpyBackend, build
 from fungrad.compiler.lowering.printer import Later
 from fungrad.compiler.lowering.structural import structural
-from fungrad.compiler.native import entry, factorisations, machine_code, short_axes, symbols
-from fungrad.compiler.native.array_loops import loop_kernel, small_kernel
+from fungrad.compiler.native import (
+    entry,
+    factorisations,
+    machine_code,
+    recurrences,
+    short_axes,
+    symbols,
+)
+from fungrad.compiler.native.array_loops import loop_kernel, sequence_kernel, small_kernel
 from fungrad.compiler.native.clusters import Reasons, in_pool, with_clusters
 from fungrad.compiler.native.complex_numbers import real_form
 from fungrad.compiler.native.element_operations import cost
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel, Refusal, Refused
 from fungrad.compiler.native.programs import long_kernel
+from fungrad.compiler.native.recurrences import recurrence_kernel, recurrent
 from fungrad.compiler.native.short_axes import unrollable
 from fungrad.compiler.native.tiles import with_tiles
 from fungrad.compiler.passes.pipeline import optimised
@@ -33,7 +41,7 @@ from fungrad.runtime import buffer_pool
 
 Generator = Callable[[Graph], Kernel]
 LOOPS: Sequence[Generator] = small_kernel, loop_kernel
-GENERATORS: list[Generator] = [*LOOPS, fused_kernel, long_kernel]
+GENERATORS: list[Generator] = [*LOOPS, fused_kernel, sequence_kernel, long_kernel]
 """Functions that make a kernel of a Graph, in the order in which they are tried; each raises
 Refused for Graphs that it does not support.
 """
@@ -122,7 +130,9 @@ class Native(CheckedBackend):
         def make(cluster: Graph, times: float = 1.0, into: int = 0) -> Runner | None:
             first, *more = cluster.equations
             loop = not more and first.primitive.multiple and not unrollable(first)
-            generators = LOOPS if loop else [fused_kernel]
+            generators: Sequence[Generator] = LOOPS if loop else [fused_kernel]
+            if recurrent(first) and not more:
+                generators = [recurrence_kernel]
             fallback = Later(functools.partial(build, cluster), cluster, _NUMPY.compile)
             reused = [] if into else in_pool(cluster, graph)
             found = self._native(cluster, fallback, generators, times, into or len(reused))
@@ -191,6 +201,8 @@ def _numpy_ns(equation: Equation) -> float:
         return costs.numpy_call + short_axes.numpy_ns(equation)
     if equation.primitive in factorisations.RULES:
         return LAPACK_CALL + factorisations.TERM * factorisations.terms(equation)
+    if recurrent(equation):
+        return costs.numpy_call + recurrences.numpy_ns(equation)
     if held is None:
         size = max([a.type.size for a in (*equation.inputs, *equation.outputs)], default=1)
         call = min(costs.numpy_call, costs.scalar_operation * size)

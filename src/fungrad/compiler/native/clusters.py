@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fungrad.compiler.lowering.fusion.clustering import Levels
@@ -19,6 +19,7 @@ from fungrad.compiler.native.fused import known_equation
 from fungrad.compiler.native.gathers import before_loops, writes, written
 from fungrad.compiler.native.index_maps import SHORT
 from fungrad.compiler.native.kernel import Refusal, Refused
+from fungrad.compiler.native.recurrences import recurrent
 from fungrad.compiler.native.short_axes import matrix_of, times_vector, unrollable
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.scan import scan
@@ -68,6 +69,8 @@ def with_clusters(
         calls.take(members, 0)
     within: dict[int, Equation] = {}
     for equation in graph.equations:
+        if recurrent(equation):
+            calls.add([equation])
         if equation.primitive in (scan, while_loop) and not calls.add([equation]):
             body = with_clusters(optimised(equation.params["body"]), make, LEAST_OFTEN, reasons)
             if body is not None:
@@ -158,7 +161,12 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
         if found % 2:
             members.setdefault(found, []).append(equation)
     for found in sorted(members):
-        yield from _connected(members[found])
+        for part in _connected(members[found]):
+            above = _joined_by(graph, part, level, ended)
+            if above is None:
+                yield part
+            else:
+                members[above] += part
 
 
 def _sink(
@@ -172,6 +180,7 @@ def _sink(
         for atom in equation.inputs:
             readers.setdefault(id(atom), []).append(equation)
     kept = {id(atom) for atom in graph.outputs} | ended
+    kept |= {id(atom) for equation in equations for atom in before_loops(equation)}
     for equation in reversed(equations):
         (out, *more) = equation.outputs
         at = level[id(out)]
@@ -181,6 +190,26 @@ def _sink(
         near = [a for a in equation.inputs if a.type.size > 1 and level.get(id(a), 0) == at]
         if len(above) == 1 and min(above) % 2 and min(above) > at and len(near) <= 1:
             level[id(out)] = min(above)
+
+
+def _joined_by(
+    graph: Graph, part: Sequence[Equation], level: Mapping[int, int], ended: set[int]
+) -> int | None:
+    """The level of the later cluster that computes a part of one instead, as it reads more of its
+    values than that reads arrays; None if there is none.
+    """
+    made = {id(v) for e in part for v in e.outputs}
+    if made & ended or made & set(map(id, graph.outputs)):
+        return None
+    read = {id(a) for e in part for a in e.inputs if a.type.size > 1} - made
+    readers = [e for e in graph.equations if id(e.outputs[0]) not in made
+               and any(id(a) in made for a in e.inputs)]  # fmt: skip
+    crossing = {id(a) for e in readers for a in e.inputs} & made
+    above = {level.get(id(e.outputs[0]), 0) for e in readers}
+    whole = {id(a) for e in readers for a in before_loops(e)}
+    if len(above) != 1 or min(above) % 2 == 0 or whole & made or len(read) >= len(crossing):
+        return None
+    return min(above)
 
 
 Axes = tuple[int, ...]
@@ -237,8 +266,8 @@ def _connected(equations: Sequence[Equation]) -> Iterator[list[Equation]]:
         return i
 
     for equation in equations:
-        out = id(equation.outputs[0])
-        root.update((id(v), find(out)) for v in equation.outputs[1:])
+        out = find(id(equation.outputs[0]))
+        root.update((id(v), out) for v in equation.outputs[1:])
         for atom in equation.inputs:
             if isinstance(atom, Variable) and (atom.type.size > 1 or id(atom) in root):
                 root[find(id(atom))] = find(out)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fungrad.compiler.lowering.fusion.row_access import elementwise
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.element_operations import apply_equation, convert, type_of
-from fungrad.compiler.native.gathers import indirect, place_of
+from fungrad.compiler.native.gathers import indirect, place_of, searches
 from fungrad.compiler.native.index_maps import (
     SHORT,
     FlatMaps,
@@ -37,6 +37,7 @@ from fungrad.primitives.elementwise.family import add
 from fungrad.primitives.facts import FIRST, Along
 from fungrad.primitives.movement.gather import getitem
 from fungrad.primitives.movement.stack_iota import unstack
+from fungrad.primitives.primitive import full
 
 Box = Sequence[tuple[int, int]]
 """The range of each loop: (begin, end)."""
@@ -122,6 +123,9 @@ class Source:
         equation = self.made[id(atom)]
         if any(isinstance(along, Through) for along in place):
             raise Refused("a read of computed values by an index array", "layout", equation)
+        if equation.primitive is full:
+            value = Literal(atom.type.dtype.type(equation.params["value"]))
+            return Moved([Piece(value, ())])
         if equation.primitive is getitem and indirect(equation):
             return Moved([Piece(equation.inputs[0], place_of(equation, place))])
         if equation.primitive is unstack:
@@ -136,6 +140,8 @@ class Source:
             terms = maps.terms(equation, place)
             if terms is not None:
                 return terms
+        if searches(equation):
+            return maps.operands(equation, place)[1:]
         if not elementwise(equation):
             raise Refused(f"{equation.primitive.name} in array loops", "layout", equation)
         return maps.operands(equation, place)
@@ -304,7 +310,44 @@ class Body:
             if folded.operation is add:  # NumPy begins with 0.0: no sum is -0.0
                 terms.insert(0, folded.start(self.code, lanes))
             return functools.reduce(functools.partial(folded.joined, self.code), terms)
+        if searches(equation):
+            return self._searched(equation, below[0], lanes)
         return self._applied(equation, below, lanes)
+
+    def _searched(self, equation: Equation, piece: Piece, lanes: int) -> Value:
+        """The position of a number in a sorted array, by bisection; NaN is the largest number."""
+        code, table = self.code, equation.inputs[0]
+        array, length = self.source.arrays.get(id(table)), table.type.size
+        if array is None:
+            raise Refused("a search in computed values", "layout", equation)
+        x = self.spread(self.value(piece.atom, piece.place), lanes)
+        position = code.constant(0, "i64", lanes)
+        for step in [1 << n for n in reversed(range(length.bit_length()))]:
+            beyond = code.add(position, step)
+            at = code.mul(code.sub(code.intrinsic("umin", [beyond, length]), 1), size_of(x.type))
+            y = self._collected([code.at(self.pointer(array), code.lane(at, lane))
+                                 for lane in range(lanes)], x.type)  # fmt: skip
+            code.lanes = lanes
+            small, large = (y, x) if equation.params["side"] == "left" else (x, y)
+            last = code.binary("and", code.compare("uno", large, large),
+                               code.compare("ord", small, small))  # fmt: skip
+            less = code.binary("or", code.compare("olt", small, large), last)
+            if equation.params["side"] != "left":
+                less = code.binary("xor", less, code.constant(1, "i1", lanes))
+            less = code.binary("and", less, code.compare("ule", beyond, length))
+            position = code.select(less, beyond, position)
+        return convert(code, position, type_of(equation.outputs[0].type.dtype))
+
+    def _collected(self, pointers: Sequence[Value], type: str) -> Value:
+        """The numbers at some pointers, as lanes."""
+        code = self.code
+        if len(pointers) == 1:
+            return code.read(pointers[0], type, 1)
+        result = Value("poison", type, len(pointers))
+        for lane, at in enumerate(pointers):
+            text = f"insertelement {result}, {code.read(at, type, 1)}, i32 {lane}"
+            result = code.new(text, type, len(pointers))
+        return result
 
     def _applied(self, equation: Equation, pieces: Sequence[Piece], lanes: int) -> Value:
         values = [self.value(piece.atom, piece.place) for piece in pieces]
@@ -439,11 +482,7 @@ class Body:
         if array is None:
             raise Refused("an operand that is not an array of the kernel", "layout")
         if lanes > 1 and self.scattered(shape, place):
-            result = Value("poison", type, lanes)
-            for lane, at in enumerate(self.addresses(array, type, shape, place, lanes)):
-                text = f"insertelement {result}, {code.read(at, type, 1)}, i32 {lane}"
-                result = code.new(text, type, lanes)
-            return result
+            return self._collected(self.addresses(array, type, shape, place, lanes), type)
         stride = self.stride(shape, place)
         if lanes > 1 and abs(stride) != 1:
             return self._gathered(atom, place, lanes, stride)

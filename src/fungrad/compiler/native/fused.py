@@ -18,7 +18,7 @@ from fungrad.compiler.native.block_sums import Reduction, by_pairs, reduction
 from fungrad.compiler.native.complex_numbers import real_form
 from fungrad.compiler.native.element_operations import TYPES, cost, known, of_python
 from fungrad.compiler.native.element_values import Body, Source
-from fungrad.compiler.native.gathers import Write, Written, indirect, written
+from fungrad.compiler.native.gathers import Write, Written, indirect, searches, written
 from fungrad.compiler.native.index_maps import (
     SHORT,
     FlatMaps,
@@ -43,6 +43,7 @@ from fungrad.compiler.native.short_axes import times_vector, unrollable, unrolle
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum, reshape
 from fungrad.primitives.movement.stack_iota import unstack
+from fungrad.primitives.primitive import full
 from fungrad.retracing.graph_transforms import drop_dead
 
 ALONE = 1 << 18
@@ -125,7 +126,9 @@ def known_equation(equation: Equation) -> str | None:
         return f"{name} of unbounded Python integers"
     if any(a.type.size == 0 for a in atoms):
         return f"{name} of an empty array"
-    if movable(equation) or indirect(equation):
+    if movable(equation) or indirect(equation) or searches(equation):
+        return None
+    if equation.primitive is full:
         return None
     if elementwise(equation):
         return None if known(equation.primitive) else name
@@ -144,7 +147,7 @@ def _known_complex(equation: Equation) -> str | None:
 
 def _work(equation: Equation) -> float:
     """Estimated nanoseconds per element; 0 for equations that move elements."""
-    if movable(equation) or indirect(equation):
+    if movable(equation) or indirect(equation) or equation.primitive is full:
         return 0.0
     return cost(equation) if elementwise(equation) else ONE_CALL
 

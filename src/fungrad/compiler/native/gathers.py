@@ -20,6 +20,7 @@ from fungrad.primitives.movement.gather import getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
 from fungrad.primitives.movement.scatter import index_add, index_set
 from fungrad.primitives.movement.static_index import Index, expanded, layout
+from fungrad.primitives.sort import searchsorted
 
 WRITES: Mapping[Any, int] = {scatter: 1, index_add: 2, index_set: 2}
 """For each primitive that writes, the number of operands before the index arrays."""
@@ -36,14 +37,11 @@ def indirect(equation: Equation) -> bool:
     arrays = arrays_of(equation)
     if not any(a.type.ndim for a in arrays) or any(a.type.dtype.kind != "i" for a in arrays):
         return False
-    if isinstance(equation.inputs[0], Literal):
+    if any(isinstance(a, Literal) or not a.type.size for a in equation.inputs):
         return False
     shape, index = _indexed_shape(equation), equation.params["index"]
     steps = [range(n)[e].step for n, e in _entries(index, shape) if type(e) is slice]
-    adds = equation.primitive in (scatter, index_add) and not index.unique
-    return all(abs(step) == 1 for step in steps) and not (
-        adds and equation.outputs[0].type.dtype.kind not in "fi"
-    )
+    return all(abs(step) == 1 for step in steps)
 
 
 def writes(equation: Equation) -> bool:
@@ -51,8 +49,19 @@ def writes(equation: Equation) -> bool:
     return equation.primitive in WRITES and indirect(equation)
 
 
+def searches(equation: Equation) -> bool:
+    """Whether an equation looks for floats in one sorted array."""
+    if equation.primitive is not searchsorted or equation.params.get("lead", 0):
+        return False
+    a, v = equation.inputs
+    known = not isinstance(a, Literal) and a.type.ndim == 1 and a.type.size > 0
+    return known and a.type.dtype == v.type.dtype and a.type.dtype.kind == "f"
+
+
 def before_loops(equation: Equation) -> Sequence[Atom]:
     """The operands that have to be complete before loops over the indices begin."""
+    if searches(equation):
+        return equation.inputs[:1]
     if not indirect(equation):
         return ()
     return () if equation.primitive is scatter else equation.inputs[:1]
@@ -60,6 +69,8 @@ def before_loops(equation: Equation) -> Sequence[Atom]:
 
 def direct_atoms(equation: Equation) -> Sequence[Atom]:
     """The operands and results of an equation that loops over it pass over in order."""
+    if searches(equation):
+        return (*equation.inputs[1:], *equation.outputs)
     if not indirect(equation):
         return (*equation.inputs, *equation.outputs)
     reads = equation.primitive is getitem

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -40,6 +40,11 @@ BOXES = 4
 ODD = 40
 """The most values of a nest whose vectors have an odd number of lanes, which LLVM compiles slowly.
 """
+
+
+def adds(code: Function, type: str) -> Callable[[Value, Value], Value]:
+    """The sum of two Values, as NumPy's: of bools whether one of them is true."""
+    return functools.partial(code.binary, "or") if type == "i1" else code.add
 
 
 class Root(NamedTuple):
@@ -244,9 +249,9 @@ class Nest:
                 to: Value = to,
             ) -> None:  # fmt: skip
                 code.lanes = lanes
-                parts = [code.load(code.at(code.at(scratch, at + k * room), i, type), type, lanes)
+                parts = [code.read(code.at(code.at(scratch, at + k * room), i, type), type, lanes)
                          for k in range(self.copies)]  # fmt: skip
-                code.store(functools.reduce(code.add, parts), code.at(to, i, type))
+                code.write(functools.reduce(adds(code, type), parts), code.at(to, i, type))
 
             whole = type_.size - type_.size % self.register
             code.for_range(0, whole, functools.partial(add, lanes=self.register), self.register)
@@ -313,7 +318,7 @@ class Nest:
             assert total is not None
             x = total.across(code, x)
         array = self.source.outputs + root.number
-        body.write(x, array, type_.shape, place, code.add if write.adds else None)
+        body.write(x, array, type_.shape, place, adds(code, x.type) if write.adds else None)
 
     def add_tail(self, body: Body, root: Root, tails: Value, counted: Value | None) -> None:
         """Adds a single element to a reduction."""

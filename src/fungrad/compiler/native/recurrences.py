@@ -1,0 +1,152 @@
+"""Cumulative sums, products and extrema, and linear recurrences along an axis: one element after
+the other, as in NumPy.
+
+Rows are independent of each other: along a last axis some of them run side by side, since each step
+waits for the one before; along others lanes are columns. Threads share rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fungrad.compiler.native.element_operations import OPERATIONS, TYPES, convert, type_of
+from fungrad.compiler.native.kernel import Kernel, Refused, kernel_function
+from fungrad.compiler.native.llvm_ir import FLOATS, Function, Module, Value, size_of
+from fungrad.compiler.native.machine_code import host
+from fungrad.ir.graph import Equation, Graph, Literal
+from fungrad.primitives.elementwise.family import add, mul
+from fungrad.primitives.elementwise.ufuncs import maximum, minimum
+from fungrad.primitives.reduction.cumulative import (
+    cummax,
+    cummin,
+    cumprod,
+    cumsum,
+    linear_recurrence,
+)
+
+OPERATION: Mapping[Any, Any] = {cumsum: add, cumprod: mul, cummax: maximum, cummin: minimum}
+SIDE, STEP = 4, 1.2
+"""Rows that run side by side, and nanoseconds of a step."""
+PIECE = 1 << 13
+"""The elements of a unit."""
+ACCUMULATED, PASS = 3.3, 2.0
+"""Nanoseconds of NumPy for an element of a cumulative operation, and of one pass of a recurrence.
+"""
+
+
+def recurrent(equation: Equation) -> bool:
+    """Whether an equation is a recurrence along an axis of arrays that native code knows."""
+    if equation.primitive not in OPERATION and equation.primitive is not linear_recurrence:
+        return False
+    atoms = (*equation.inputs, *equation.outputs)
+    if any(isinstance(a, Literal) or a.type.dtype not in TYPES for a in atoms):
+        return False
+    return equation.outputs[0].type.size > 0 and equation.outputs[0].type.dtype.kind in "fi"
+
+
+def numpy_ns(equation: Equation) -> float:
+    """An estimate of NumPy's time for a recurrence."""
+    size = equation.outputs[0].type.size
+    if equation.primitive is not linear_recurrence:
+        return ACCUMULATED * size
+    length: int = equation.outputs[0].type.shape[equation.params["axis"]]
+    return PASS * size * max(1, length.bit_length())
+
+
+def recurrence_kernel(graph: Graph) -> Kernel:
+    """The kernel of a Graph that is one recurrence.
+
+    Raises:
+      Refused: if it is another Graph.
+    """
+    (equation, *more) = graph.equations
+    if more or not recurrent(equation) or graph.constants:
+        raise Refused(f"{equation.primitive.name} is no recurrence")
+    return _Recurrence(graph, equation).kernel()
+
+
+class _Recurrence:
+    """The loops of a recurrence.
+
+    Attributes:
+      length, inner: the length of its axis, and the number of elements behind each of them.
+      rows: the number of recurrences, or of groups of lanes of them.
+    """
+
+    def __init__(self, graph: Graph, equation: Equation) -> None:
+        self.graph, self.equation = graph, equation
+        self.out = equation.outputs[0].type
+        shape, axis = self.out.shape, equation.params["axis"]
+        self.length, self.inner = shape[axis], math.prod(shape[axis + 1 :])
+        self.type = type_of(self.out.dtype)
+        lanes = host().vector_bytes // size_of(self.type)
+        while lanes > self.inner:
+            lanes //= 2
+        self.lanes, self.groups = lanes, -(-self.inner // lanes)
+        self.rows = self.out.size // (self.length * self.inner) * self.groups
+        self.side = SIDE if self.inner == 1 and self.rows >= SIDE else 1
+
+    def kernel(self) -> Kernel:
+        module = Module()
+        self.code = code = kernel_function(module)
+        places = [self.graph.inputs.index(a) for a in self.equation.inputs]
+        count = len(self.graph.inputs)
+        self.pointers = [code.load(code.at(code.parameters[0], n, "ptr"), "ptr", 1)
+                         for n in (*places, count)]  # fmt: skip
+        work = self.length * self.lanes * self.side
+        per = max(1, PIECE // work) * self.side
+        units = -(-self.rows // per)
+        _, begin, end, _ = code.parameters
+        low, high = code.mul(begin, per), code.intrinsic("smin", [code.mul(end, per), self.rows])
+        if self.side > 1:
+            whole = code.sub(high, code.binary("srem", code.sub(high, low), self.side))
+            code.for_range(low, whole, lambda row: self._row(row, self.side), self.side)
+            low = whole
+        code.for_range(low, high, lambda row: self._row(row, 1))
+        code.ret()
+        cost = STEP * self.length * self.rows / self.side
+        return Kernel(
+            module, self.graph.input_types, self.graph.output_types, units=units, cost_ns=cost
+        )
+
+    def _row(self, row: Value, side: int) -> None:
+        """All steps of some recurrences, which begin at a row."""
+        code, length = self.code, self.length
+        if self.inner > 1:
+            above = code.binary("sdiv", row, self.groups)
+            column = code.mul(code.sub(row, code.mul(above, self.groups)), self.lanes)
+            column = code.intrinsic("smin", [column, self.inner - self.lanes])
+            start = [code.add(code.mul(above, length * self.inner), column)]
+        else:
+            start = [code.mul(code.add(row, n), length) for n in range(side)]
+        states = [code.variable(self.type, self.lanes) for _ in start]
+
+        def step(i: Value, first: bool) -> None:
+            place = code.sub(length - 1, i) if self.equation.params.get("reverse") else i
+            at = code.mul(place, self.inner)
+            for begin, state in zip(start, states, strict=True):
+                xs = [self._read(n, code.add(begin, at)) for n in range(len(self.pointers) - 1)]
+                y = xs[-1] if first else self._next(code.get(state), xs)
+                code.set(state, y)
+                code.write(y, code.at(self.pointers[-1], code.add(begin, at), self.type))
+
+        step(code.constant(0, "i64", 1), True)
+        code.for_range(1, length, lambda i: step(i, False))
+
+    def _read(self, n: int, at: Value) -> Value:
+        """The elements of an operand, of the type of the result."""
+        code, type = self.code, type_of(self.equation.inputs[n].type.dtype)
+        x = code.read(code.at(self.pointers[n], at, type), type, self.lanes)
+        code.lanes = self.lanes
+        return convert(code, x, self.type)
+
+    def _next(self, y: Value, xs: Sequence[Value]) -> Value:
+        code, kind = self.code, "f" if self.type in FLOATS else "i"
+        code.lanes = self.lanes
+        if self.equation.primitive is linear_recurrence:
+            return code.add(code.mul(xs[0], y), xs[1])
+        operation: Callable[[Function, Value, Value], Value]
+        operation = OPERATIONS[OPERATION[self.equation.primitive]][kind]
+        return operation(code, y, xs[0])

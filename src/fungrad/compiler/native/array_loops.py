@@ -16,6 +16,7 @@ import numpy as np
 
 from fungrad.compiler.lowering.structural import structural
 from fungrad.compiler.native.clusters import cluster_graph, with_clusters
+from fungrad.compiler.native.convolutions import convolution_kernel
 from fungrad.compiler.native.entry import SHARED
 from fungrad.compiler.native.factorisations import RULES, factorisation_kernel, factorised
 from fungrad.compiler.native.fused import fused_kernel
@@ -41,6 +42,8 @@ CALLED = 5.0
 """Nanoseconds of a call of a part."""
 CONSTANT = 1 << 16
 """The most elements of an array that is stored as a constant."""
+FEW = 64
+"""The fewest elements of the largest array of a sequence."""
 ARRAYS = 250
 """The most pointers that a part receives."""
 
@@ -120,8 +123,9 @@ def sequence_kernel(graph: Graph) -> Kernel:
     Raises:
       Refused: if a part has none, or for large intermediates, which the buffer pool keeps.
     """
-    if len(graph.equations) < 2:
-        raise Refused("a single part", "moves")
+    most = max([v.type.size for e in graph.equations for v in e.outputs], default=0)
+    if len(graph.equations) < 2 or most < FEW:
+        raise Refused(f"a sequence of arrays of {most} elements", "small", elements=most)
     made = _sequence(graph)
     if made.scratch > LARGE:
         raise Refused(f"{made.scratch} bytes of new memory", "memory", bytes=made.scratch)
@@ -133,7 +137,8 @@ def _fused(graph: Graph) -> Kernel:
 
 
 _ARRAYS: Sequence[Callable[[Graph], Kernel]] = (
-    product_kernel, recurrence_kernel, _fused, _rows, factorisation_kernel, scalar_kernel,
+    product_kernel, recurrence_kernel, convolution_kernel, _fused, _rows, factorisation_kernel,
+    scalar_kernel,
 )  # fmt: skip
 _LOOPS: Sequence[Callable[[Graph], Kernel]] = small_kernel, loop_kernel
 

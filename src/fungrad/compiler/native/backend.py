@@ -14,6 +14,7 @@ from fungrad.compiler.lowering.backend import NumpyBackend, build
 from fungrad.compiler.lowering.printer import Later
 from fungrad.compiler.lowering.structural import structural
 from fungrad.compiler.native import (
+    convolutions,
     entry,
     factorisations,
     machine_code,
@@ -24,6 +25,7 @@ from fungrad.compiler.native import (
 from fungrad.compiler.native.array_loops import loop_kernel, sequence_kernel, small_kernel
 from fungrad.compiler.native.clusters import Reasons, in_pool, with_clusters
 from fungrad.compiler.native.complex_numbers import real_form
+from fungrad.compiler.native.convolutions import convolution_kernel, convolves
 from fungrad.compiler.native.element_operations import cost
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel, Refusal, Refused
@@ -131,8 +133,8 @@ class Native(CheckedBackend):
             first, *more = cluster.equations
             loop = not more and first.primitive.multiple and not unrollable(first)
             generators: Sequence[Generator] = LOOPS if loop else [fused_kernel]
-            if recurrent(first) and not more:
-                generators = [recurrence_kernel]
+            if not more and (recurrent(first) or convolves(first)):
+                generators = [recurrence_kernel, convolution_kernel]
             fallback = Later(functools.partial(build, cluster), cluster, _NUMPY.compile)
             reused = [] if into else in_pool(cluster, graph)
             found = self._native(cluster, fallback, generators, times, into or len(reused))
@@ -203,6 +205,8 @@ def _numpy_ns(equation: Equation) -> float:
         return LAPACK_CALL + factorisations.TERM * factorisations.terms(equation)
     if recurrent(equation):
         return costs.numpy_call + recurrences.numpy_ns(equation)
+    if convolves(equation):
+        return convolutions.numpy_ns(equation)
     if held is None:
         size = max([a.type.size for a in (*equation.inputs, *equation.outputs)], default=1)
         call = min(costs.numpy_call, costs.scalar_operation * size)

@@ -15,6 +15,7 @@ from typing import Any
 from fungrad.compiler.lowering.fusion.clustering import Levels
 from fungrad.compiler.native.axis_splits import joins_or_splits
 from fungrad.compiler.native.block_sums import reduction
+from fungrad.compiler.native.convolutions import convolves
 from fungrad.compiler.native.fused import known_equation
 from fungrad.compiler.native.gathers import before_loops, writes, written
 from fungrad.compiler.native.index_maps import SHORT
@@ -69,7 +70,7 @@ def with_clusters(
         calls.take(members, 0)
     within: dict[int, Equation] = {}
     for equation in graph.equations:
-        if recurrent(equation):
+        if recurrent(equation) or convolves(equation):
             calls.add([equation])
         if equation.primitive in (scan, while_loop) and not calls.add([equation]):
             body = with_clusters(optimised(equation.params["body"]), make, LEAST_OFTEN, reasons)
@@ -266,8 +267,9 @@ def _connected(equations: Sequence[Equation]) -> Iterator[list[Equation]]:
         return i
 
     for equation in equations:
-        out = find(id(equation.outputs[0]))
-        root.update((id(v), out) for v in equation.outputs[1:])
+        out = id(equation.outputs[0])
+        root.update((id(v), find(out)) for v in equation.outputs if not equation.inputs)
+        root.update((id(v), find(out)) for v in equation.outputs[1:])
         for atom in equation.inputs:
             if isinstance(atom, Variable) and (atom.type.size > 1 or id(atom) in root):
                 root[find(id(atom))] = find(out)

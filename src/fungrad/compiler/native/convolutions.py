@@ -1,0 +1,173 @@
+"""Convolutions along the last axis as loops over results: some registers of them at a time add up
+the products of adjacent elements of the longer operand with one of the shorter.
+
+A result adds up its terms in order, by fused multiply-adds if the machine has them. Threads share
+blocks of results.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fungrad.compiler.native.element_operations import TYPES, type_of
+from fungrad.compiler.native.kernel import Kernel, Refused, kernel_function
+from fungrad.compiler.native.llvm_ir import FLOATS, Module, Value, size_of
+from fungrad.compiler.native.machine_code import host
+from fungrad.ir.graph import Equation, Graph, Literal
+from fungrad.primitives.contraction.convolution import convolve
+
+REGISTERS = 8
+"""The registers of results that a step computes."""
+BLOCK = 4096
+"""The results of a unit."""
+TERM, NUMPYS, CALL = 0.05, 0.33, 3_000.0
+"""Nanoseconds of a term here and in NumPy, and of NumPy's call."""
+
+
+def convolves(equation: Equation) -> bool:
+    """Whether an equation is a convolution of floats with enough results for lanes."""
+    if equation.primitive is not convolve or any(isinstance(a, Literal) for a in equation.inputs):
+        return False
+    types = [a.type for a in (*equation.inputs, *equation.outputs)]
+    dtype, lead = types[2].dtype, types[2].shape[:-1]
+    if any(t.dtype != dtype or not t.size or t.shape[:-1] not in ((), lead) for t in types):
+        return False
+    return TYPES.get(dtype) in FLOATS and types[2].shape[-1] >= _lanes(types[2])
+
+
+def _lanes(type_: Any) -> int:
+    return host().vector_bytes // size_of(type_of(type_.dtype))
+
+
+def terms(equation: Equation) -> int:
+    """The products of a convolution, at the most."""
+    return equation.outputs[0].type.size * min(a.type.shape[-1] for a in equation.inputs)
+
+
+def numpy_ns(equation: Equation) -> float:
+    """An estimate of NumPy's time for a convolution."""
+    rows = math.prod(equation.outputs[0].type.shape[:-1])
+    return CALL * rows + NUMPYS * terms(equation)
+
+
+def convolution_kernel(graph: Graph) -> Kernel:
+    """The kernel of a Graph that is one convolution.
+
+    Raises:
+      Refused: if it is another Graph.
+    """
+    (equation, *more) = graph.equations
+    if more or not convolves(equation) or graph.constants:
+        raise Refused(f"{equation.primitive.name} is no convolution")
+    return _Convolution(graph, equation).kernel()
+
+
+class _Convolution:
+    """The loops of a convolution.
+
+    Attributes:
+      long, short: the operands, in elements along the last axis, the longer one first.
+      count: the results of a row.
+      edge: how many results at each end have fewer terms.
+    """
+
+    def __init__(self, graph: Graph, equation: Equation) -> None:
+        self.graph, out = graph, equation.outputs[0].type
+        self.type, self.width, self.count = type_of(out.dtype), _lanes(out), out.shape[-1]
+        self.atoms = sorted(equation.inputs, key=lambda a: -a.type.shape[-1])
+        self.long, self.short = [a.type.shape[-1] for a in self.atoms]
+        self.edge = self.short - 1 if equation.params["mode"] == "full" else 0
+        self.rows = math.prod(out.shape[:-1])
+        self.steps = [a.type.shape[-1] if a.type.ndim > 1 else 0 for a in self.atoms]
+        self.cost = TERM * terms(equation)
+
+    def kernel(self) -> Kernel:
+        module = Module()
+        self.code = code = kernel_function(module)
+        places = [*map(self.graph.inputs.index, self.atoms), len(self.graph.inputs)]
+        pointers = [code.load(code.at(code.parameters[0], n, "ptr"), "ptr", 1) for n in places]
+        blocks = -(-self.count // BLOCK)
+
+        def unit(number: Value) -> None:
+            row = code.binary("sdiv", number, blocks)
+            self.x, self.y, self.out = [
+                code.at(pointer, code.mul(row, step), self.type)
+                for pointer, step in zip(pointers, (*self.steps, self.count), strict=True)
+            ]
+            low = code.mul(code.sub(number, code.mul(row, blocks)), BLOCK)
+            high = code.intrinsic("smin", [code.add(low, BLOCK), self.count])
+            self._block(low, high)
+
+        code.for_range(code.parameters[1], code.parameters[2], unit)
+        code.ret()
+        return Kernel(
+            module, self.graph.input_types, self.graph.output_types, units=self.rows * blocks,
+            cost_ns=self.cost,
+        )  # fmt: skip
+
+    def _block(self, low: Value, high: Value) -> None:
+        """The results from `low` to `high`: those at the ends one by one. The last step of a loop
+        ends where the block does, and repeats results.
+        """
+        code, inner = self.code, self.count - 2 * self.edge
+        first = code.intrinsic("smin", [code.intrinsic("smax", [low, self.edge]), high])
+        last = code.intrinsic("smin", [high, self.count - self.edge])
+        last = code.intrinsic("smax", [last, first])
+        code.for_range(low, first, self._single)
+        if inner >= self.width:
+            wide = min(self.width * REGISTERS, inner)
+            places = [*range(0, wide - self.width, self.width), wide - self.width]
+            code.if_else(
+                code.compare("sge", code.sub(last, first), wide),
+                lambda: self._steps(first, last, places, wide),
+                lambda: code.for_range(first, last, self._single),
+            )
+        else:
+            code.for_range(first, last, self._single)
+        code.for_range(last, high, self._single)
+
+    def _steps(self, first: Value, last: Value, places: Sequence[int], wide: int) -> None:
+        """Steps of `wide` results, whose registers begin at `places`."""
+        code = self.code
+
+        def step(i: Value) -> None:
+            self._vectors(code.intrinsic("smin", [i, code.sub(last, wide)]), places)
+
+        code.for_range(first, last, step, wide)
+
+    def _vectors(self, i: Value, places: Sequence[int]) -> None:
+        """Results that have all terms: registers of adjacent ones."""
+        code, lanes = self.code, self.width
+        sums = [code.variable(self.type, lanes) for _ in places]
+        for total in sums:
+            code.set(total, code.constant(0, self.type, lanes))
+        start = code.add(i, (self.short - 1) - self.edge)
+
+        def term(k: Value) -> None:
+            factor = code.load(code.at(self.y, k, self.type), self.type, 1)
+            at = code.at(self.x, code.sub(start, k), self.type)
+            for place, total in zip(places, sums, strict=True):
+                code.lanes = lanes
+                x = code.load(code.at(at, place, self.type), self.type, lanes)
+                code.set(total, code.intrinsic("fmuladd", [x, code.splat(factor), code.get(total)]))
+
+        code.for_range(0, self.short, term)
+        for place, total in zip(places, sums, strict=True):
+            code.store(code.get(total), code.at(self.out, code.add(i, place), self.type))
+
+    def _single(self, i: Value) -> None:
+        """A result at an end, which has the terms that lie within the longer operand."""
+        code, total = self.code, self.code.variable(self.type)
+        code.set(total, code.constant(0, self.type, 1))
+        low = code.intrinsic("smax", [code.sub(i, self.long - 1), 0])
+        high = code.intrinsic("smin", [code.add(i, 1), self.short])
+
+        def term(k: Value) -> None:
+            x = code.load(code.at(self.x, code.sub(i, k), self.type), self.type, 1)
+            y = code.load(code.at(self.y, k, self.type), self.type, 1)
+            code.set(total, code.intrinsic("fmuladd", [x, y, code.get(total)]))
+
+        code.for_range(low, high, term)
+        code.store(code.get(total), code.at(self.out, i, self.type))

@@ -7,6 +7,7 @@ import types
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 import fungrad as fg
 from fungrad.errors import ItemAssignmentError
@@ -244,3 +245,14 @@ def test_the_value_is_checked_against_a_plain_call_that_writes_into_copies(monke
 
     assert fg.value_and_grad(f)(2.0) == (10.0, 6.0)
     assert seen == [[10.0]] and state.tolist() == [1.0, 1.0]
+
+
+def test_a_function_that_closes_over_replaced_functions():
+    total, add, function = np.zeros(2), np.sum, scipy.linalg.norm
+
+    def f(x):
+        total[0] = x * 2.0
+        return add(total**2) + function(total)
+
+    assert fg.grad(f)(1.5) == fg.grad(f)(1.5) == fg.jit(fg.grad(f))(1.5) == 14.0
+    assert not total.any()

@@ -404,6 +404,26 @@ def key_of(f: Any) -> tuple[Any, ...]:
     return One(f.__code__), len(f.__globals__), *map(_kind_of, held)
 
 
+def codes_of(f: Any, depth: int = 4) -> tuple[Any, ...]:
+    """The code of a function and of functions that it closes over: a key that neither state nor
+    replacements in its places change.
+    """
+    if isinstance(f, functools.partial):
+        return codes_of(f.func, depth)
+    if type(f) is MethodType:
+        return type(f.__self__), *codes_of(f.__func__, depth)
+    if type(f) is not FunctionType:
+        return (type(f),)
+    inner = [v for v in _contents(f.__closure__ or ()) if type(v) in _CALLS and not _is_ours(v)]
+    own = [
+        v for v in inner if depth and str(v.__module__).partition(".")[0] not in ("numpy", "scipy")
+    ]
+    return One(f.__code__), *[codes_of(v, depth - 1) for v in own]
+
+
+_CALLS = FunctionType, MethodType, functools.partial
+
+
 class One:
     """A code object, compared by identity: Python compares code objects by content."""
 

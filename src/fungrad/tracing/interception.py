@@ -33,6 +33,7 @@ from fungrad.tracing.bound_names import (
     Names,
     bindings_in,
     bindings_of,
+    codes_of,
     exchange,
     key_of,
     named_by,
@@ -231,26 +232,11 @@ _WITH_UFUNCS = frozenset(["fungrad", "numpy", *COMPILERS])
 """Packages whose code gets the ufuncs themselves."""
 
 
-def _note(table: dict[Any, Any], label: Callable[[], str], made: Any, value: Any) -> Any:
-    """Adds a value to a table by the key of a function, and returns the key; None if it has one."""
-    f = traced_function(label) or traced_function(made)
-    if f is None or not State.on:
-        return None
-    key = key_of(f)
-    with _lock:
-        if key in table:
-            return None
-        if len(table) >= KEPT:
-            table.clear()
-        table[key] = value
-    return key
-
-
 PairOf = Callable[[Any], tuple[Any, Any] | None]
 """Returns the pair of an array and its copy; None for other values."""
 _shadowed: dict[Any, Callable[[Any], PairOf]] = {}
-"""By the key of a function that writes traced values into arrays from outside: makes, for a trace,
-the copies.
+"""By the code of a function (`codes_of`) that writes traced values into arrays from outside: makes,
+for a trace, the copies.
 """
 _shadows: dict[Any, list[Binding]] = {}
 """By outermost trace: the places that hold copies of arrays until its end."""
@@ -266,18 +252,25 @@ def take_shadows(label: Callable[[], str], made: Any, make: Callable[[Any], Pair
       label: describes the function. made: the function that fungrad derived from it, and calls.
       make: makes, for an outermost trace, the function that returns an array's copy.
     """
-    return _note(_shadowed, label, made, make) is not None
+    f = traced_function(label) or traced_function(made)
+    with _lock:
+        if f is None or not State.on or codes_of(f) in _shadowed:
+            return False
+        if len(_shadowed) >= KEPT:
+            _shadowed.clear()
+        _shadowed[codes_of(f)] = make
+    return True
 
 
 def has_shadows(f: Any) -> bool:
     """Whether the traces of a user's function write into copies of arrays."""
-    return bool(_shadowed) and key_of(traced_function(f)) in _shadowed
+    return bool(_shadowed) and codes_of(traced_function(f)) in _shadowed
 
 
 def _use_shadows(holder: Any, run: Any) -> None:
     """Writes copies of arrays to the places through which the function of a trace finds them."""
     f = traced_function(holder.label) or traced_function(run)
-    make = None if f is None else _shadowed.get(key_of(f))
+    make = None if f is None else _shadowed.get(codes_of(f))
     if make is not None:
         copies[get_ident()] = pair_of = make(holder)
         _shadows[holder] = bindings_of(f, run, pair_of, _unknown, _HOLD_ARRAYS)[0]

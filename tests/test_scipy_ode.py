@@ -90,13 +90,13 @@ def test_dense_output():
         np.testing.assert_allclose(found.sol(0.4), expected.sol(0.4), atol=1e-8)
         np.testing.assert_allclose(found.sol(times[0]), expected.sol(times[0]), atol=1e-8)
         assert found.sol(times).shape == (2, 2, 2)
-        given = (pendulum, (0.0, 1.0), START, method, None, True)
+        given = (pendulum, (0.0, 0.3), START, method, None, True)
         tolerance = 1e-7 if method == "RK23" else 1e-9
         check_grads(
             lambda p, t, given=given, tolerance=tolerance: solve_ivp(
                 *given, args=(p,), rtol=tolerance, atol=tolerance
             ).sol(t),
-            [1.3, np.array([0.15, 0.62])], order=1, atol=1e-4,
+            [1.3, np.array([0.05, 0.22])], order=1, atol=1e-4,
         )  # fmt: skip
 
 

@@ -69,8 +69,8 @@ def loop_kernel(graph: Graph) -> Kernel:
     first = graph.equations[0].primitive if len(graph.equations) == 1 else None
     if first not in (scan, None) or not any(map(_takes_time, graph.equations)):
         raise Refused("neither a scan nor a factorisation", "moves")
-    mine = {id(v) for v in graph.equations[0].outputs}
-    own = len(mine & {*map(id, graph.outputs)}) == len(graph.outputs)
+    mine = set(graph.equations[0].outputs)
+    own = len(mine & {*graph.outputs}) == len(graph.outputs)
     made = _scan(graph) if first is scan and own else _sequence(graph)
     if len(made.module) > LOOPS:
         raise Refused(f"{len(made.module)} lines of IR", "long", lines=len(made.module))
@@ -162,8 +162,8 @@ class _Writer:
         self.scratch, self.cost, self.constants = 0, 0.0, list[Any]()
         self.loops: list[str] = []
         self.within = self.room(within)
-        self.pointers = {id(v): self.array(n) for n, v in enumerate(graph.inputs)}
-        self.pointers.update((id(v), self.constant(x)) for v, x in graph.constants)
+        self.pointers: dict[Atom, Value] = {v: self.array(n) for n, v in enumerate(graph.inputs)}
+        self.pointers.update((v, self.constant(x)) for v, x in graph.constants)
 
     @functools.cached_property
     def doubt(self) -> Value:
@@ -184,7 +184,7 @@ class _Writer:
     def pointer(self, atom: Atom) -> Value:
         if isinstance(atom, Literal):
             return self.constant(np.asarray(atom.value, atom.type.dtype))
-        return self.pointers[id(atom)]
+        return self.pointers[atom]
 
     def room(self, size: int) -> Value:
         """The pointer to new scratch memory."""
@@ -251,7 +251,7 @@ def _sequence(graph: Graph) -> Kernel:
     if any(map(effectful, graph.equations)):
         raise Refused("effects", "effects")
     found = list[_Step]()
-    known, lines = dict[int, Any](), 0
+    known, lines = dict[Atom, Any](), 0
     for equation in (with_clusters(graph, _cluster, 0) or graph).equations:
         primitive, params, (out, *more) = equation.primitive, equation.params, equation.outputs
         runner = params.get("runner")
@@ -260,7 +260,7 @@ def _sequence(graph: Graph) -> Kernel:
         outputs: Sequence[Atom] = equation.outputs
         if part is None:
             if not inputs and out.type.size <= CONSTANT and hasattr(primitive, "eval"):
-                known[id(out)] = np.asarray(primitive.eval(**params), out.type.dtype)
+                known[out] = np.asarray(primitive.eval(**params), out.type.dtype)
                 continue
             if primitive is not reshape and (more or out.type.size):
                 alone = cluster_graph(graph, [equation])
@@ -273,14 +273,14 @@ def _sequence(graph: Graph) -> Kernel:
             raise Refused(f"more than {LOOPS} lines of IR", "long", lines=lines)
     made = _Writer(graph, max([part.scratch for part, *_ in found if part], default=0))
     made.pointers.update((i, made.constant(array)) for i, array in known.items())
-    own = {id(v) for kernel, _, outputs in found if kernel for v in outputs}
+    own = {v for kernel, _, outputs in found if kernel for v in outputs}
     for place, atom in enumerate(graph.outputs):
-        if id(atom) in own and id(atom) not in made.pointers:
-            made.pointers[id(atom)] = made.result(place)
+        if atom in own and atom not in made.pointers:
+            made.pointers[atom] = made.result(place)
     _assign(made, found)
     for kernel, inputs, outputs in found:
         if kernel is None:
-            made.pointers[id(outputs[0])] = made.pointer(inputs[0])
+            made.pointers[outputs[0]] = made.pointer(inputs[0])
             continue
         table = made.table(kernel)
         for n, atom in enumerate((*inputs, *outputs)):
@@ -289,10 +289,10 @@ def _sequence(graph: Graph) -> Kernel:
             made.put(table, len(inputs) + len(outputs), made.doubt)
         made.call(kernel, table)
         made.loops += [kernel.loops] if kernel.loops else []
-    there = set[int]()
+    there = set[Atom]()
     for place, atom in enumerate(graph.outputs):
-        if id(atom) in own and id(atom) not in there:
-            there.add(id(atom))
+        if atom in own and atom not in there:
+            there.add(atom)
         else:
             made.copy(made.result(place), made.pointer(atom), atom.type)
     return made.kernel()
@@ -304,21 +304,21 @@ _Step = tuple[Kernel | None, Sequence[Atom], Sequence[Atom]]
 
 def _assign(made: _Writer, steps: Sequence[_Step]) -> None:
     """Gives the intermediates memory; those with disjoint lifetimes may share it."""
-    root, born, last = dict[int, int](), dict[int, int](), dict[int, int]()
+    root, born, last = dict[Atom, Atom](), dict[Atom, int](), dict[Atom, int]()
     inner = list[Atom]()
     for now, (kernel, inputs, outputs) in enumerate(steps):
         if kernel is None:
-            root[id(outputs[0])] = root.get(id(inputs[0]), id(inputs[0]))
+            root[outputs[0]] = root.get(inputs[0], inputs[0])
         else:
-            inner += [v for v in outputs if id(v) not in made.pointers]
-            born.update((id(v), now) for v in outputs)
-        last.update((root.get(id(atom), id(atom)), now) for atom in (*inputs, *outputs))
-    last.update((root.get(id(atom), id(atom)), len(steps)) for atom in made.graph.outputs)
-    times = [(2 << last[id(v)]) - (1 << born[id(v)]) for v in inner]
+            inner += [v for v in outputs if v not in made.pointers]
+            born.update((v, now) for v in outputs)
+        last.update((root.get(atom, atom), now) for atom in (*inputs, *outputs))
+    last.update((root.get(atom, atom), len(steps)) for atom in made.graph.outputs)
+    times = [(2 << last[v]) - (1 << born[v]) for v in inner]
     layout = packed([(v.type.shape, v.type.dtype, ()) for v in inner], times)
     memory = made.room(size_of(layout))
     for v, (start, _) in zip(inner, layout, strict=True):
-        made.pointers[id(v)] = made.code.at(memory, start)
+        made.pointers[v] = made.code.at(memory, start)
 
 
 def _cluster(graph: Graph) -> Any:
@@ -333,15 +333,15 @@ def _cluster(graph: Graph) -> Any:
 def _scan(graph: Graph) -> Kernel:
     """The kernel of a scan."""
     (equation,) = graph.equations
-    params, results = equation.params, {id(v): n for n, v in enumerate(graph.outputs)}
+    params, results = equation.params, {v: n for n, v in enumerate(graph.outputs)}
     body, length, (first, count) = optimised(params["body"]), params["length"], params["counts"]
-    places = [results.get(id(v)) for v in equation.outputs]
+    places = [results.get(v) for v in equation.outputs]
     carried = body.outputs[:count]
     stacked = [(atom, n) for atom, n in zip(body.outputs, places, strict=True) if n is not None]
     stacked = stacked[sum(n is not None for n in places[:count]) :]
-    computed = {id(v) for e in body.equations for v in e.outputs}
-    rows = [id(atom) if id(atom) in computed else 0 for atom, _ in stacked]
-    own = [atom for atom in carried if id(atom) not in rows]
+    computed = {v for e in body.equations for v in e.outputs}
+    rows = [atom if atom in computed else 0 for atom, _ in stacked]
+    own = [atom for atom in carried if atom not in rows]
     kernel = _sequence(body.replace(outputs=(*own, *[atom for atom, _ in stacked])))
     made = _Writer(graph, kernel.scratch)
     code, table = made.code, made.table(kernel)
@@ -367,7 +367,7 @@ def _scan(graph: Graph) -> Kernel:
             made.put(table, place, code.at(array, code.mul(at, type_.nbytes)))
         made.call(kernel, table)
         for n, atom in enumerate(carried):
-            found = behind + rows.index(id(atom)) if id(atom) in rows else inputs + own.index(atom)
+            found = behind + rows.index(atom) if atom in rows else inputs + own.index(atom)
             made.put(table, first + n, entry(found))
         for n, both in enumerate(sums):
             other = code.sub(both, entry(inputs + n, "i64"))

@@ -25,7 +25,7 @@ from fungrad.compiler.native.short_axes import matrix_of, times_vector, unrollab
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.while_loop import while_loop
-from fungrad.ir.graph import Equation, Graph, Literal, Variable, effectful
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, primitives
 from fungrad.retracing.inlining import copied, placed
@@ -42,12 +42,12 @@ Make = Callable[[Graph], Any]
 """Makes the native program of a Graph, or its Kernel; None if it is refused."""
 
 
-class Reasons(dict[int, Refusal]):
+class Reasons(dict[Equation, Refusal]):
     """Why equations are in no native program, by their identity."""
 
     def note(self, members: Sequence[Equation], refusal: Refusal) -> None:
         """Notes why equations are not native; the equation at fault has its own reason."""
-        self.update((id(e), refusal) for e in members)
+        self.update((e, refusal) for e in members)
 
 
 def with_clusters(
@@ -68,7 +68,7 @@ def with_clusters(
     calls = _Calls(graph, make, least, reasons)
     for members in sorted(_clusters(graph, graph.equations, 0), key=_work, reverse=True):
         calls.take(members, 0)
-    within: dict[int, Equation] = {}
+    within: dict[Equation, Equation] = {}
     for equation in graph.equations:
         if recurrent(equation) or convolves(equation):
             calls.add([equation])
@@ -77,11 +77,11 @@ def with_clusters(
             if body is not None:
                 params = {**equation.params, "body": body}
                 new = copied(equation, equation.inputs, equation.outputs, params)
-                within[id(equation)] = new
-                reasons.update({id(new): reasons[id(equation)]} if id(equation) in reasons else {})
+                within[equation] = new
+                reasons.update({new: reasons[equation]} if equation in reasons else {})
     if not (calls.found or within):
         return None
-    left = [within.get(id(e), e) for e in graph.equations if id(e) not in calls.gone]
+    left = [within.get(e, e) for e in graph.equations if e not in calls.gone]
     return graph.replace(equations=tuple(in_order([*left, *calls.found], graph)))
 
 
@@ -91,7 +91,7 @@ class _Calls:
     def __init__(self, graph: Graph, make: Make, least: int, reasons: Reasons) -> None:
         self.graph, self.make, self.least, self.reasons = graph, make, least, reasons
         self.found: list[Equation] = []
-        self.gone: set[int] = set()
+        self.gone: set[Equation] = set()
 
     def take(self, members: Sequence[Equation], cut: int, new: bool = True) -> None:
         """Makes a cluster native, if it is new; else its parts, divided at more reductions."""
@@ -117,7 +117,7 @@ class _Calls:
                 self.reasons.note(members, refused[-1])
             return False
         self.found.append(native_call(members[0], runner, inner.inputs, inner.outputs, members))
-        self.gone.update(map(id, members))
+        self.gone.update(members)
         return True
 
 
@@ -135,9 +135,9 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
         other axes than the main ones, and at reshapes that join or split axes; 2 begins clusters at
         those, too; 3 leaves small matrices to NumPy.
     """
-    level: dict[int, int] = {}
+    level: dict[Atom, int] = {}
     available = Levels()
-    ended: set[int] = set()
+    ended: set[Atom] = set()
     axes, wrote = _main_axes(equations), written(graph)
     for equation in equations:
         reduced = _reduced(equation)
@@ -146,19 +146,19 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
         if fits and not (cut >= 3 and unrollable(equation)):
             found = available.odd(equation.inputs, later=cut >= 2 and other)
             found = max(found, available.odd(before_loops(equation), later=True))
-            if id(equation.outputs[0]) in wrote and not writes(equation):
-                levels = {level[id(a)] for a in equation.inputs}  # of the parts of a sum
+            if equation.outputs[0] in wrote and not writes(equation):
+                levels = {level[a] for a in equation.inputs}  # of the parts of a sum
                 found = min(levels) if len(levels) == 1 else found
-            if (cut >= 1 and other) or _reduces_all(equation) or id(equation.outputs[0]) in wrote:
-                ended.add(id(equation.outputs[0]))
+            if (cut >= 1 and other) or _reduces_all(equation) or equation.outputs[0] in wrote:
+                ended.add(equation.outputs[0])
         else:
             found = available.even(equation.inputs)
-        level.update((id(v), found) for v in equation.outputs)
-        available.update((v, found + (id(v) in ended)) for v in equation.outputs)
+        level.update((v, found) for v in equation.outputs)
+        available.update((v, found + (v in ended)) for v in equation.outputs)
     _sink(graph, equations, level, ended)
     members: dict[int, list[Equation]] = {}
     for equation in equations:
-        found = level[id(equation.outputs[0])]
+        found = level[equation.outputs[0]]
         if found % 2:
             members.setdefault(found, []).append(equation)
     for found in sorted(members):
@@ -171,43 +171,43 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
 
 
 def _sink(
-    graph: Graph, equations: Sequence[Equation], level: dict[int, int], ended: set[int]
+    graph: Graph, equations: Sequence[Equation], level: dict[Atom, int], ended: set[Atom]
 ) -> None:
     """Moves an equation to a later cluster if only that reads it, and does not read more arrays
     then.
     """
-    readers: dict[int, list[Equation]] = {}
+    readers: dict[Atom, list[Equation]] = {}
     for equation in graph.equations:
         for atom in equation.inputs:
-            readers.setdefault(id(atom), []).append(equation)
-    kept = {id(atom) for atom in graph.outputs} | ended
-    kept |= {id(atom) for equation in equations for atom in before_loops(equation)}
+            readers.setdefault(atom, []).append(equation)
+    kept = set(graph.outputs) | ended
+    kept |= {atom for equation in equations for atom in before_loops(equation)}
     for equation in reversed(equations):
         (out, *more) = equation.outputs
-        at = level[id(out)]
-        if at % 2 == 0 or id(out) in kept or more:
+        at = level[out]
+        if at % 2 == 0 or out in kept or more:
             continue
-        above = {level.get(id(e.outputs[0]), 0) for e in readers.get(id(out), ())}
-        near = [a for a in equation.inputs if a.type.size > 1 and level.get(id(a), 0) == at]
+        above = {level.get(e.outputs[0], 0) for e in readers.get(out, ())}
+        near = [a for a in equation.inputs if a.type.size > 1 and level.get(a, 0) == at]
         if len(above) == 1 and min(above) % 2 and min(above) > at and len(near) <= 1:
-            level[id(out)] = min(above)
+            level[out] = min(above)
 
 
 def _joined_by(
-    graph: Graph, part: Sequence[Equation], level: Mapping[int, int], ended: set[int]
+    graph: Graph, part: Sequence[Equation], level: Mapping[Atom, int], ended: set[Atom]
 ) -> int | None:
     """The level of the later cluster that computes a part of one instead, as it reads more of its
     values than that reads arrays; None if there is none.
     """
-    made = {id(v) for e in part for v in e.outputs}
-    if made & ended or made & set(map(id, graph.outputs)):
+    made = {v for e in part for v in e.outputs}
+    if made & ended or made & set(graph.outputs):
         return None
-    read = {id(a) for e in part for a in e.inputs if a.type.size > 1} - made
-    readers = [e for e in graph.equations if id(e.outputs[0]) not in made
-               and any(id(a) in made for a in e.inputs)]  # fmt: skip
-    crossing = {id(a) for e in readers for a in e.inputs} & made
-    above = {level.get(id(e.outputs[0]), 0) for e in readers}
-    whole = {id(a) for e in readers for a in before_loops(e)}
+    read = {a for e in part for a in e.inputs if a.type.size > 1} - made
+    readers = [e for e in graph.equations if e.outputs[0] not in made
+               and any(a in made for a in e.inputs)]  # fmt: skip
+    crossing = {a for e in readers for a in e.inputs} & made
+    above = {level.get(e.outputs[0], 0) for e in readers}
+    whole = {a for e in readers for a in before_loops(e)}
     if len(above) != 1 or min(above) % 2 == 0 or whole & made or len(read) >= len(crossing):
         return None
     return min(above)
@@ -236,12 +236,12 @@ def _main_axes(equations: Sequence[Equation]) -> Axes:
     any, those of the first product with a vector.
     """
     work: Counter[Axes] = Counter()
-    needed: dict[int, int] = {}
+    needed: dict[Atom, int] = {}
     for equation in reversed(equations):
         size = max([v.type.size for v in equation.outputs])
-        size = max([size, *[needed.get(id(v), 0) for v in equation.outputs]])
+        size = max([size, *[needed.get(v, 0) for v in equation.outputs]])
         for atom in equation.inputs:
-            needed[id(atom)] = max(size, needed.get(id(atom), 0))
+            needed[atom] = max(size, needed.get(atom, 0))
         most = max([a.type.size for a in equation.inputs], default=0)
         if most and size >= most:
             work[_reduced(equation)] += most
@@ -258,24 +258,24 @@ def _reduces_all(equation: Equation) -> bool:
 
 def _connected(equations: Sequence[Equation]) -> Iterator[list[Equation]]:
     """Groups of equations that read each other, or the same arrays."""
-    root: dict[int, int] = {}
+    root: dict[Atom, Atom] = {}
 
-    def find(i: int) -> int:
-        while root.setdefault(i, i) != i:
-            root[i] = root[root[i]]
-            i = root[i]
-        return i
+    def find(atom: Atom) -> Atom:
+        while root.setdefault(atom, atom) is not atom:
+            root[atom] = root[root[atom]]
+            atom = root[atom]
+        return atom
 
     for equation in equations:
-        out = id(equation.outputs[0])
-        root.update((id(v), find(out)) for v in equation.outputs if not equation.inputs)
-        root.update((id(v), find(out)) for v in equation.outputs[1:])
+        out = equation.outputs[0]
+        root.update((v, find(out)) for v in equation.outputs if not equation.inputs)
+        root.update((v, find(out)) for v in equation.outputs[1:])
         for atom in equation.inputs:
-            if isinstance(atom, Variable) and (atom.type.size > 1 or id(atom) in root):
-                root[find(id(atom))] = find(out)
-    groups: dict[int, list[Equation]] = {}
+            if isinstance(atom, Variable) and (atom.type.size > 1 or atom in root):
+                root[find(atom)] = find(out)
+    groups: dict[Atom, list[Equation]] = {}
     for equation in equations:
-        groups.setdefault(find(id(equation.outputs[0])), []).append(equation)
+        groups.setdefault(find(equation.outputs[0]), []).append(equation)
     yield from groups.values()
 
 
@@ -291,17 +291,17 @@ def native_call(
 
 def cluster_graph(graph: Graph, members: Sequence[Equation]) -> Graph:
     """Some equations as a Graph: its inputs come from outside, its outputs are read outside."""
-    mine = set(map(id, members))
-    made = {id(v) for e in members for v in e.outputs}
-    constants = {id(v): (v, value) for v, value in graph.constants}
+    mine = set(members)
+    made = {v for e in members for v in e.outputs}
+    constants = {v: (v, value) for v, value in graph.constants}
     read = [a for e in members for a in e.inputs if not isinstance(a, Literal)]
-    inputs = {id(a): a for a in read if id(a) not in made and id(a) not in constants}
-    outside = {id(a) for e in graph.equations if id(e) not in mine for a in e.inputs}
-    kept = {id(a) for a in graph.outputs}
+    inputs = {a: a for a in read if a not in made and a not in constants}
+    outside = {a for e in graph.equations if e not in mine for a in e.inputs}
+    kept = set(graph.outputs)
     outside |= kept
-    outputs = [v for e in members for v in e.outputs if id(v) in outside]
-    outputs.sort(key=lambda v: id(v) in kept or v.type.nbytes < LARGE)  # see `in_pool`
-    used = {id(a): constants[id(a)] for a in read if id(a) in constants}
+    outputs = [v for e in members for v in e.outputs if v in outside]
+    outputs.sort(key=lambda v: v in kept or v.type.nbytes < LARGE)  # see `in_pool`
+    used = {a: constants[a] for a in read if a in constants}
     return Graph(tuple(inputs.values()), tuple(used.values()), tuple(members), tuple(outputs),
                  graph.name, graph.reassociate)  # fmt: skip
 
@@ -310,27 +310,27 @@ def in_pool(cluster: Graph, graph: Graph) -> list[Type]:
     """The types of the first outputs of a cluster that can be in the buffer pool: they are large,
     and only equations of the Graph read them.
     """
-    kept = {id(a) for a in graph.outputs}
-    inner = [id(a) not in kept and a.type.nbytes >= LARGE for a in cluster.outputs]
+    kept = set(graph.outputs)
+    inner = [a not in kept and a.type.nbytes >= LARGE for a in cluster.outputs]
     return cluster.output_types[: (*inner, False).index(False)]
 
 
 def in_order(equations: Sequence[Equation], graph: Graph) -> list[Equation]:
     """The equations, each after its operands, otherwise in the order of the Graph."""
-    place = {id(v): n for n, e in enumerate(graph.equations) for v in e.outputs}
-    maker = {id(v): e for e in equations for v in e.outputs}
-    done: set[int] = set()
+    place = {v: n for n, e in enumerate(graph.equations) for v in e.outputs}
+    maker = {v: e for e in equations for v in e.outputs}
+    done: set[Equation] = set()
     ordered: list[Equation] = []
-    for last in sorted(equations, key=lambda e: min([place[id(v)] for v in e.outputs])):
+    for last in sorted(equations, key=lambda e: min([place[v] for v in e.outputs])):
         stack = [last]
         while stack:
             equation = stack[-1]
-            before = [maker[id(a)] for a in equation.inputs if id(a) in maker]
-            missing = [e for e in before if id(e) not in done]
-            if id(equation) in done or not missing:
+            before = [maker[a] for a in equation.inputs if a in maker]
+            missing = [e for e in before if e not in done]
+            if equation in done or not missing:
                 stack.pop()
-                if id(equation) not in done:
-                    done.add(id(equation))
+                if equation not in done:
+                    done.add(equation)
                     ordered.append(equation)
             else:
                 stack.append(missing[0])

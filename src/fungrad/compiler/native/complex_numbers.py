@@ -117,20 +117,20 @@ class _Complex:
 
 def _real_form(graph: Graph) -> Graph:
     def run(*args: Any) -> list[Any]:
-        values: dict[int, Any] = {}
+        values: dict[Atom, Any] = {}
         for variable, x in zip(graph.inputs, args, strict=True):
-            values[id(variable)] = _Complex(None, x) if _is_complex(variable) else x
+            values[variable] = _Complex(None, x) if _is_complex(variable) else x
         for variable, x in graph.constants:
-            values[id(variable)] = _constant(x) if _is_complex(variable) else x
+            values[variable] = _constant(x) if _is_complex(variable) else x
 
         def read(atom: Atom) -> Any:
             if not isinstance(atom, Literal):
-                return values[id(atom)]
+                return values[atom]
             return _constant(atom.value) if _is_complex(atom) else atom.value
 
         for equation in graph.equations:
             found = _outputs(equation, list(map(read, equation.inputs)))
-            values.update(zip(map(id, equation.outputs), found, strict=True))
+            values.update(zip(equation.outputs, found, strict=True))
         return [_whole(read(atom)) for atom in graph.outputs]
 
     types = [_real_type(v.type) for v in graph.inputs]

@@ -12,6 +12,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from fungrad.compiler.lowering.fusion.row_access import elementwise
 from fungrad.compiler.native.block_sums import reduction
@@ -41,7 +42,7 @@ from fungrad.primitives.primitive import full
 
 Box = Sequence[tuple[int, int]]
 """The range of each loop: (begin, end)."""
-Key = tuple[int, Place]
+Key = tuple[Atom, Place]
 MOST = 256
 """The most elements of an array that is made of numbers."""
 PLACES, OFTEN = 2_000, 8
@@ -78,12 +79,12 @@ class Source:
             type_of(value.type.dtype)
             if value.type.size == 0:
                 raise Refused("an empty array")
-        self.made = {id(v): e for e in graph.equations for v in e.outputs}
-        self.arrays = {id(v): n for n, v in enumerate(graph.inputs)}
-        self.numbers = {id(v): x for v, x in graph.constants if not v.type.ndim}
+        self.made: dict[Atom, Equation] = {v: e for e in graph.equations for v in e.outputs}
+        self.arrays: dict[Atom, int] = {v: n for n, v in enumerate(graph.inputs)}
+        self.numbers: dict[Atom, Any] = {v: x for v, x in graph.constants if not v.type.ndim}
         known = [(v, x) for v, x in graph.constants if v.type.ndim]
         behind = len(graph.inputs) + len(graph.outputs)
-        self.arrays.update({id(v): behind + n for n, (v, _) in enumerate(known)})
+        self.arrays.update({v: behind + n for n, (v, _) in enumerate(known)})
         self.constants = [x for _, x in known]
         self.outputs = len(graph.inputs)
         self.pointers = behind + len(known)
@@ -92,9 +93,9 @@ class Source:
     def behind(self, values: Sequence[Atom]) -> Source:
         """A Source in which these values are arrays, whose pointers follow all others."""
         found = copy.copy(self)
-        mine = set(map(id, values))
+        mine = set(values)
         found.made = {i: e for i, e in self.made.items() if i not in mine}
-        behind = {id(v): self.pointers + n for n, v in enumerate(values)}
+        behind = {v: self.pointers + n for n, v in enumerate(values)}
         found.arrays = {**self.arrays, **behind}
         return found
 
@@ -106,7 +107,7 @@ class Source:
 
     def is_array(self, atom: Atom) -> bool:
         """Whether a value has axes that need loops."""
-        return bool(self.outside.long(atom.type.shape)) and id(atom) not in self.assembled
+        return bool(self.outside.long(atom.type.shape)) and atom not in self.assembled
 
     def elements(self, atom: Atom) -> list[Place]:
         """The places of the elements of a value that is no array with loops."""
@@ -120,7 +121,7 @@ class Source:
 
     def pieces(self, maps: IndexMaps, atom: Atom, place: Place) -> list[Piece]:
         """The pieces that an element of an equation's value reads."""
-        equation = self.made[id(atom)]
+        equation = self.made[atom]
         if any(isinstance(along, Through) for along in place):
             raise Refused("a read of computed values by an index array", "layout", equation)
         if equation.primitive is full:
@@ -129,7 +130,7 @@ class Source:
         if equation.primitive is getitem and indirect(equation):
             return Moved([Piece(equation.inputs[0], place_of(equation, place))])
         if equation.primitive is unstack:
-            item = Along(-1, [id(v) for v in equation.outputs].index(id(atom)))
+            item = Along(-1, [v is atom for v in equation.outputs].index(True))
             return Moved([Piece(equation.inputs[0], (item, *place))])
         found = maps.moved(equation, place)
         if found is not None:
@@ -149,7 +150,7 @@ class Source:
     def limits(self, maps: IndexMaps, roots: Sequence[Piece]) -> Iterator[Limit]:
         """The limits of all pieces that roots need."""
         for atom, place, *_ in self.demanded(maps, roots, None).values():
-            if id(atom) in self.made:
+            if atom in self.made:
                 for piece in self.pieces(maps, atom, place):
                     yield from piece.limits
 
@@ -167,7 +168,7 @@ class Source:
                     f"{len(seen)} values: moves of moved arrays", "long", values=len(seen)
                 )
             piece, ready = stack.pop()
-            key = (id(piece.atom), piece.place)
+            key = (piece.atom, piece.place)
             if ready:
                 found[key] = piece
             elif key not in seen and not isinstance(piece.atom, Literal):
@@ -179,25 +180,25 @@ class Source:
 
     def reads(self, maps: IndexMaps, atom: Atom, place: Place, box: Box | None) -> list[Piece]:
         """The pieces of a value that contribute somewhere in a box; of an array the indices."""
-        if id(atom) not in self.made:
+        if atom not in self.made:
             return [Piece(a.array, a.place) for a in place if isinstance(a, Through)]
         below = self.pieces(maps, atom, place)
         return [piece for piece in below if box is None or inside(piece.limits, box)]
 
 
-def _assembled(graph: Graph) -> set[int]:
+def _assembled(graph: Graph) -> set[Atom]:
     """`Source.assembled`."""
-    found = set[int]()
+    found = set[Atom]()
     for equation in graph.equations:
         (out, *more), arrays = equation.outputs, [a for a in equation.inputs if a.type.size > 1]
         if more or out.type.size > MOST:
             continue
         if reduction(equation) is not None:
-            if out.type.size == 1 and arrays and id(arrays[0]) not in found:
-                found.add(id(out))
-        elif any(id(a) in found for a in equation.inputs):
-            if all(id(a) in found or a.type.size <= SHORT for a in arrays):
-                found.add(id(out))
+            if out.type.size == 1 and arrays and arrays[0] not in found:
+                found.add(out)
+        elif any(a in found for a in equation.inputs):
+            if all(a in found or a.type.size <= SHORT for a in arrays):
+                found.add(out)
     return found
 
 
@@ -257,10 +258,10 @@ class Body:
         self.code.lanes = lanes
         if isinstance(atom, Literal):
             return self.code.constant(atom.value, type_of(atom.type.dtype), lanes)
-        found = self.found((id(atom), place))
+        found = self.found((atom, place))
         if found is None:
             self._compute(Piece(atom, place))
-            found = self.memo[id(atom), place]
+            found = self.memo[atom, place]
         return found
 
     def _compute(self, wanted: Piece) -> None:
@@ -270,14 +271,14 @@ class Body:
             atom, place, *_ = stack[-1]
             below = self.source.reads(self.maps, atom, place, self.box)
             missing = [p for p in below if not isinstance(p.atom, Literal)
-                       and self.found((id(p.atom), p.place)) is None]  # fmt: skip
+                       and self.found((p.atom, p.place)) is None]  # fmt: skip
             if missing:
                 stack += reversed(missing)
                 continue
             stack.pop()
-            if self.found((id(atom), place)) is None:
+            if self.found((atom, place)) is None:
                 lanes = self.code.lanes = self.lanes_at(place)
-                self.memo[id(atom), place] = self._made(atom, place, lanes)
+                self.memo[atom, place] = self._made(atom, place, lanes)
 
     def found(self, key: Key) -> Value | None:
         """A value that this Body, or an outer one, has computed already."""
@@ -295,9 +296,9 @@ class Body:
 
     def _made(self, atom: Atom, place: Place, lanes: int) -> Value:
         type = type_of(atom.type.dtype)
-        if id(atom) in self.source.numbers:
-            return self.code.constant(self.source.numbers[id(atom)], type, 1)
-        equation = self.source.made.get(id(atom))
+        if atom in self.source.numbers:
+            return self.code.constant(self.source.numbers[atom], type, 1)
+        equation = self.source.made.get(atom)
         if equation is None:
             return self.load(atom, place, lanes)
         below = self.source.pieces(self.maps, atom, place)
@@ -317,7 +318,7 @@ class Body:
     def _searched(self, equation: Equation, piece: Piece, lanes: int) -> Value:
         """The position of a number in a sorted array, by bisection; NaN is the largest number."""
         code, table = self.code, equation.inputs[0]
-        array, length = self.source.arrays.get(id(table)), table.type.size
+        array, length = self.source.arrays.get(table), table.type.size
         if array is None:
             raise Refused("a search in computed values", "layout", equation)
         x = self.spread(self.value(piece.atom, piece.place), lanes)
@@ -478,7 +479,7 @@ class Body:
 
     def load(self, atom: Atom, place: Place, lanes: int) -> Value:
         code, type, shape = self.code, type_of(atom.type.dtype), atom.type.shape
-        array = self.source.arrays.get(id(atom))
+        array = self.source.arrays.get(atom)
         if array is None:
             raise Refused("an operand that is not an array of the kernel", "layout")
         if lanes > 1 and self.scattered(shape, place):
@@ -500,7 +501,7 @@ class Body:
     def _gathered(self, atom: Atom, place: Place, lanes: int, step: int) -> Value:
         """Lanes that are not adjacent in memory, loaded one by one."""
         code, type = self.code, type_of(atom.type.dtype)
-        array = self.source.arrays[id(atom)]
+        array = self.source.arrays[atom]
         places = [lane * abs(step) for lane in range(lanes)][:: 1 if step > 0 else -1]
         if _paired(atom.type.shape, place, step):
             key = (array, place[:-1])

@@ -213,17 +213,19 @@ class _Program:
         self.nests = self._rows(maps) if maps else self._boxes(self.stored, self.written, every)
         if not self.nests:
             raise Refused("no array among operands and results")
+        arrays = self.source.arrays
+        bases = {n: arrays.get(w.base) if w.base else None for n, w in self.written.items()}
         for nest in self.nests:
-            nest.bases = {n: self.source.arrays.get(id(w.base)) for n, w in self.written.items()}
+            nest.bases = bases
 
     def _writes(self) -> dict[int, Written]:
         """The outputs that are written by index arrays."""
         known, found = written(self.graph), dict[int, Written]()
         for n, atom in enumerate(self.graph.outputs):
-            if id(atom) not in known:
+            if atom not in known:
                 continue
-            base, parts = found[n] = known[id(atom)]
-            if base is not None and id(base) not in self.source.arrays:
+            base, parts = found[n] = known[atom]
+            if base is not None and base not in self.source.arrays:
                 raise Refused("a write into a computed array", "layout", parts[0].equation)
             if not self.source.is_array(parts[0].value):
                 raise Refused("a write of few values", "small", parts[0].equation)
@@ -234,20 +236,20 @@ class _Program:
         nest that computes their operands.
         """
         first = choices[0]
-        needed, depends = for_arrays(self.source), dict[int, set[tuple[int, ...]]]()
+        needed, depends = for_arrays(self.source), dict[Atom, set[tuple[int, ...]]]()
         for equation in self.graph.equations:
-            axes = reduced_loops(first, equation) if id(equation.outputs[0]) in needed else ()
+            axes = reduced_loops(first, equation) if equation.outputs[0] in needed else ()
             own = {axes} - {()}
             for atom in equation.inputs:
-                own |= depends.get(id(atom), set())
-            depends.update((id(v), own) for v in equation.outputs)
+                own |= depends.get(atom, set())
+            depends.update((v, own) for v in equation.outputs)
         choices = self._accumulated(choices, needed, depends)
         first = choices[0]
         alone = len(first.reduced) == sum(n > 1 for n in first.lengths)
         if alone and (math.prod(first.lengths) > ALONE or len(choices) > 1):
             raise Refused("a second pass over a large array", "layout")
         rest = [n for n, (r, _) in enumerate(self.sums)
-                if not (alone and id(r.equation.outputs[0]) in needed)]  # fmt: skip
+                if not (alone and r.equation.outputs[0] in needed)]  # fmt: skip
         if alone:  # one item: later equations on numbers run behind its last phase
             self.stored = [n for n in range(len(self.graph.outputs)) if n not in self.written]
         wanted: list[tuple[Sequence[Atom], int, Sum | Write | None]] = [
@@ -258,7 +260,7 @@ class _Program:
         nests: dict[IndexMaps, list[Root]] = {maps: [] for maps in choices}
         beside = list[tuple[int, Sum | Write | None]]()
         for atoms, n, one in sorted(wanted, key=lambda w: -w[0][0].type.size):
-            along = set().union(*[depends.get(id(atom), set()) for atom in atoms])
+            along = set().union(*[depends.get(atom, set()) for atom in atoms])
             if len(along) > 1:
                 raise Refused("reductions along different axes", "layout")
             maps = next((m for m in choices if {m.reduced} == along), first)
@@ -291,31 +293,31 @@ class _Program:
         return made
 
     def _accumulated(
-        self, choices: Sequence[IndexMaps], needed: set[int],
-        depends: Mapping[int, set[tuple[int, ...]]],
+        self, choices: Sequence[IndexMaps], needed: set[Atom],
+        depends: Mapping[Atom, set[tuple[int, ...]]],
     ) -> Sequence[IndexMaps]:  # fmt: skip
         """Makes outputs that are sums along other axes than those of the first nest, of values in
         it, sums to which its items add; returns the choices that are left, the first one first.
         """
-        read = {id(a) for e in self.graph.equations for a in e.inputs}
+        read = {a for e in self.graph.equations for a in e.inputs}
         sums = dict[int, tuple[int, ...]]()
         for n in self.stored:
             atom = self.graph.outputs[n]
-            made = self.source.made.get(id(atom))
+            made = self.source.made.get(atom)
             whole = made and made.inputs and choices[0].nest(made.inputs[0].type.shape)
-            if made and made.primitive is reduce_sum and id(atom) not in read:
+            if made and made.primitive is reduce_sum and atom not in read:
                 if reduction(made) and whole == choices[0].lengths:
                     sums[n] = reduced_loops(choices[0], made)
-        ends = {id(self.source.made[id(self.graph.outputs[n])]) for n in sums}
+        ends = {self.source.made[self.graph.outputs[n]] for n in sums}
         others = {reduced_loops(choices[0], e) for e in self.graph.equations
-                  if id(e.outputs[0]) in needed and id(e) not in ends}  # fmt: skip
+                  if e.outputs[0] in needed and e not in ends}  # fmt: skip
         last = len(choices[0].lengths) - 1
         rows = [m for m in choices if m.reduced in others] or [
             m for m in choices if last in m.reduced] or choices  # fmt: skip
         first, left = rows[0], {rows[0].reduced, *others}
         for n, axes in sums.items():
-            made = self.source.made[id(self.graph.outputs[n])]
-            along = depends.get(id(made.inputs[0]), set())
+            made = self.source.made[self.graph.outputs[n]]
+            along = depends.get(made.inputs[0], set())
             inner = bool(along) or (last in first.reduced and last not in axes)
             if axes != first.reduced and along <= {first.reduced} and inner:
                 self.stored.remove(n)
@@ -343,12 +345,12 @@ class _Program:
                 roots += [Root(own.pieces(p), n, write=own) for p in places]
         for maps, roots in nests.values():  # refused before reductions look for their nests
             self.source.demanded(maps, [piece for root in roots for piece in root.pieces], None)
-        offsets: dict[int, tuple[IndexMaps, list[Root], tuple[int, ...]]] = {}
+        offsets: dict[Equation, tuple[IndexMaps, list[Root], tuple[int, ...]]] = {}
         for n, one in sums:
             equation = one.reduction.equation
-            if id(equation) not in offsets:
-                offsets[id(equation)] = self._nest(one.reduction, nests)
-            maps, roots, starts = offsets[id(equation)]
+            if equation not in offsets:
+                offsets[equation] = self._nest(one.reduction, nests)
+            maps, roots, starts = offsets[equation]
             roots += self._joined(maps, one, n, starts)
         return [box_nest(self.source, maps, roots, f"border{n}")
                 for n, (maps, roots) in enumerate(nests.values())]  # fmt: skip
@@ -451,7 +453,7 @@ class _Program:
             at = code.at(code.parameters[1], 8 * start)
             name = by_pairs(self.module, reduction)
             value = code.call(name, reduction.type, [at, code.constant(units, "i64", 1)])
-            body.memo[id(reduction.equation.outputs[0]), place] = value
+            body.memo[reduction.equation.outputs[0], place] = value
         for n in numbers:
             atom = self.graph.outputs[n]
             for place in self.source.elements(atom):

@@ -165,29 +165,29 @@ class Written(NamedTuple):
     writes: Sequence[Write]
 
 
-def written(graph: Graph) -> Mapping[int, Written]:
+def written(graph: Graph) -> Mapping[Atom, Written]:
     """The values that are written by index arrays, by identity: also sums of such arrays, and
     arrays that several are added to.
     """
-    readers = Counter([id(a) for e in graph.equations for a in e.inputs])
-    readers.update(map(id, graph.outputs))
-    found = dict[int, Written]()
+    readers = Counter([a for e in graph.equations for a in e.inputs])
+    readers.update(graph.outputs)
+    found = dict[Atom, Written]()
     for equation in graph.equations:
         (out, *_), primitive = equation.outputs, equation.primitive
-        inner = [found[id(a)] for a in equation.inputs if id(a) in found and readers[id(a)] == 1]
+        inner = [found[a] for a in equation.inputs if a in found and readers[a] == 1]
         if writes(equation):
             unique = equation.params["index"].unique
             own = Write(equation, primitive is index_add or (primitive is scatter and not unique))
             base = None if primitive is scatter else equation.inputs[0]
-            found[id(out)] = Written(base, [own])
-            if base is not None and id(base) in found and readers[id(base)] == 1:
-                both = [*found[id(base)].writes, own]
+            found[out] = Written(base, [own])
+            if base is not None and base in found and readers[base] == 1:
+                both = [*found[base].writes, own]
                 if _in_one_loop(both):
-                    found[id(out)] = Written(found[id(base)].base, both)
+                    found[out] = Written(found[base].base, both)
         elif primitive is add and len(inner) == 2 and all(part.base is None for part in inner):
             both = [w for part in inner for w in part.writes]
             if _in_one_loop(both):
-                found[id(out)] = Written(None, both)
+                found[out] = Written(None, both)
     return found
 
 

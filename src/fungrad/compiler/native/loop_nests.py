@@ -95,8 +95,8 @@ class Nest:
         made = [p for (i, _), p in self.demanded.items() if i in source.made]
         self.elements = math.prod(maps.lengths)
         free = (reshape, broadcast_to)
-        costs = [(cost(source.made[id(piece.atom)]), self._times(piece)) for piece in made
-                 if source.made[id(piece.atom)].primitive not in free]  # fmt: skip
+        costs = [(cost(source.made[piece.atom]), self._times(piece)) for piece in made
+                 if source.made[piece.atom].primitive not in free]  # fmt: skip
         self.cost_ns = sum([ns * times for ns, times in costs])
         self.heavy = any(ns >= HEAVY and times == self.elements for ns, times in costs)
         sizes = [size_of(type_of(p.atom.type.dtype)) for p in self.demanded.values()

@@ -319,8 +319,8 @@ def _formed(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Eleme
     if found is None:
         raise Unsupported(f"{equation.primitive.name} of {equation.outputs[0].type}")
     graph, doubtful = found
-    given = dict(zip(map(id, equation.inputs), inputs, strict=True))
-    results = walk.graph(graph, [given[id(v)] for v in dict.fromkeys(equation.inputs)])
+    given = dict(zip(equation.inputs, inputs, strict=True))
+    results = walk.graph(graph, [given[v] for v in dict.fromkeys(equation.inputs)])
     if doubtful:
         number = walk.emitter.value(results.pop()[()])
         walk.emitter.must(walk.emitter.code.compare("oeq", number, 0.0))

@@ -76,8 +76,8 @@ def columns_of(source: Source, maps: IndexMaps, roots: Sequence[Root]) -> list[A
     price, kept = dict[Key, float](), dict[Atom, None]()
     demanded = source.demanded(maps, [piece for root in roots for piece in root.pieces], None)
     for key, (atom, place, *_) in demanded.items():
-        made, loops = source.made.get(id(atom)), loops_of(place)
-        below = [(p, (id(p.atom), p.place)) for p in source.reads(maps, atom, place, None)]
+        made, loops = source.made.get(atom), loops_of(place)
+        below = [(p, (p.atom, p.place)) for p in source.reads(maps, atom, place, None)]
         if loops <= {last} and not (made and reduction(made)):
             own = cost(made) if made and elementwise(made) else 0.0
             price[key] = own + sum([price.get(k, -math.inf) for p, k in below
@@ -85,7 +85,7 @@ def columns_of(source: Source, maps: IndexMaps, roots: Sequence[Root]) -> list[A
             continue
         for p, k in below:
             along = [a for a in p.place if a != FIRST]
-            if price.get(k, 0.0) >= KEPT and along == [Along(last)] and id(p.atom) in source.made:
+            if price.get(k, 0.0) >= KEPT and along == [Along(last)] and p.atom in source.made:
                 kept[p.atom] = None
     return [atom for atom in kept if atom.type.size == maps.lengths[last]]
 
@@ -124,11 +124,11 @@ class BufferedNest(BoxNest):
         kept: Sequence[Atom],
     ) -> None:  # fmt: skip
         super().__init__(source.behind(kept), maps, roots, name)
-        mine = set(map(id, kept))
+        mine = set(kept)
 
         def offsets(box: Box | None) -> list[int]:
             read = self.source.demanded(maps, self.pieces, box).values()
-            return [p.place[0].offset for p in read if id(p.atom) in mine]
+            return [p.place[0].offset for p in read if p.atom in mine]
 
         boxes = [n for box in itertools.product(*self.boxes) for n in offsets(box)]
         borders = offsets(None)
@@ -201,7 +201,7 @@ def _recompute(source: Source, maps: IndexMaps, pieces: Sequence[Piece]) -> dict
     """The nanoseconds of an element of each value that is computed where it is read."""
     recompute: dict[Atom, float] = {}
     for atom, place, *_ in source.demanded(maps, pieces, None).values():
-        made = source.made.get(id(atom))
+        made = source.made.get(atom)
         if made is not None and atom not in recompute:
             before = dict.fromkeys(p.atom for p in source.reads(maps, atom, place, None))
             price = cost(made) if elementwise(made) else 0.0

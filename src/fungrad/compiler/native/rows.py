@@ -18,7 +18,7 @@ from fungrad.compiler.native.block_sums import Reduction, reduction
 from fungrad.compiler.native.element_operations import cost, type_of
 from fungrad.compiler.native.element_values import Body, Key, Source
 from fungrad.compiler.native.gathers import direct_atoms, writes
-from fungrad.compiler.native.index_maps import IndexMaps, Piece, loops_of
+from fungrad.compiler.native.index_maps import IndexMaps, Piece, Place, loops_of
 from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.compiler.native.loop_nests import BLOCK, Nest, Root
@@ -75,7 +75,7 @@ class RowNest(Nest):
     def _operands(self, key: Key) -> list[Key]:
         piece = self.demanded[key]
         below = self.source.reads(self.maps, piece.atom, piece.place, None)
-        return [(id(p.atom), p.place) for p in below if (id(p.atom), p.place) in self.demanded]
+        return [(p.atom, p.place) for p in below if (p.atom, p.place) in self.demanded]
 
     def _phases(self) -> None:
         self.phase: dict[Key, int] = {}
@@ -84,9 +84,9 @@ class RowNest(Nest):
             self.phase[key] = max(before, default=0)
         self.last_phase = max(self.phase.values(), default=0)
 
-    def _inside(self, key: Key) -> bool:
-        """Whether a value varies within an item."""
-        return bool(loops_of(key[1]) & set(self.inner))
+    def _inside(self, place: Place) -> bool:
+        """Whether a value at a place varies within an item."""
+        return bool(loops_of(place) & set(self.inner))
 
     def _buffers(self) -> None:
         """Chooses the values that are kept, and the phases in which each is computed or read."""
@@ -94,15 +94,13 @@ class RowNest(Nest):
         for key in self.demanded:
             equation = self.source.made.get(key[0])
             own = cost(equation) if equation is not None else 0.0
-            if self.reduction(key) is not None or not self._inside(key):
+            if self.reduction(key) is not None or not self._inside(key[1]):
                 recompute[key] = 0.0
             else:
                 recompute[key] = own + sum(recompute[k] for k in self._operands(key))
         self.needed: dict[Key, set[int]] = {key: set() for key in self.demanded}
         for root in self.roots:
-            keys = [
-                (id(p.atom), p.place) for p in root.pieces if (id(p.atom), p.place) in recompute
-            ]
+            keys = [(p.atom, p.place) for p in root.pieces if (p.atom, p.place) in recompute]
             for key in keys:
                 self.needed[key].add(max(self.phase[k] for k in keys))
         self.kept: dict[Key, int] = {}
@@ -111,7 +109,7 @@ class RowNest(Nest):
             phases = self.needed[key]
             if self.reduction(key) is not None:
                 phases = {self.phase[key]}
-            elif self._inside(key) and len(phases) > 1 and recompute[key] >= KEPT:
+            elif self._inside(key[1]) and len(phases) > 1 and recompute[key] >= KEPT:
                 self.kept[key] = self.buffer
                 width = 1 if self.along else self.lanes
                 size = size_of(type_of(self.demanded[key].atom.type.dtype))
@@ -160,12 +158,12 @@ class RowNest(Nest):
         outer = Body(self.source, self.maps, code, index, self.box, self.lanes, entry)
         for now in range(self.last_phase + 1):
             for key, piece in self.demanded.items():
-                if self.phase[key] == now and not self._inside(key):
+                if self.phase[key] == now and not self._inside(key[1]):
                     if self.reduction(key) is None:
                         outer.value(piece.atom, piece.place)
             self.run(code, outer, now, counted)
         for root in self.roots:
-            if not any(self._inside((0, p.place)) for p in root.pieces):
+            if not any(self._inside(p.place) for p in root.pieces):
                 self.element(outer, root, counted)
 
     def later(self, code: Function, known: Value, lanes: int) -> Value:
@@ -178,8 +176,8 @@ class RowNest(Nest):
         reductions = [(key, r) for key in self.demanded if self.phase[key] == now
                       for r in [self.reduction(key)] if r is not None]  # fmt: skip
         roots = [root for root in self.roots
-                 if any(self._inside((0, p.place)) for p in root.pieces)
-                 and max([self.phase.get((id(p.atom), p.place), 0) for p in root.pieces]) == now
+                 if any(self._inside(p.place) for p in root.pieces)
+                 and max([self.phase.get((p.atom, p.place), 0) for p in root.pieces]) == now
                  ]  # fmt: skip
         kept = [key for key in self.kept if min(self.needed[key]) == now]
         if not (reductions or roots or kept):
@@ -251,7 +249,7 @@ class RowNest(Nest):
 
     def element(self, body: Body, root: Root, counted: Value | None) -> None:
         """Stores an output, or adds to a reduction; a value that an item has once counts once."""
-        once = self.along and not any(self._inside((0, p.place)) for p in root.pieces)
+        once = self.along and not any(self._inside(p.place) for p in root.pieces)
         if root.reduction is not None and once:
             self.add_tail(body, root, self.tails, None)
         else:
@@ -269,7 +267,7 @@ def row_maps(source: Source) -> list[IndexMaps]:
     needed = for_arrays(source)
     found = dict[tuple[int, ...], None]()
     for equation in source.graph.equations:
-        if id(equation.outputs[0]) in needed:
+        if equation.outputs[0] in needed:
             axes = reduced_loops(maps, equation)
             if axes and maps.nest(equation.inputs[0].type.shape) == maps.nest(largest):
                 found[axes] = None
@@ -285,14 +283,14 @@ def reduced_loops(maps: IndexMaps, equation: Equation) -> tuple[int, ...]:
     return tuple(sorted([place[a].loop for a in axes if place[a].loop >= 0]))
 
 
-def for_arrays(source: Source) -> set[int]:
+def for_arrays(source: Source) -> set[Atom]:
     """By identity, the values that arrays need: output arrays, and their operands."""
-    needed = {id(atom) for atom in source.graph.outputs if source.is_array(atom)}
+    needed = {atom for atom in source.graph.outputs if source.is_array(atom)}
     for equation in reversed(source.graph.equations):
         out = equation.outputs[0]
-        if id(out) in needed or source.is_array(out) or writes(equation):
-            needed.update(map(id, equation.inputs))
-            needed.update([id(v) for v in equation.outputs if source.is_array(v)])
+        if out in needed or source.is_array(out) or writes(equation):
+            needed.update(equation.inputs)
+            needed.update([v for v in equation.outputs if source.is_array(v)])
     return needed
 
 

@@ -150,18 +150,18 @@ def _unrolled(graph: Graph, whole: bool = False) -> tuple[Graph, bool]:
 
     def run(*args: Any) -> list[Any]:
         wrong.clear()
-        tested = set[tuple[int, int]]()
-        values: dict[int, Any] = dict(zip(map(id, graph.inputs), args, strict=True))
-        values.update((id(v), x) for v, x in graph.constants)
+        tested = set[tuple[Atom, int]]()
+        values: dict[Atom, Any] = dict(zip(graph.inputs, args, strict=True))
+        values.update(graph.constants)
 
         def read(atom: Atom) -> Any:
-            return atom.value if isinstance(atom, Literal) else values[id(atom)]
+            return atom.value if isinstance(atom, Literal) else values[atom]
 
         for equation in graph.equations:
             xs = list(map(read, equation.inputs))
             for atom, length in bounds(equation) if indirect(equation) else ():
-                if (id(atom), length) not in tested:
-                    tested.add((id(atom), length))
+                if (atom, length) not in tested:
+                    tested.add((atom, length))
                     wrong.extend(_outside(read(atom), length))
             if whole or unrollable(equation):
                 found = _outputs(equation, xs, wrong)
@@ -169,7 +169,7 @@ def _unrolled(graph: Graph, whole: bool = False) -> tuple[Graph, bool]:
                 primitive: Any = equation.primitive
                 made = primitive(*xs, **equation.params)
                 found = made if primitive.multiple else [made]
-            values.update(zip(map(id, equation.outputs), found, strict=True))
+            values.update(zip(equation.outputs, found, strict=True))
         total = [_any(wrong)] if wrong else []
         return [*map(read, graph.outputs), *total]
 

@@ -20,7 +20,7 @@ from fungrad.compiler.lowering.fusion.tile_lowering import TileLowering
 from fungrad.compiler.lowering.program import Call, Expression, placed
 from fungrad.compiler.native.clusters import LEAST_OFTEN, in_order, native_call, with_clusters
 from fungrad.compiler.native.short_axes import times_vector
-from fungrad.ir.graph import Equation, Graph, Literal, Variable, effectful
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
 
 Make = Callable[[Graph, float, int], Runner | None]
 """Makes the native program of a Graph, given its number of runs per call, and how many of its
@@ -30,27 +30,27 @@ outputs, the first ones, it writes into arguments behind its inputs; None if it 
 
 def with_tiles(graph: Graph, make: Make) -> Graph:
     """The Graph, after the passes, with calls in place of the clusters that run in tiles."""
-    found, gone = list[Equation](), set[int]()
+    found, gone = list[Equation](), set[Atom]()
     for region in [] if any(map(effectful, graph.equations)) else tileable(graph):
         runner = tiled(region, make)
         if runner is not None:
             found.append(native_call(region.equations[0], runner, region.inputs, region.outputs,
                                      region.equations))  # fmt: skip
-            gone.update(id(e.outputs[0]) for e in region.equations)
-    left = [e for e in graph.equations if gone.isdisjoint(map(id, e.outputs))]
+            gone.update(e.outputs[0] for e in region.equations)
+    left = [e for e in graph.equations if gone.isdisjoint(e.outputs)]
     return graph.replace(equations=tuple(in_order([*left, *found], graph))) if found else graph
 
 
 def tileable(graph: Graph) -> list[FusionCluster]:
     """The clusters of a Graph that have products, and are long enough for tiles."""
-    known = {id(v): e.primitive for e in graph.equations for v in e.outputs}
+    known = {v: e.primitive for e in graph.equations for v in e.outputs}
     return [
         region
         for region in cluster_and_schedule(graph)
         if isinstance(region, FusionCluster)
         and any(multiplies(e) and not times_vector(e) for e in region.equations)
         and any(map(elementwise, region.equations))
-        and all(known[id(e.outputs[0])] is e.primitive for e in region.equations)
+        and all(known[e.outputs[0]] is e.primitive for e in region.equations)
         and all(len(parts) == 1 and parts[0].place is None for parts in region.made)
         and _rows(region) < region.length
     ]

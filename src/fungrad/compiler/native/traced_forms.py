@@ -61,18 +61,18 @@ class Traced:
 
     def __call__(self, code: Function, *xs: Value) -> Value:
         lanes = xs[0].lanes
-        values = dict(zip(map(id, self.graph.inputs), xs, strict=True))
+        values = dict(zip(self.graph.inputs, xs, strict=True))
         for variable, number in self.graph.constants:
-            values[id(variable)] = code.constant(number, type_of(variable.type.dtype), lanes)
+            values[variable] = code.constant(number, type_of(variable.type.dtype), lanes)
 
         def read(atom: Atom) -> Value:
             if isinstance(atom, Literal):
                 return code.constant(atom.value, type_of(atom.type.dtype), lanes)
-            return values[id(atom)]
+            return values[atom]
 
         for equation in self.graph.equations:
             found = apply_equation(code, equation, list(map(read, equation.inputs)))
-            values[id(equation.outputs[0])] = found
+            values[equation.outputs[0]] = found
         return read(self.graph.outputs[0])
 
 

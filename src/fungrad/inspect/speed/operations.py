@@ -139,7 +139,7 @@ class Operations:
         self._better = better = optimised(graph)
         self._program: Any = built(graph)
         self._timed = TimedProgram(self._program) if counts_steps(self._program) else None
-        self._reasons: Mapping[int, Refusal] = better.derived.get("reasons", {})
+        self._reasons: Mapping[Equation, Refusal] = better.derived.get("reasons", {})
         self._whole = _of_whole(better)
 
     def found(self) -> list[Operation]:
@@ -199,11 +199,11 @@ class Operations:
     ) -> Iterator[Operation]:
         """The operations of steps of a program; its own work belongs to the equation around it."""
         own = sum([step.seconds for step in steps if step.origin is None])
-        merged: dict[int, Step] = {}
+        merged: dict[Equation, Step] = {}
         for step in steps:
-            before = merged.get(id(step.origin))
+            before = merged.get(step.origin)
             if step.origin is not None:
-                merged[id(step.origin)] = step if before is None else step._replace(
+                merged[step.origin] = step if before is None else step._replace(
                     seconds=before.seconds + step.seconds, callee=step.callee or before.callee,
                     inner=step.inner or before.inner,
                 )  # fmt: skip
@@ -226,7 +226,7 @@ class Operations:
             inner = sum([s.seconds for s in step.inner if s.origin is not None])
             yield self._operation(origin, PYTHON, max(seconds - inner, 0.0), False, runs, depth)
             before = self._whole
-            self._whole = self._reasons.get(id(origin), before)
+            self._whole = self._reasons.get(origin, before)
             yield from self._of_steps(step.inner, origin, depth + 1)
             self._whole = before
         elif bodies(origin):

@@ -59,7 +59,7 @@ def bodies(equation: Equation) -> list[tuple[Graph, int]]:
     return [(g, TRIPS if n is None else max(n, 1)) for g, n in held.bodies(equation)]
 
 
-def refusal(equation: Equation, reasons: Mapping[int, Refusal]) -> Refusal:
+def refusal(equation: Equation, reasons: Mapping[Equation, Refusal]) -> Refusal:
     """Why an equation is in no kernel.
 
     Args:
@@ -75,7 +75,7 @@ def refusal(equation: Equation, reasons: Mapping[int, Refusal]) -> Refusal:
     own = None if inner_graphs_of(equation) else refusal_of(equation)
     if own is not None:
         return own
-    said = reasons.get(id(equation))
+    said = reasons.get(equation)
     if said is not None:
         return said
     if effectful(equation):

@@ -262,7 +262,7 @@ def _eigvalsh(a: Any, *, lower: bool) -> Any:
 @rule(cholesky_pullback)
 def _cholesky_pullback(y: Any, ct: Any) -> Any:
     stack = jnp.broadcast_shapes(y.shape, ct.shape)
-    y, ct = jnp.broadcast_to(y, stack), jnp.broadcast_to(ct, stack)
+    y, ct = jnp.tril(jnp.broadcast_to(y, stack)), jnp.broadcast_to(ct, stack)
     p = jnp.tril(jnp.conj(jnp.swapaxes(y, -1, -2)) @ jnp.tril(jnp.conj(ct)))
     p = _hermitian(p, lower=True)
     for _ in range(2):

@@ -42,7 +42,8 @@ def _pull_back(y: Any, g: Any) -> None:
     """
     n = y.shape[-1]
     if n <= LEAF:
-        y_h, kept = y.conj().mT, triangle((n, n), 0)
+        kept = triangle((n, n), 0)
+        y_h = np.where(kept, y, 0).conj().mT
         p = y_h @ np.where(kept, g, 0)
         p = np.where(kept, p, p.conj().mT)
         p = 0.5 * (p + p.conj().mT) if p.dtype.kind == "c" else p  # of the diagonal, the real part

@@ -30,7 +30,7 @@ from fungrad.runtime.buffer_pool import LINE
 
 LEAST = 6
 """Matrices of at most so many rows are arithmetic on numbers."""
-ROWS = 128
+ROWS = 160
 """The most rows and columns; LAPACK is as fast beyond."""
 TERM = 0.12
 """Nanoseconds of a multiplication and an addition."""

@@ -115,9 +115,8 @@ def test_bad_input_is_refused_as_by_numpy():
         fg.grad(lambda x: np.quantile(x, 1.5))(x)
     with pytest.raises(ValueError, match="not a valid method"):
         fg.grad(lambda x: np.quantile(x, 0.5, method="best"))(x)
-    out = np.zeros(())
     with pytest.raises(fg.errors.ItemAssignmentError, match=r"np\.median"):
-        fg.grad(lambda x: np.median(x, out=out))(x)
+        fg.grad(lambda x: np.median(x, out=np.loadtxt(["0"])))(x)
 
 
 def test_a_quantile_of_one_number_is_that_number():

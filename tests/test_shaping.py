@@ -272,10 +272,10 @@ def test_what_numpy_refuses_is_refused(f, error):
         fg.vjp(f, x)
 
 
-def test_out_of_the_outside_is_refused_by_name():
-    x, out = np.ones((2, 2)), np.zeros((4, 2))
+def test_out_that_compiled_code_made_is_refused_by_name():
+    x = np.ones((2, 2))
     with pytest.raises(fg.errors.ItemAssignmentError, match=r"np\.concatenate"):
-        fg.vjp(lambda x: np.concatenate([x, x], out=out), x)
+        fg.vjp(lambda x: np.concatenate([x, x], out=np.loadtxt(["0 0"] * 4)), x)
 
 
 def test_outside_of_transforms_the_functions_are_numpys():

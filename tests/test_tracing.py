@@ -78,10 +78,10 @@ def test_the_length_of_a_tracer_without_axes():
     fg.grad(f)(1.0)
 
 
-def test_tracers_hash_by_identity_and_compare_by_value():
+def test_keys_are_tracers_by_identity_which_compare_by_value():
     def f(x):
         y = x + 0.0
-        assert hash(x) != hash(y) and len({x: 1, y: 2}) == 2
+        assert hash(x) == hash(y) == hash(3.0) and len({x: 1, y: 2}) == 2
         assert x == y and not x != y and x <= y
         assert x in [1.0, y]
         return x * y
@@ -398,10 +398,9 @@ def _added(k, x):
 @pytest.mark.parametrize("transform", EVERYWHERE.values(), ids=EVERYWHERE)
 @pytest.mark.parametrize("write", [_whole, _element, _some, _added])
 @pytest.mark.parametrize("dtype", TARGETS)
-def test_traced_values_are_not_written_into_ndarrays_of_the_outside(transform, write, dtype):
-    k = np.zeros(3, dtype)
-
+def test_traced_values_are_not_written_into_arrays_of_compiled_code(transform, write, dtype):
     def f(x):
+        k = np.loadtxt(["0 0 0"]).astype(dtype)
         write(k, x)
         return np.sum(x) + np.sum(k.real * 1.0)
 

@@ -24,7 +24,8 @@ class Hooks:
     complete = False
 
     def __getattr__(self, name: str) -> Any:
-        if self.installer is None or self.complete:
+        known = name in type(self).__annotations__
+        if not known or self.installer is None or self.complete:
             raise AttributeError(name)
         self.installer.load()
         return object.__getattribute__(self, name)

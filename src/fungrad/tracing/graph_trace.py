@@ -22,7 +22,7 @@ from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.memory_order import MemoryLayout, dense, follow, memory_layout, one_order
 from fungrad.tracing.provenance import place
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import Trace, Tracer, current, enter, leaked, leave, typeof
+from fungrad.tracing.trace import Trace, Tracer, check_reached, current, enter, leave, typeof
 from fungrad.tracing.traced_again import traced
 
 LARGE = 8_192
@@ -92,13 +92,7 @@ class GraphTrace(Trace):
             if value.owner is self:
                 variable: Variable = value.extra
                 return variable
-            ancestor = self.parent
-            while ancestor is not value.owner:
-                if ancestor is None:
-                    raise leaked(value)
-                if ancestor.stands_for(value):
-                    break
-                ancestor = ancestor.parent
+            check_reached(value, self.parent)
         elif type(value) in PYTHON_SCALARS or isinstance(value, np.generic):
             return Literal(canonical(value))
         elif isinstance(value, np.ndarray):

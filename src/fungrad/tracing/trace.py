@@ -181,13 +181,22 @@ def _value_of_kept(tracer: Tracer) -> Any:
 
 
 def refuse_kept(trace: Trace, values: Any) -> None:
-    """Raises if one of the values is of a transform that has ended: beside values of a trace that
-    runs its derivative would be lost.
+    """Raises if one of the values is of no trace that runs: beside those of a trace that does, its
+    derivative would be lost.
     """
     for value in values:
         if type(value) is Tracer and value.owner is not trace:
-            if trace.parent is EVAL or value.owner.ended:
-                raise leaked(value)
+            check_reached(value, trace.parent)
+
+
+def check_reached(tracer: Tracer, trace: Trace | None) -> None:
+    """Raises LeakedTracerError unless a trace, or one below it, owns or substitutes a tracer."""
+    while trace is not tracer.owner:
+        if trace is None:
+            raise leaked(tracer)
+        if trace.stands_for(tracer):
+            return
+        trace = trace.parent
 
 
 EVAL = EvalTrace(None, lambda: "evaluation")

@@ -36,9 +36,18 @@ def call_at(code: CodeType, instruction: int) -> ast.Call | None:
     return found if isinstance(found, ast.Call) else None
 
 
+_FUNCTIONS = {
+    "at": 2, "copyto": 2, "fill_diagonal": 2, "place": 3, "put": 3, "put_along_axis": 4,
+    "putmask": 3,
+}  # fmt: skip
+"""Functions that write into their first argument, and how many arguments they need at least: a
+method of the same name takes fewer.
+"""
+
+
 def name_of_written(code: CodeType, instruction: int) -> str:
-    """The source of the array that an instruction writes into: `a` of `a[i] = x` and `a.fill(x)`,
-    `out` of a call with out=; "a" if it is not known.
+    """The source of the array that an instruction writes into: `a` of `a[i] = x`, `a.fill(x)` and
+    `np.copyto(a, x)`, `out` of a call with out=; "a" if it is not known.
     """
     found = expression_at(code, instruction)
     target: ast.expr | None = None
@@ -46,8 +55,13 @@ def name_of_written(code: CodeType, instruction: int) -> str:
         target = found.value
     elif isinstance(found, ast.Call):
         outs = [keyword.value for keyword in found.keywords if keyword.arg == "out"]
-        called = found.func.value if isinstance(found.func, ast.Attribute) else None
-        target = outs[0] if outs else called
+        name = found.func.attr if isinstance(found.func, ast.Attribute) else ""
+        if outs:
+            target = outs[0]
+        elif name in _FUNCTIONS and len(found.args) >= _FUNCTIONS[name]:
+            target = found.args[0]
+        elif isinstance(found.func, ast.Attribute) and name in ("fill", "itemset", "put"):
+            target = found.func.value
     if isinstance(target, ast.Attribute) and target.attr == "flat":
         target = target.value
     return ast.unparse(target) if target is not None and _is_name(target) else "a"

@@ -296,6 +296,17 @@ def test_numpys_words_about_objects_have_a_note(f, transform):
     assert "An array of objects" in note and "fg.numpy.array" in note and "np.stack" in note
 
 
+def test_a_method_of_an_array_of_objects_names_the_rewrite():
+    def f(x, repaired=False):
+        pair = np.array([x, 2.0 * x], dtype=object)
+        if repaired:
+            pair = np.array(pair.tolist())
+        return pair.mean() + np.sum(pair.astype(float) ** 2)
+
+    raised(errors.GradientCutError, lambda: fg.grad(f)(1.5), "pair = np.array(pair.tolist())")
+    assert fg.grad(f)(1.5, True) == 1.5 + 10.0 * 1.5
+
+
 # --- outputs and inputs of grad -------------------------------------------------------
 
 

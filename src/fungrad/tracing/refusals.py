@@ -25,6 +25,7 @@ from fungrad.tracing.source_location import (
     in_a_package,
     is_library,
     is_scipy,
+    object_array,
     user_line,
     ways_out_here,
     written_name,
@@ -179,7 +180,13 @@ def refused_number(type_: Type, asked: str) -> GradientCutError:
     stop = "fg.stop_gradient(x)"
     on_purpose = f"{stop}{asked}" if asked[0] == "." else f"{asked[:-1]}{stop})"
     bound = bound_before()
-    if bound:
+    objects = object_array()
+    if objects:
+        remedy = (
+            f"`{objects}` is an array of objects, with which NumPy computes by Python's numbers. "
+            f"Make it an array of numbers before: `{objects} = np.array({objects}.tolist())`."
+        )
+    elif bound:
         remedy = bound
     elif in_a_package():
         remedy = (

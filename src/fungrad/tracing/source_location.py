@@ -29,7 +29,7 @@ from fungrad.support.lazy import loaded
 from fungrad.tracing.error_notes import add_note
 from fungrad.tracing.numpy_warnings import NumPyWarnings, set_settings, settings, warn_at
 from fungrad.tracing.opaque_mode import opaque
-from fungrad.tracing.ways_out import name_of_written, ways_out
+from fungrad.tracing.ways_out import name_of_written, object_array_at, ways_out
 
 
 def no_factor(error: BaseException, line: str) -> set[str]:
@@ -160,6 +160,14 @@ def written_name() -> str:
     """The user's name of the array that the innermost line writes into: see `name_of_written`."""
     frame = _user_frame()
     return "a" if frame is None else name_of_written(frame.f_code, frame.f_lasti)
+
+
+def object_array() -> str:
+    """The user's name of the array of objects whose method the innermost line calls; else empty."""
+    frame = _user_frame()
+    if frame is None:
+        return ""
+    return object_array_at(frame.f_code, frame.f_lasti, frame.f_locals)
 
 
 def in_a_package() -> bool:

@@ -67,6 +67,15 @@ def name_of_written(code: CodeType, instruction: int) -> str:
     return ast.unparse(target) if target is not None and _is_name(target) else "a"
 
 
+def object_array_at(code: CodeType, instruction: int, values: Mapping[str, Any]) -> str:
+    """The name of the array of objects whose method is called at an instruction; else empty."""
+    call = call_at(code, instruction)
+    target = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
+    held = values.get(target.id) if isinstance(target, ast.Name) else None
+    kind = getattr(getattr(held, "dtype", None), "kind", "")
+    return target.id if isinstance(target, ast.Name) and kind == "O" else ""
+
+
 def _is_name(node: ast.expr) -> bool:
     while isinstance(node, ast.Attribute):
         node = node.value

@@ -121,6 +121,12 @@ def test_a_mixed_program_shows_its_kernels() -> None:
     assert "machine code; on NumPy" in lowered.source
 
 
+def test_clusters_that_numpy_runs_are_explained() -> None:
+    b = np.ones(200)
+    f = fg.grad(lambda a: np.sum(np.linalg.lstsq(a, b)[0] ** 2))
+    assert reasons(f, np.ones((200, 20)))["pinv"][1] == "LAPACK computes it"
+
+
 def step_by_step(w: Any, xs: Any) -> Any:
     def step(h: Any, x: Any) -> Any:
         h = np.tanh(w @ h + np.sort(x))

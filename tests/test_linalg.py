@@ -148,6 +148,18 @@ def test_compiled_systems_of_cholesky_factors_are_triangular(dtype):
     assert [e.params["triangle"] for e in other.optimised.equations if e.primitive is solve] == [""]
 
 
+@pytest.mark.parametrize("name", ["eigvalsh", "svdvals"])
+def test_compiled_gradients_take_values_and_vectors_from_one_factorisation(name):
+    def loss(a):
+        return np.sum(np.tanh(getattr(np.linalg, name)(a)))
+
+    a = symmetric((70, 3, 3))
+    a[3:5] = np.diag([2.0, 2.0, 1.0])  # equal values
+    run = fg.jit(fg.grad(loss))
+    assert name not in [e.primitive.name for e in run.lower(a).optimised.equations]
+    np.testing.assert_allclose(run(a), fg.grad(loss)(a), rtol=1e-10, atol=1e-12)
+
+
 def test_large_systems_of_triangles_are_not_factorised(monkeypatch):
     monkeypatch.setattr(lapack_calls, "solve", None)
     a, b = regular("large", (130, 130), REAL), values((130, 2))

@@ -201,7 +201,7 @@ def _numpy_ns(equation: Equation) -> float:
     held = structural(equation.primitive)
     if held is None and unrollable(equation):
         return costs.numpy_call + short_axes.numpy_ns(equation)
-    if equation.primitive in factorisations.RULES:
+    if equation.primitive.module.startswith("fungrad.primitives.linalg."):
         return LAPACK_CALL + factorisations.TERM * factorisations.terms(equation)
     if recurrent(equation):
         return costs.numpy_call + recurrences.numpy_ns(equation)

@@ -68,7 +68,7 @@ def factorised(equation: Equation) -> bool:
 def terms(equation: Equation) -> float:
     """Roughly the multiplications of a factorisation."""
     shapes = [a.type.shape for a in equation.inputs]
-    return max(math.prod(shape) * shape[-1] for shape in shapes) / 2
+    return max(math.prod(shape) * max(1, *shape[-1:]) for shape in shapes) / 2
 
 
 class _Matrix:

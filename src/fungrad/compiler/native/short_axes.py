@@ -27,6 +27,7 @@ from fungrad.primitives.linalg.cholesky_pullback import cholesky_pullback
 from fungrad.primitives.linalg.cholesky_qr import cholesky, hermitian_weights
 from fungrad.primitives.linalg.determinant import cofactors, det, slogdet
 from fungrad.primitives.linalg.solve import inv, solve
+from fungrad.primitives.linalg.spectra import shares
 from fungrad.primitives.movement.diagonal_roll import from_diagonal
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
@@ -561,6 +562,18 @@ def _weights(wrong: list[Any], a: Elements, *, lower: bool) -> Sequence[Elements
     return [found]
 
 
+def _shares(wrong: list[Any], w: Elements) -> Sequence[Elements]:
+    limit = 4 * len(w) * float(np.finfo(w[0].dtype).eps)
+    found, one, zero = _filled((len(w), len(w)), None), _typed(w, 1.0), _zero(w)
+    for i, j in np.ndindex(*found.shape):
+        near = abs(w[i] - w[j]) <= limit * np.maximum(abs(w[i]), abs(w[j]))
+        found[i, j] = _select(near, one, zero)
+    for row in found:
+        total = functools.reduce(lambda x, y: x + y, row)
+        row[:] = [x / total for x in row]
+    return [found]
+
+
 def _from_diagonal(
     wrong: list[Any], x: Elements, *, offset: int, shape: tuple[int, int]
 ) -> Sequence[Elements]:
@@ -580,6 +593,7 @@ FORMS: Mapping[Any, Form] = {
     cholesky_pullback: Form(_cholesky_pullback, UNKNOWNS),
     hermitian_weights: Form(_weights, UNKNOWNS),
     from_diagonal: Form(_from_diagonal, UNKNOWNS, 1),
+    shares: Form(_shares, UNKNOWNS, 1),
 }
 """Equations on matrices."""
 

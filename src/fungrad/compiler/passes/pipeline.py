@@ -217,6 +217,13 @@ propagate_diagonals = _of(
 )
 
 
+values_with_vectors = _of(
+    ("fungrad.primitives.linalg.spectra",),
+    "fungrad.compiler.passes.simplify.factors",
+    "values_with_vectors",
+)
+
+
 def simplify_loops(graph: Graph) -> Graph:
     """Drops unused carries of loops and hoists loop-invariant equations."""
 
@@ -265,6 +272,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     rematerialise_residuals,
     split_loops,
     simplify_outer_products,
+    values_with_vectors,
     simplify,
     forward_stores,
     fold,

@@ -20,6 +20,7 @@ from fungrad.primitives.linalg.matrix_parts import (
     aligned,
     bar,
     lower,
+    product,
     result,
     square,
     swap,
@@ -127,11 +128,11 @@ def _vjp_pinv(ct: Any, p: Any, args: Any, wanted: Any) -> list[Any]:
     a = args[0]
     g, p_h = bar(ct), adjoint(p)
     g_h = adjoint(g)
-    total = -(p_h @ g @ p_h)
-    inner = g_h @ p @ p_h
+    total = -product(p_h, g, p_h)
+    inner = product(g_h, p, p_h)
     total = total + (inner - a @ (p @ inner))
-    inner = p_h @ p @ g_h
-    return [bar(total + (inner - (inner @ p) @ a)), None]
+    inner = product(p_h, p, g_h)
+    return [bar(total + (inner - product(inner, p, a))), None]
 
 
 def _batch_pinv(args: Any, batched: Any, size: int) -> Any:

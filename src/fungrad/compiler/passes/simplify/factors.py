@@ -1,17 +1,22 @@
-"""A rule for systems of equations; imported with the first Graph that has one.
+"""Rules for systems of equations and spectra; imported with the first Graph that has one.
 
 A factor is often given to np.linalg.solve, and its transpose in the gradient: without the rule the
-gradient of a Gaussian process's likelihood of 30 points takes 1.4 times as long.
+gradient of a Gaussian process's likelihood of 30 points takes 1.4 times as long. The gradient of
+eigenvalues needs the vectors: with values of their own it takes 1.3 times as long.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from fungrad.compiler.passes.patterns import Value, made, rule
-from fungrad.compiler.passes.rewriter import Writer
-from fungrad.ir.graph import Atom, Equation
+from fungrad.compiler.passes.rewriter import Writer, rewritten
+from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.primitives.linalg.cholesky_qr import cholesky
 from fungrad.primitives.linalg.solve import solve
+from fungrad.primitives.linalg.spectra import eigh, eigvalsh, svd, svdvals
 from fungrad.primitives.movement.reshape_broadcast_cast import conj, transpose
+from fungrad.retracing.inlining import placed
 
 
 @rule(made(solve, Value("a"), Value("b")), "a Cholesky factor is a triangle")
@@ -29,3 +34,22 @@ def of_a_factor(writer: Writer, equation: Equation, a: Atom, b: Atom) -> Atom | 
 
 
 RULES = (of_a_factor,)
+
+
+def values_with_vectors(graph: Graph) -> Graph:
+    """Takes eigenvalues and singular values from the factorisation of the same matrix that also
+    computes vectors, if there is one behind them.
+    """
+    whole: dict[Any, Any] = {eigvalsh: eigh, svdvals: svd}
+    found = {(e.primitive, *e.inputs): e for e in graph.equations if e.primitive in (eigh, svd)}
+
+    def replace(equation: Equation) -> Equation:
+        pair = whole.get(equation.primitive)
+        other = None if pair is None else found.get((pair, *equation.inputs))
+        if other is None or other.params.get("lower") != equation.params.get("lower"):
+            return equation
+        outputs = [Variable(v.type) for v in other.outputs]
+        outputs[0 if other.primitive is eigh else 1] = equation.outputs[0]
+        return placed(other, other.primitive, equation.inputs, tuple(outputs), other.params)
+
+    return rewritten(graph, replace) if found else graph

@@ -91,4 +91,4 @@ run.addEventListener("click", () => {
 program.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) run.click();
 });
-run.disabled = false;
+ended("");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import sys
 import types
 
@@ -64,6 +65,23 @@ def _items(x):
     return HELD["array"][1] * np.sum(HELD["list"][0]) * HELD["pair"][0][1]
 
 
+Pair = collections.namedtuple("Pair", "first second")
+OTHERS = {
+    "ordered": collections.OrderedDict(a=np.zeros(2)),
+    "default": collections.defaultdict(list, a=np.zeros(2)),
+    "queue": collections.deque([np.zeros(2)]),
+    "named": Pair(np.zeros(2), 1),
+}
+
+
+def _other_containers(x):
+    for held in (OTHERS["ordered"]["a"], OTHERS["default"]["a"], OTHERS["queue"][0]):
+        held[0] = x
+    OTHERS["named"].first[1] = x
+    rest = OTHERS["named"].first[1] * OTHERS["queue"][0][0]
+    return rest * OTHERS["ordered"]["a"][0] * OTHERS["default"]["a"][0]
+
+
 def _views(x):
     CORNER[0] += x
     a = np.sum(MATRIX)
@@ -106,6 +124,7 @@ FUNCTIONS = {
     "closure": _closure(),
     "global": _global,
     "items": _items,
+    "other containers": _other_containers,
     "views": _views,
     "module": _module,
     "default": _default,
@@ -117,6 +136,7 @@ EXPECTED = {  # values and slopes at 1.5, worked out by hand
     "closure": (1 + 2 * 2.5**2, 10.0),
     "global": (1 + 2.5**3 + 1.5**3, 3 * 2.5**2 + 3 * 1.5**2),
     "items": (2 * 1.5**3, 6 * 1.5**2),
+    "other containers": (1.5**4, 4 * 1.5**3),
     "views": ((3 + 2 * 1.5) * 1.5**2, 2 * 1.5**2 + 6 * 2 * 1.5),
     "module": (1.5 * 1.5 * 2, 3.0),
     "default": (1.5**2 * np.sum(GRID**2), 3 * np.sum(GRID**2)),
@@ -130,7 +150,8 @@ def _arrays():
     return [
         BUFFER, HELD["array"], *HELD["list"], HELD["pair"][0], MATRIX, CORNER, WORK.array, GRID,
         *_default.__defaults__, f.state, f.covariance, Filter.shared,
-        FUNCTIONS["closure"].__closure__[0].cell_contents,
+        FUNCTIONS["closure"].__closure__[0].cell_contents, OTHERS["ordered"]["a"],
+        OTHERS["default"]["a"], OTHERS["queue"][0], OTHERS["named"].first,
     ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import builtins
 import dis
 import functools
 import sys
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterator
 from types import (
     BuiltinFunctionType,
@@ -50,6 +51,8 @@ own while a transform traces.
 """
 MOST = 20_000
 """The most functions that are read."""
+CONTAINERS = frozenset([dict, list, OrderedDict, defaultdict, deque])
+"""The classes whose items are places."""
 KEPT = 512
 """The most functions whose names are remembered."""
 
@@ -67,7 +70,7 @@ def stand_in(value: Any, replaced: Replaced, depth: int = 3) -> Any:
         pair = replaced(value.__self__)
         name = getattr(value.__func__, "__name__", "")
         return getattr(pair[1], name, None) if pair is not None else None
-    if kind is not tuple and kind is not staticmethod and kind is not functools.partial:
+    if kind not in (staticmethod, functools.partial) and not _is_tuple(kind):
         pair = replaced(value)
         return None if pair is None else pair[1]
     if not depth:
@@ -79,6 +82,8 @@ def stand_in(value: Any, replaced: Replaced, depth: int = 3) -> Any:
     found = [old if new is None else new for old, new in items]
     if kind is tuple:
         return tuple(found)
+    if issubclass(kind, tuple):
+        return kind._make(found)  # type: ignore[attr-defined]
     made = kind(*found[: len(parts)], **dict(zip(named, found[len(parts) :], strict=True)))
     if kind is functools.partial:
         vars(made).update(vars(value))
@@ -87,7 +92,7 @@ def stand_in(value: Any, replaced: Replaced, depth: int = 3) -> Any:
 
 def _parts(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The parts of a tuple, a partial or a static method."""
-    if type(value) is tuple:
+    if isinstance(value, tuple):
         return value, {}
     if type(value) is staticmethod:
         return (value.__func__,), {}
@@ -97,7 +102,7 @@ def _parts(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def held_at(place: Any, key: Any) -> Any:
     """The object in a place; None if there is none."""
     try:
-        if type(place) in (dict, list):
+        if type(place) in CONTAINERS:
             return place[key]
         return vars(place).get(key) if isinstance(place, type) else getattr(place, key)
     except (LookupError, ValueError, AttributeError):  # a cell that is not filled, for one
@@ -113,7 +118,7 @@ def exchange(place: Any, key: Any, old: Any, new: Any) -> None:
             type.__delattr__(place, key)
         elif new is None:
             del place[key]
-        elif type(place) in (dict, list):
+        elif type(place) in CONTAINERS:
             place[key] = new
         elif isinstance(place, type):
             type.__setattr__(place, key, new)
@@ -185,15 +190,15 @@ class _Reader:
                 self._space(names, names if type(value) is ModuleType else None, True)
         elif isinstance(value, type):
             self._class(value)
-        elif kind is tuple or kind is staticmethod or isinstance(value, functools.partial):
+        elif _is_tuple(kind) or kind is staticmethod or isinstance(value, functools.partial):
             parts, named = _parts(value)
             for part in (*parts, *named.values()):
                 if _may_call(part) or self._holds(part):
                     self._wait(shared, part)
         elif kind in (set, frozenset):
             self._wait(shared, *filter(callable, value))
-        elif kind is dict or kind is list:
-            items = list(value.items()) if kind is dict else enumerate(value)
+        elif kind in CONTAINERS:
+            items = list(value.items()) if issubclass(kind, dict) else enumerate(value)
             for key in [k for k, item in items if _may_call(item) or self._holds(item)]:
                 self._place(value, key, shared)
         else:
@@ -356,7 +361,12 @@ _IMPORT = dis.opmap["IMPORT_NAME"]
 
 
 def _may_call(value: Any) -> bool:
-    return callable(value) or type(value) in (tuple, staticmethod)
+    return callable(value) or type(value) is staticmethod or _is_tuple(type(value))
+
+
+def _is_tuple(kind: type) -> bool:
+    """Whether a class is that of tuples, or of named ones."""
+    return kind is tuple or (issubclass(kind, tuple) and hasattr(kind, "_make"))
 
 
 def bindings_of(

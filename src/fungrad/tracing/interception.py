@@ -28,6 +28,7 @@ from fungrad.support import forks
 from fungrad.support.hooks import Hooks
 from fungrad.support.lazy import imported, loaded, modules
 from fungrad.tracing.bound_names import (
+    CONTAINERS,
     KEPT,
     Binding,
     Names,
@@ -291,7 +292,7 @@ def _unknown(place: Any, key: Any) -> None:
     return None
 
 
-_HOLD_ARRAYS = (ndarray, dict, list)
+_HOLD_ARRAYS = frozenset([ndarray, *CONTAINERS])
 """The classes of values that are arrays, or hold some."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import pickle
@@ -21,6 +22,7 @@ from fungrad.ir.types import Type, of_value
 from fungrad.primitives.elementwise.family import add, mul
 from fungrad.primitives.elementwise.ufuncs import sin
 from fungrad.primitives.movement.reshape_broadcast_cast import reshape
+from fungrad.retracing.inlining import key_of
 
 F64 = Type((), np.float64)
 VECTOR = Type((3,), np.float64)
@@ -528,3 +530,11 @@ def test_a_type_by_the_name_of_jax():
     assert fg.ShapeDtypeStruct((), float, weak_type=True).weak
     with pytest.raises(TypeError, match="one machine"):
         fg.ShapeDtypeStruct((), float, sharding=object())
+
+
+def test_keys_of_equations_cost_the_garbage_collector_nothing():
+    graph = fg.make_jaxpr(lambda x: np.sin(x) * x + 2.0)(np.ones(3))
+    keys = [key_of(equation) for equation in graph.equations]
+    for _ in range(3):  # a tuple is let go after those inside
+        gc.collect()
+    assert keys and not any(map(gc.is_tracked, keys))

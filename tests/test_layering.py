@@ -101,6 +101,7 @@ class Statements(ast.NodeVisitor):
         self.implemented: list[str] = []
         self.asked: list[tuple[int, str]] = []
         self.imported: list[str] = []
+        self.called: set[str] = set()
         self.compared: set[int] = set()
         self.depth = 0
         self.visit(tree)
@@ -135,6 +136,7 @@ class Statements(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
+        self.called |= {n.id for n in (node.func, *node.args) if isinstance(n, ast.Name)}
         called = getattr(node.func, "id", "").lstrip("_")
         if called == "implements":
             self.implemented += map(ast.unparse, node.args)
@@ -482,6 +484,28 @@ def test_no_function_of_numpy_is_implemented_twice():
             assert text not in seen, f"{text} is implemented in {seen[text]} and {name}"
             seen[text] = name
     assert len(seen) > 200
+
+
+BY_ID = {
+    "compiler.jit", "compiler.lowering.array_lowering", "compiler.lowering.fusion.clustering",
+    "compiler.lowering.printer", "compiler.lowering.scalar.scalarise", "compiler.native.symbols",
+    "compiler.passes.loops.traced_loops", "engines.torch", "host.opaque_calls", "interop.lmfit",
+    "ir.type_inference", "numpy.mutation.memory", "primitives.stop_gradient", "retracing.inlining",
+    "source_export.expressions", "source_export.inlined_functions", "taylor.taylor_trace",
+    "transforms.arguments", "transforms.engine.reverse",
+}  # fmt: skip
+"""Modules outside of tracing that know arrays, types and functions of users by their ids."""
+
+
+def test_what_graphs_hold_is_a_key_itself():
+    """Variables, equations and Graphs are hashed by identity; a key by `id` could outlive them."""
+    found = {
+        name
+        for name in MODULES
+        if not name.startswith("tracing.") and "id" in statements(name).called
+    }
+    assert found <= BY_ID, sorted(found - BY_ID)
+    assert found == BY_ID, sorted(BY_ID - found)
 
 
 def test_no_primitive_is_a_special_case_of_a_transform():

@@ -86,7 +86,7 @@ def key_of(equation: Equation) -> Hashable:
     Without parameters it contains numbers and text only, which the garbage collector skips.
     """
     atoms: list[Hashable] = [
-        _number(atom.value, equation) if isinstance(atom, Literal) else atom
+        _number(atom.value, equation) if isinstance(atom, Literal) else id(atom)
         for atom in equation.inputs
     ]
     if equation.primitive.commutative and hash(atoms[0]) > hash(atoms[1]):

@@ -21,6 +21,7 @@ pytest.importorskip("llvmlite")
 import fungrad as fg
 from fungrad import lax
 from fungrad.compiler import backend_choice
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.native import backend, entry
 from fungrad.compiler.native.kernel import Kernel, Refused
 from fungrad.compiler.native.llvm_ir import Function, Module
@@ -327,3 +328,20 @@ def test_threads_that_build_one_program_at_once(monkeypatch: pytest.MonkeyPatch)
         programs = list(pool.map(native.compile, [graph, graph]))
     for program in programs:
         np.testing.assert_allclose(program(np.ones(3_000))[0], np.sin(1.0) * 2.0)
+
+
+def test_a_long_program_calls_the_programs_of_its_parts(
+    native: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    f = fg.jit(lambda x: np.sin(x) + 0.1)
+    for _ in range(10):
+        f = fg.jit(lambda x, f=f: f(f(x)))
+    x = np.linspace(0.0, 1.0, 3)
+    expected = x
+    for _ in range(1_024):
+        expected = np.sin(expected) + 0.1
+    for most in (costs.native_equations, 64):
+        monkeypatch.setattr(costs, "native_equations", most)
+        f.cache_clear()
+        assert bool(f.lower(x).native) == (most > 64)
+        np.testing.assert_allclose(f(x), expected, rtol=1e-13)

@@ -27,6 +27,10 @@ class CostModel:
     """The most equations of a Graph that is written for each of several calls; a larger one is
     compiled once and called: staging of functions that call others twice, which call others twice.
     """
+    native_equations: int = 1 << 12
+    """The most equations of a native program, after inlining of its calls, in which several calls
+    run one Graph; a larger one calls the native programs of its parts: the same.
+    """
     rerolled_equations: int = 300
     """The fewest equations of a loop that Python ran, which becomes a scan again: benchmarks/
     python_loops.py.

@@ -33,7 +33,7 @@ from fungrad.compiler.native.programs import long_kernel
 from fungrad.compiler.native.recurrences import recurrence_kernel, recurrent
 from fungrad.compiler.native.short_axes import unrollable
 from fungrad.compiler.native.tiles import with_tiles
-from fungrad.compiler.passes.pipeline import optimised
+from fungrad.compiler.passes.pipeline import expanded_size, optimised, repeats
 from fungrad.compiler.self_check.checked_program import CheckedBackend
 from fungrad.control_flow.call import Runner
 from fungrad.ir.graph import Equation, Graph
@@ -76,7 +76,15 @@ class Native(CheckedBackend):
         better = optimised(graph)
         on_numpy = functools.partial(_NUMPY.compile, better)
         fallback = Later(on_numpy, graph, _NUMPY.compile)
-        return self._native(better, fallback) or self._mixed(better) or on_numpy()
+        return self._whole(better, fallback) or self._mixed(better) or on_numpy()
+
+    def _whole(self, graph: Graph, fallback: Later) -> Runner | None:
+        """The native program of an optimised Graph; None if it is long because several calls run
+        one Graph, which then has a program of its own.
+        """
+        if expanded_size(graph) > costs.native_equations and repeats(graph):
+            return None
+        return self._native(graph, fallback)
 
     def loop(self, equation: Equation, steps: Runner) -> Runner | None:
         inputs: Any = equation.inputs

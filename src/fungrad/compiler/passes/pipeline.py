@@ -73,7 +73,7 @@ class _Inlining(Expansion):
         attempted, most = costs.attempted_equations, costs.expanded_equations - size
         if self._calls[inner] > 1:
             attempted = most = min(costs.repeated_equations, most)
-        if self.limit < math.inf or _expanded_size(inner) <= most:
+        if self.limit < math.inf or expanded_size(inner) <= most:
             return self.of(inner, equation.inputs)
         before = size, len(self.constants), len(self.known)
         self.limit = size + min(attempted, most)
@@ -106,13 +106,18 @@ def _called(equation: Equation) -> tuple[Any, ...]:
     return (equation.params["graph"], *arguments)
 
 
-def _expanded_size(graph: Graph) -> int:
+def repeats(graph: Graph) -> bool:
+    """Whether several calls in a Graph, or in its callees, run one Graph."""
+    return max(_counted_calls(graph).values(), default=0) > 1
+
+
+def expanded_size(graph: Graph) -> int:
     """The number of equations of a Graph with those of its calls; equal calls count once."""
 
     def count() -> int:
         calls = {_called(e): e.params["graph"] for e in graph.equations if is_call(e)}
         others = sum(not is_call(e) for e in graph.equations)
-        return others + sum(map(_expanded_size, calls.values()))
+        return others + sum(map(expanded_size, calls.values()))
 
     result: int = memoised(graph, "expanded size", count)
     return result

@@ -391,3 +391,20 @@ def test_the_setting_turns_it_off():
         fg.config.intercept = True
     with pytest.raises(fg.errors.ArgumentError, match="True or False"):
         fg.config.intercept = 2
+
+
+def test_functions_of_lists_of_objects_that_hold_traced_arrays():
+    class Column:
+        def __init__(self, values):
+            self.values = values
+
+        def __array__(self, dtype=None, copy=None):
+            return self.values
+
+    def f(x):
+        rows = np.column_stack([Column(x), np.ones(3), Column(x * 2.0)])
+        return np.sum(np.concatenate((Column(x), [1.0])) ** 2) + np.sum(rows[:, 0] * rows[:, 2])
+
+    x = np.arange(3.0)
+    np.testing.assert_array_equal(fg.grad(f)(x), 6.0 * x)
+    np.testing.assert_array_equal(fg.vmap(f)(x[None]), [f(x)])

@@ -180,7 +180,12 @@ def _of_array_likes(original: Callable[..., Any]) -> Callable[..., Any]:
                 break
         else:
             if not kwargs or not any(map(holds_traced, kwargs.values())):
-                found = original(*args, **kwargs)
+                try:
+                    found = original(*args, **kwargs)
+                except ValueError as error:
+                    if _NO_ARRAY not in str(error) or not holds_traced(given := _unpacked(args)):
+                        raise
+                    return function(*given, **kwargs)
                 return found if not interception.copies else _in_shadows(found, args, kwargs)
         ours = registered.get(original) or registry.later(original)
         if ours is None:
@@ -190,6 +195,22 @@ def _of_array_likes(original: Callable[..., Any]) -> Callable[..., Any]:
         return ours(*args, **kwargs)
 
     return _named_as(function, original)
+
+
+_NO_ARRAY = "__array__ method not producing an array"
+"""Words of NumPy's error for an object whose `__array__` returns a traced array."""
+
+
+def _unpacked(value: Any) -> Any:
+    """The traced arrays of objects that hold some, as columns of pandas, in lists and tuples, too;
+    any other value itself.
+    """
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return kind([_unpacked(item) for item in value])
+    if isinstance(value, (np.ndarray, np.generic)) or not hasattr(kind, "__array__"):
+        return value
+    return _given(value)
 
 
 def _in_shadows(found: Any, args: Any, kwargs: Any) -> Any:

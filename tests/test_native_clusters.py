@@ -12,6 +12,7 @@ pytest.importorskip("llvmlite")
 
 import fungrad as fg
 from fungrad import lax
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.native import fused
 from fungrad.compiler.native.clusters import with_clusters
 from fungrad.compiler.native.fused import fused_kernel
@@ -206,6 +207,20 @@ def test_rows_stay_one_kernel_beside_sums_along_other_axes(native: None) -> None
     assert names.count("native_cluster") == 1 and set(names) <= {"native_cluster", "reduce_sum"}
     both = graph_of(lambda x: (np.sum(np.exp(x) * 2.0, 0), np.sum(np.exp(x) * 2.0, 1)), args[0])
     assert len(fused._Program(both).nests) == 1
+
+
+def test_moves_of_moved_values_are_divided(native: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "rerolled_equations", 1 << 60)
+
+    def loss(u: Any) -> Any:
+        for _ in range(8):
+            u = u + 0.1 * np.sin(np.roll(u, 1) - 2 * u + np.roll(u, -1))
+        return np.sum(u * u)
+
+    f, u = fg.grad(loss), rng.normal(size=200)
+    check(f, u, tolerance=1e-11)
+    lowered = fg.jit(f).lower(u)
+    assert not lowered.refused and len(lowered.kernels) == 1
 
 
 def smoothed(x: Any) -> Any:

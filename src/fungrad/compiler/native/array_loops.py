@@ -42,8 +42,8 @@ CALLED = 5.0
 """Nanoseconds of a call of a part."""
 CONSTANT = 1 << 16
 """The most elements of an array that is stored as a constant."""
-FEW = 64
-"""The fewest elements of the largest array of a sequence."""
+FEW, MANY = 64, 400
+"""The fewest elements of the largest array of a sequence, and the most equations."""
 ARRAYS = 250
 """The most pointers that a part receives."""
 
@@ -124,6 +124,8 @@ def sequence_kernel(graph: Graph) -> Kernel:
       Refused: if a part has none, or for large intermediates, which the buffer pool keeps.
     """
     most = max([v.type.size for e in graph.equations for v in e.outputs], default=0)
+    if len(graph.equations) > MANY:
+        raise Refused(f"a sequence of {len(graph.equations)} equations", "long")
     if len(graph.equations) < 2 or most < FEW:
         raise Refused(f"a sequence of arrays of {most} elements", "small", elements=most)
     made = _sequence(graph)

@@ -18,7 +18,7 @@ from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.convolutions import convolves
 from fungrad.compiler.native.fused import known_equation
 from fungrad.compiler.native.gathers import before_loops, writes, written
-from fungrad.compiler.native.index_maps import SHORT
+from fungrad.compiler.native.index_maps import SHORT, shifts
 from fungrad.compiler.native.kernel import Refusal, Refused
 from fungrad.compiler.native.recurrences import recurrent
 from fungrad.compiler.native.short_axes import matrix_of, times_vector, unrollable
@@ -36,6 +36,10 @@ LEAST, LEAST_OFTEN = 4_096, 512
 several times per call."""
 FEW = 12
 """A cluster of at least so many equations, of any size, is compiled: it saves NumPy calls."""
+DEEP = 1
+"""A cluster that is refused is divided where values have been moved so many times: each move of
+moved values multiplies the places at which values are computed.
+"""
 MOST = 24
 """The most kernels of one Graph."""
 Make = Callable[[Graph], Any]
@@ -132,13 +136,13 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
       graph: the Graph.
       equations: some of its equations.
       cut: 0 ends clusters at reductions of large arrays to a number; 1 also at reductions along
-        other axes than the main ones, and at reshapes that join or split axes; 2 begins clusters at
-        those, too; 3 leaves small matrices to NumPy.
+        other axes than the main ones, at reshapes that join or split axes, and at DEEP moves; 2
+        begins clusters at those, too; 3 leaves small matrices to NumPy.
     """
     level: dict[Atom, int] = {}
     available = Levels()
     ended: set[Atom] = set()
-    axes, wrote = _main_axes(equations), written(graph)
+    axes, wrote, moves = _main_axes(equations), written(graph), dict[Atom, int]()
     for equation in equations:
         reduced = _reduced(equation)
         other = bool(reduced) and reduced != axes
@@ -146,6 +150,11 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
         if fits and not (cut >= 3 and unrollable(equation)):
             found = available.odd(equation.inputs, later=cut >= 2 and other)
             found = max(found, available.odd(before_loops(equation), later=True))
+            here = [moves.get(a, 0) for a in equation.inputs if level.get(a) == found]
+            deep = max(here, default=0) + shifts(equation)
+            if cut >= 1 and deep > DEEP:
+                found, deep = available.odd(equation.inputs, later=True), 1
+            moves.update((v, deep) for v in equation.outputs)
             if equation.outputs[0] in wrote and not writes(equation):
                 levels = {level[a] for a in equation.inputs}  # of the parts of a sum
                 found = min(levels) if len(levels) == 1 else found

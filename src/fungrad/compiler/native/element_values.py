@@ -45,9 +45,9 @@ Box = Sequence[tuple[int, int]]
 Key = tuple[Atom, Place]
 MOST = 256
 """The most elements of an array that is made of numbers."""
-PLACES, OFTEN = 2_000, 8
-"""The most values at places of a nest: a constant, and the values for each equation. Moves of moved
-arrays multiply them.
+PLACES, MOVED, OFTEN = 2_000, 500, 8
+"""The most values at places of a nest: a constant, with and without short axes, and the values for
+each equation. Moves of moved arrays multiply them.
 """
 AHEAD = 2
 """Memory is prefetched so many steps of lanes ahead."""
@@ -161,7 +161,8 @@ class Source:
         found: dict[Key, Piece] = {}
         seen: set[Key] = set()
         stack: list[tuple[Piece, bool]] = [(root, False) for root in reversed(roots)]
-        most = PLACES + OFTEN * len(self.graph.equations)
+        places = PLACES if self.short else MOVED
+        most = places + OFTEN * len(self.graph.equations)
         while stack:
             if len(seen) > most:
                 raise Refused(

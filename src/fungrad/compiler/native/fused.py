@@ -393,7 +393,8 @@ class _Program:
         begin = (0,) * len(own.lengths)
         found = self.source.demanded(own, mine, None)
         aligned = {i for i, place in found if _starts(place) == begin}
-        theirs = [piece for root in roots for piece in root.pieces]
+        stored = [root for root in roots if root.reduction is None] or roots
+        theirs = [piece for root in stored for piece in root.pieces]
         votes: Counter[tuple[int, ...]] = Counter()
         for i, place in self.source.demanded(maps, theirs, None):
             offsets = _starts(place)

@@ -17,7 +17,12 @@ from fungrad.compiler.lowering.fusion.row_access import elementwise
 from fungrad.compiler.native.kernel import Refused
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.primitives.facts import FIRST, Along, Section, sections_of
-from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, reduce_sum, reshape
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    broadcast_to,
+    reduce_sum,
+    reshape,
+    transpose,
+)
 from fungrad.primitives.movement.stack_iota import stack, unstack
 from fungrad.primitives.reduction.reduce import reduce_max, reduce_min
 
@@ -258,6 +263,11 @@ def movable(equation: Equation) -> bool:
         and all(along is not None and abs(along.step) == 1 for along in part.place)
         for part in sections
     )
+
+
+def shifts(equation: Equation) -> bool:
+    """Whether an equation moves elements along their axes: a slice, a roll, a pad, a join."""
+    return movable(equation) and equation.primitive not in (reshape, broadcast_to, transpose)
 
 
 def _reduced(equation: Equation, place: Place) -> Moved | None:

@@ -11,6 +11,7 @@ import operator
 import pickle
 import warnings
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -261,6 +262,15 @@ def test_arguments_beside_lists():
     np.testing.assert_allclose(fg.vmap(f, (0, None, None))(np.array([0.7]), *given), [5.6])
     assert parts[0].b is B
     assert type(given[1]["b"][0]) is np.ndarray and given[1]["b"][0] is B
+
+
+def test_threads_that_meet_lists_at_once():
+    def f(x, k):
+        return np.sum((B * [x * 1j, 1.0]).imag) * k
+
+    with ThreadPoolExecutor(4) as pool:
+        found = pool.map(lambda k: [fg.grad(f)(0.7, k) for _ in range(8)], range(4))
+        assert list(found) == [[2.0 * k] * 8 for k in range(4)]
 
 
 def test_an_array_that_is_not_found_is_no_array_of_objects():

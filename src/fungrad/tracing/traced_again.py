@@ -107,16 +107,14 @@ def traced(run: Callable[[], T], label: Callable[[], str], f: Callable[..., Any]
     Raises:
       UnsupportedArgumentError: if a list with traced items meets an array that was not found.
     """
+    has_them = bool(_with_them) and id(_code(_function(label, f))) in _with_them
     try:
-        if _with_them and id(_code(_function(label, f))) in _with_them:
-            result = _with_stand_ins(run, label, f)
-        else:
-            result = run()
+        result = _with_stand_ins(run, label, f) if has_them else run()
     except Exception as error:
-        if not _takes_more(label, f, error):
+        if not _takes_more(label, f, has_them, error):
             raise
     else:
-        if not Met.seen or not _takes_more(label, f, None):
+        if not Met.seen or not _takes_more(label, f, has_them, None):
             return result
     return traced(run, label, f)
 
@@ -128,9 +126,12 @@ def _with_stand_ins(run: Callable[[], T], label: Callable[[], str], f: Callable[
         return run()
 
 
-def _takes_more(label: Callable[[], str], f: Callable[..., Any], error: Exception | None) -> bool:
+def _takes_more(
+    label: Callable[[], str], f: Callable[..., Any], has_them: bool, error: Exception | None
+) -> bool:
     """Whether the next trace of f can do more than the last one, which has ended with an error, if
-    one is given. Of lists and writes the outermost trace is told, of an index the innermost.
+    one is given, and had stand-ins or not. Of lists and writes the outermost trace is told, of an
+    index the innermost.
     """
     more = bool(Met.seen) and meets_stores(label, f, error is not None)
     line = listed = None
@@ -140,7 +141,7 @@ def _takes_more(label: Callable[[], str], f: Callable[..., Any], error: Exceptio
         return more
     function = _function(label, f)
     code = _code(function)
-    if function is not None and interception.State.on and id(code) not in _with_them:
+    if function is not None and interception.State.on and not has_them:
         if len(_with_them) >= KEPT:
             _with_them.clear()
         _with_them[id(code)] = code

@@ -13,7 +13,7 @@ pytest.importorskip("llvmlite")
 import fungrad as fg
 from fungrad import lax
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.native import fused
+from fungrad.compiler.native import clusters, fused
 from fungrad.compiler.native.clusters import with_clusters
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Refused
@@ -316,3 +316,17 @@ def test_large_values_between_clusters_are_in_the_pool(native: None) -> None:
     kept = found.copy()
     run(-x)
     np.testing.assert_array_equal(found, kept)
+
+
+def test_a_part_that_joins_a_later_cluster_stays_before_it() -> None:
+    def f(x: Any) -> Any:
+        wide = np.ptp(x, axis=-1, keepdims=True)
+        both = np.column_stack([wide, wide**2])
+        return np.sum(np.real(np.tensordot(both, both, 2)))
+
+    x = np.array([[1.0 - 2.0j, 2.0 - 1.0j]])
+    graph = optimised(fg.make_jaxpr(fg.grad(f))(x))
+    place = {equation: n for n, equation in enumerate(graph.equations)}
+    for members in clusters._clusters(graph, graph.equations, 0):
+        assert members == sorted(members, key=place.__getitem__)
+    np.testing.assert_allclose(fg.jit(fg.grad(f))(x), fg.grad(f)(x), rtol=1e-12, atol=1e-12)

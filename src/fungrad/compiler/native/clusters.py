@@ -176,7 +176,8 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
             if above is None:
                 yield part
             else:
-                members[above] += part
+                both = {*members[above], *part}
+                members[above] = [e for e in equations if e in both]
 
 
 def _sink(

@@ -44,6 +44,8 @@ CONSTANT = 1 << 16
 """The most elements of an array that is stored as a constant."""
 FEW, MANY = 64, 400
 """The fewest elements of the largest array of a sequence, and the most equations."""
+STRAIGHT = 8.0
+"""Bytes of new memory for a nanosecond of a program without loops; one with loops may take 1."""
 ARRAYS = 250
 """The most pointers that a part receives."""
 
@@ -61,7 +63,7 @@ def small_kernel(graph: Graph) -> Kernel:
 
 
 def loop_kernel(graph: Graph) -> Kernel:
-    """The kernel of a Graph with loops.
+    """The kernel of a Graph with loops, or with factorisations.
 
     Raises:
       Refused: if it has no scan, other equations, or large intermediates for little work.
@@ -74,7 +76,9 @@ def loop_kernel(graph: Graph) -> Kernel:
     made = _scan(graph) if first is scan and own else _sequence(graph)
     if len(made.module) > LOOPS:
         raise Refused(f"{len(made.module)} lines of IR", "long", lines=len(made.module))
-    if made.scratch > max(LARGE, 8 * made.cost_ns):  # the pool keeps values between programs
+    loops = any(structural(e.primitive) for e in graph.equations)
+    most = made.cost_ns * (1.0 if loops else STRAIGHT)
+    if made.scratch > max(LARGE, most):  # the pool keeps values between programs
         raise Refused(f"{made.scratch} bytes of new memory", "memory", bytes=made.scratch)
     return made
 

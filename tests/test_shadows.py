@@ -108,6 +108,10 @@ def _made_by_operators(x):
     sums[1:] -= x
     inverse = np.linalg.inv(MATRIX + np.outer(GRID, GRID))
     inverse[0] *= x
+    inverse += scipy.linalg.inv(MATRIX * 2.0)
+    lower = scipy.linalg.cholesky(MATRIX * 2.0)
+    lower[0] *= x
+    inverse += lower
     copy = GRID[1:].copy()
     copy.flat[0] = x
     np.add.at(copy, [0, 0], x)

@@ -186,7 +186,7 @@ def _of_array_likes(original: Callable[..., Any]) -> Callable[..., Any]:
                     if _NO_ARRAY not in str(error) or not holds_traced(given := _unpacked(args)):
                         raise
                     return function(*given, **kwargs)
-                return found if not interception.copies else _in_shadows(found, args, kwargs)
+                return found if not interception.copies else in_shadows(found, args, kwargs)
         ours = registered.get(original) or registry.later(original)
         if ours is None:
             raise unsupported(original)
@@ -213,7 +213,7 @@ def _unpacked(value: Any) -> Any:
     return _given(value)
 
 
-def _in_shadows(found: Any, args: Any, kwargs: Any) -> Any:
+def in_shadows(found: Any, args: Any, kwargs: Any) -> Any:
     """The result of a function of plain arrays that the user or a package has called: `Writable` if
     it is new, and the trace of this thread has shadows (tracing/shadows.py).
     """

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
+from fungrad.interception.numpy_functions import in_shadows
 from fungrad.support.lazy import find_spec, imported, loaded
 from fungrad.tracing import interception
 from fungrad.tracing.created_arrays import Written
@@ -193,7 +194,8 @@ def _function(part: str, name: str, original: Any) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         if _given(args, kwargs) or (later and _is_users()):
             return _call(f"scipy.{part}.{name}", _ours(part, name), original, args, kwargs)
-        return original(*args, **kwargs)
+        found = original(*args, **kwargs)
+        return found if not interception.copies else in_shadows(found, args, kwargs)
 
     return function
 

@@ -36,6 +36,7 @@ myst_heading_anchors = 3
 nb_execution_mode = "off"  # the stored outputs are shown
 
 autodoc_typehints = "none"
+autodoc_preserve_defaults = True  # np.float64, not <class ...>
 autodoc_member_order = "bysource"
 python_display_short_literal_types = True
 python_maximum_signature_line_length = 120

@@ -67,12 +67,26 @@ def gradient(cost: Any, *, compiled: bool = True) -> Callable[..., Any]:
 
 
 def hessian(cost: Any, *, compiled: bool = True) -> Callable[..., Any]:
-    """The Hessian of a cost function, as `hessian` of iminuit.Minuit: float64[n, n]."""
+    """The Hessian of a cost function, as `hessian` of iminuit.Minuit.
+
+    Args:
+      cost, compiled: as for `minuit`.
+
+    Returns:
+      A function of what the cost takes: float64[n, n].
+    """
     return _Derivative(cost, VectorFunction.hessian, compiled)
 
 
 def g2(cost: Any, *, compiled: bool = True) -> Callable[..., Any]:
-    """The diagonal of the Hessian, as `g2` of iminuit.Minuit: float64[n]."""
+    """The diagonal of the Hessian, as `g2` of iminuit.Minuit.
+
+    Args:
+      cost, compiled: as for `minuit`.
+
+    Returns:
+      A function of what the cost takes: float64[n].
+    """
 
     def diagonal(function: VectorFunction, p: Any) -> Any:
         return np.diag(function.hessian(p)).copy()

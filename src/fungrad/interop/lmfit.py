@@ -103,6 +103,13 @@ def covariance(result: Any, *, absolute_sigma: bool | None = None) -> Any:
 
     Raises:
       LinAlgError: if the data do not determine the parameters.
+
+    >>> import lmfit, numpy as np
+    >>> model, x = lmfit.models.LinearModel(), np.arange(5.0)
+    >>> fit = model.fit(2.0 * x + [0.1, -0.1, 0.0, 0.1, -0.1], x=x, slope=1.0, intercept=0.0)
+    >>> print(covariance(fit).round(5))
+    [[ 0.0012 -0.0024]
+     [-0.0024  0.0072]]
     """
     j = _model_jacobian(result)(result.params, result.data, result.weights, **result.userkws)
     half = np.linalg.inv(np.linalg.qr(j, mode="r"))
@@ -120,6 +127,12 @@ def standard_errors(result: Any) -> dict[str, float]:
 
     Returns:
       By name; 0 for fixed ones.
+
+    >>> import lmfit, numpy as np
+    >>> model, x = lmfit.models.LinearModel(), np.arange(5.0)
+    >>> fit = model.fit(2.0 * x + [0.1, -0.1, 0.0, 0.1, -0.1], x=x, slope=1.0, intercept=0.0)
+    >>> {name: round(error, 4) for name, error in standard_errors(fit).items()}
+    {'slope': 0.0346, 'intercept': 0.0849}
     """
     names = tuple(result.params)
 
@@ -143,6 +156,12 @@ def confidence_band(result: Any, sigma: float = 1, **independent: Any) -> Any:
 
     Returns:
       An array as the model's value: value - band and value + band are the ends.
+
+    >>> import lmfit, numpy as np
+    >>> model, x = lmfit.models.LinearModel(), np.arange(5.0)
+    >>> fit = model.fit(2.0 * x + [0.1, -0.1, 0.0, 0.1, -0.1], x=x, slope=1.0, intercept=0.0)
+    >>> print(confidence_band(fit, x=np.array([0.0, 2.0])).round(3))
+    [0.102 0.059]
     """
     kws = {**result.userkws, **independent}
 

@@ -255,3 +255,15 @@ def test_results_hold_no_references_too_many() -> None:
 
 def test_this_process_is_as_native_code_assumes() -> None:
     assert symbols.mismatch() == ""
+
+
+def test_definitions_outlive_the_lists_that_hold_them() -> None:
+    """At the end of the interpreter builtin functions may be traversed after the module is gone."""
+    program = entry.Program(doubling_kernel(Type((3,), np.float64)), lambda *args: [])
+    function = program.callable(lambda *args: None)
+    definition = weakref.ref(program._definition)
+    del program
+    gc.collect()
+    entry._spare[:] = [spare for spare in entry._spare if spare is not definition()]
+    gc.collect()
+    assert definition() is not None and callable(function)

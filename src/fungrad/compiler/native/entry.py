@@ -139,7 +139,9 @@ def _definition() -> _Definition:
     try:
         return _spare.pop()
     except IndexError:
-        return _Definition(b"native_program", None, _FASTCALL, None)
+        made = _Definition(b"native_program", None, _FASTCALL, None)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))  # also when the interpreter ends
+        return made
 
 
 _new_builtin = ctypes.PYFUNCTYPE(

@@ -51,6 +51,7 @@ reveal_type(step)
 reveal_type(power)
 reveal_type(fg.jit(fg.value_and_grad(loss))(w))
 reveal_type(fg.vmap(model))
+reveal_type(fg.vmap(model)(w, w, b=w))
 reveal_type(fg.jacobian(layer))
 reveal_type(fg.hessian(loss))
 reveal_type(fg.hessian(noted, has_aux=True))
@@ -69,6 +70,7 @@ fg.grad(untyped, has_aux=True)(w)
 fg.value_and_grad(untyped, has_aux=True)(w)
 fg.jit(fg.grad(lambda v: np.sum(v**2)))(w)
 fg.vmap(fg.grad(lambda v: v**2))(w)
+fg.jit(fg.vmap(fg.vmap(model)))(w, w, w)
 fg.grad(loss)(w, scales=2.0)
 fg.jit(loss)("w")
 """
@@ -85,7 +87,8 @@ REVEALED = [
     f"Typed[[w: {ARRAY}], {ARRAY}]",
     f"Typed[[w: {ARRAY}, n: int], {ARRAY}]",
     "tuple[numpy.float64, Any]",
-    "def (*Any, **Any) -> Any",
+    f"Vmapped[[x: {ARRAY}, a: float, b: float]]",
+    "Any",
     f"def (w: {ARRAY}) -> Any",
     f"def (w: {ARRAY}, scale: float =) -> Any",
     f"def (w: {ARRAY}) -> tuple[Any, str]",
@@ -101,6 +104,7 @@ SPELLINGS = {  # of other versions of mypy and NumPy
     "numpy.floating[_64Bit]": "numpy.float64",
     "numpy._typing._nbit_base._64Bit": "_64Bit",
     "fungrad.compiler.jit.": "",
+    "fungrad.transforms.vmap_and_staging.": "",
 }
 
 

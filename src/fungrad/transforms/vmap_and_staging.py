@@ -8,7 +8,7 @@ can be sliced (np.memmap, Zarr, HDF5) are read chunk by chunk.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, overload
 
 import numpy as np
 
@@ -174,6 +174,23 @@ def _examples(f: Callable[..., Any], leaves: Sequence[Any], axes: Sequence[int |
     return int(sizes.pop())
 
 
+if TYPE_CHECKING:
+
+    class Vmapped(Generic[P]):
+        """A function with the parameters of f, each of any type: where f takes a float, an array.
+
+        Type checkers apply the first signature, and show both.
+        """
+
+        @overload
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+        @overload
+        def __call__(  # type: ignore[overload-cannot-match]
+            self, *args: P.args, **kwargs: P.kwargs
+        ) -> Any: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
 def vmap(
     f: Callable[P, Any],
     in_axes: Any = 0,
@@ -182,7 +199,7 @@ def vmap(
     *,
     chunk: int | None = None,
     progress: Progress | None = None,
-) -> Callable[..., Any]:
+) -> Vmapped[P]:
     """Turns a function of one example into a function of a batch, which runs all examples at once.
 
     >>> import numpy as np
@@ -258,11 +275,10 @@ def vmap(
         ]
         return pytree.unflatten(shapes[0], owned(placed, leaves) if current() is EVAL else placed)
 
-    if chunk is None:
-        return TransformedFunction(run, vmap, f, in_axes, out_axes, axis_size)
-    return TransformedFunction(
-        by_chunks, vmap, f, in_axes, out_axes, axis_size, chunk=chunk, progress=progress
-    )
+    options = {} if chunk is None else {"chunk": chunk, "progress": progress}
+    call = run if chunk is None else by_chunks
+    vmapped: Any = TransformedFunction(call, vmap, f, in_axes, out_axes, axis_size, **options)
+    return vmapped  # type: ignore[no-any-return]
 
 
 def _input_axes(f: Callable[..., Any], in_axes: Any, treedef: pytree.TreeDef) -> list[int | None]:

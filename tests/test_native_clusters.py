@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -330,3 +331,15 @@ def test_a_part_that_joins_a_later_cluster_stays_before_it() -> None:
     for members in clusters._clusters(graph, graph.equations, 0):
         assert members == sorted(members, key=place.__getitem__)
     np.testing.assert_allclose(fg.jit(fg.grad(f))(x), fg.grad(f)(x), rtol=1e-12, atol=1e-12)
+
+
+def test_gradients_by_few_parameters_at_many_points():
+    """Loops with a short last one read values that vary along it alone."""
+
+    def peak(p, x):
+        return p[0] / p[2] * np.exp(-((x - p[1]) ** 2) / (2 * p[2] ** 2))
+
+    p, x = np.array([1.5, 0.4, 0.8]), np.linspace(-4.0, 4.0, 41)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the self-check finds nothing
+        np.testing.assert_allclose(fg.jit(fg.jacfwd(peak))(p, x), fg.jacfwd(peak)(p, x), 1e-12)

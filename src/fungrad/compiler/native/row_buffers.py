@@ -40,11 +40,6 @@ HALO = 8
 
 def box_nest(source: Source, maps: IndexMaps, roots: Sequence[Root], name: str) -> BoxNest:
     """The nest of some roots, with buffers where they save work."""
-    columns = columns_of(source, maps, roots)
-    if columns and maps.lengths[-1] <= BLOCK // ROWS:
-        nest = BoxNest(source.behind(columns), maps, roots, name)
-        _with_columns(nest, source, columns, name)
-        return nest
     kept = _kept(source, maps, roots)
     if kept:
         found = BufferedNest(source, maps, roots, name, kept)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -333,13 +333,29 @@ def test_a_part_that_joins_a_later_cluster_stays_before_it() -> None:
     np.testing.assert_allclose(fg.jit(fg.grad(f))(x), fg.grad(f)(x), rtol=1e-12, atol=1e-12)
 
 
-def test_gradients_by_few_parameters_at_many_points():
-    """Loops with a short last one read values that vary along it alone."""
+def few_columns() -> Iterator[tuple[Callable[..., Any], list[Any]]]:
+    """Programs in which loops with a short last one read expensive values of columns from buffers:
+    a stack of tangents (3, 1), beside sums, of several dtypes."""
 
     def peak(p, x):
         return p[0] / p[2] * np.exp(-((x - p[1]) ** 2) / (2 * p[2] ** 2))
 
     p, x = np.array([1.5, 0.4, 0.8]), np.linspace(-4.0, 4.0, 41)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # the self-check finds nothing
-        np.testing.assert_allclose(fg.jit(fg.jacfwd(peak))(p, x), fg.jacfwd(peak)(p, x), 1e-12)
+    yield fg.jacfwd(peak), [p, x]
+    yield fg.jacfwd(lambda p, x: np.array([np.sum(peak(p, x)), np.sum(peak(p, x) ** 2)])), [p, x]
+    rows, columns = np.random.default_rng(0).normal(size=(2, 64, 16))
+    for single, double in (columns[:2], columns[1::-1]):
+        given = [single.astype(np.float32), double, rows]
+        yield lambda a, b, x: np.exp(b) * x + np.exp(a) * np.sin(a) * x, given
+        yield lambda a, b, x: np.sum(np.exp(a) * x + np.exp(b) * np.sin(b) * x), given
+
+
+def test_values_of_few_columns_are_computed_once():
+    for f, args in few_columns():
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # the self-check finds nothing
+            for g in (f, fg.grad(lambda *xs, f=f: np.sum(np.sin(f(*xs))), (0, 1))):
+                for found, expected in zip(
+                    *map(fg.trees.leaves, (fg.jit(g)(*args), g(*args))), strict=True
+                ):
+                    np.testing.assert_allclose(found, expected, 2e-6, 2e-6)

@@ -19,7 +19,7 @@ from fungrad.compiler.native.element_operations import convert, cost, type_of
 from fungrad.compiler.native.element_values import Body, Key, Source, inside
 from fungrad.compiler.native.gathers import Write, place_of
 from fungrad.compiler.native.index_maps import IndexMaps, Limit, Piece, loops_of
-from fungrad.compiler.native.llvm_ir import Function, Value, size_of
+from fungrad.compiler.native.llvm_ir import Function, Operand, Value, size_of
 from fungrad.compiler.native.machine_code import host
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, reshape
 
@@ -77,7 +77,7 @@ class Nest:
       bases: for each output that is written, the array that it begins with; None for zeros.
       copies_at: the offset of the copies of such outputs in the scratch, in bytes.
       extra: the pointers to buffers and copies, by array number.
-      columns: the loops that fill the buffers of a unit.
+      columns: the loops that fill the buffers of a unit, by their offsets in bytes.
     """
 
     lanes: int
@@ -85,7 +85,7 @@ class Nest:
     tails: Value
     buffer = copies_at = 0
     bases: Mapping[int, int | None] = MappingProxyType({})
-    columns: Sequence[BoxNest] = ()
+    columns: Mapping[int, BoxNest] = MappingProxyType({})
 
     def __init__(self, source: Source, maps: IndexMaps, roots: Sequence[Root]) -> None:
         self.source, self.maps, self.roots, self.first = source, maps, roots, 0
@@ -115,7 +115,7 @@ class Nest:
     @property
     def text(self) -> str:
         """Its loops and units, and the primitives of the values that it computes."""
-        nests: list[Nest] = [*self.columns, self]
+        nests: list[Nest] = [*self.columns.values(), self]
         found = [nest.source.made.get(i) for nest in nests for i, _ in nest.demanded]
         names = dict.fromkeys([equation.primitive.name for equation in found if equation])
         names.update(dict.fromkeys([r.reduction.equation.primitive.name for r in self.sums
@@ -223,18 +223,16 @@ class Nest:
         if not self.columns:
             self.unit(code, entry, unit)
             return
-        at, arrays = self.source.pointers, [r.number for nest in self.columns for r in nest.roots]
-        room = self.buffer // len(arrays)
-        found = {at + n: code.at(self.buffers, n * room) for n in range(len(arrays))}
+        first = self.source.pointers
+        found = {first + n: code.at(self.buffers, at) for n, at in enumerate(self.columns)}
         inner = Body(self.source, self.maps, code, {}, None, 1, entry)
         inner.pointers = found
         self.extra = {**self.extra, **found}
-        for nest in self.columns:
+        for nest in self.columns.values():
             body = Body(nest.source, nest.maps, code, {}, None, 1, nest.entry(code))
             body.pointers = nest.extra = found
             nest.tails = self.tails
-            ends = [code.constant(n, "i64", 1) for n in (0, 0, nest.last)]
-            nest.row(code, body, *ends)
+            nest.whole_rows(code, body, 0, nest.rows)
         self.unit(code, inner, unit)
 
     def join(self, code: Function, outer: Body) -> None:
@@ -389,9 +387,13 @@ class BoxNest(Nest):
         else:
             first = code.mul(own, self.per)
             stop = code.intrinsic("smin", [code.add(first, self.per), self.rows])
-            ends = [code.constant(n, "i64", 1) for n in (0, self.last)]
-            code.for_range(first, stop, lambda row: self.row(code, entry, row, *ends))
+            self.whole_rows(code, entry, first, stop)
         self.end_sums(code, unit)
+
+    def whole_rows(self, code: Function, entry: Body, first: Operand, stop: Operand) -> None:
+        """All elements of the rows from `first` to `stop`."""
+        ends = [code.constant(n, "i64", 1) for n in (0, self.last)]
+        code.for_range(first, stop, lambda row: self.row(code, entry, row, *ends))
 
     def indices(self, code: Function, row: Value) -> dict[int, Value]:
         """The indices of the outer loops."""

@@ -40,6 +40,11 @@ HALO = 8
 
 def box_nest(source: Source, maps: IndexMaps, roots: Sequence[Root], name: str) -> BoxNest:
     """The nest of some roots, with buffers where they save work."""
+    columns = columns_of(source, maps, roots)
+    if columns and maps.lengths[-1] <= BLOCK // ROWS:
+        nest = BoxNest(source.behind(columns), maps, roots, name)
+        _with_columns(nest, source, columns, name)
+        return nest
     kept = _kept(source, maps, roots)
     if kept:
         found = BufferedNest(source, maps, roots, name, kept)
@@ -94,15 +99,14 @@ def _with_columns(
       nest: reads them as arrays behind all others.
       source: computes them.
     """
-    ahead = list[BoxNest]()
+    nest.columns = ahead = dict[int, BoxNest]()
     for n, atom in enumerate(columns):
         own = type(nest.maps)(nest.maps.nest(atom.type.shape))
         pieces = [Piece(atom, place) for place in own.wholes(atom.type.shape)]
         roots = [Root(pieces, source.pointers + n - source.outputs)]
-        ahead.append(BoxNest(source, own, roots, f"{name}ahead{n}"))
+        ahead[nest.buffer] = found = BoxNest(source, own, roots, f"{name}ahead{n}")
         nest.buffer += -(-atom.type.nbytes // 64) * 64
-        nest.cost_ns += ahead[-1].cost_ns
-    nest.columns = ahead
+        nest.cost_ns += found.cost_ns
     nest.per = max(nest.per, ROWS)
     nest.units = -(-(nest.items if isinstance(nest, RowNest) else nest.rows) // nest.per)
 
@@ -163,8 +167,7 @@ class BufferedNest(BoxNest):
         inner.pointers = ahead.pointers = self.ahead.extra = pointers
         self.extra = {**self.extra, **pointers}
         self.ahead.tails = self.tails
-        ends = [code.constant(n, "i64", 1) for n in (0, self.ahead.last)]
-        code.for_range(low, high, lambda row: self.ahead.row(code, ahead, row, *ends))
+        self.ahead.whole_rows(code, ahead, low, high)
         super().unit(code, inner, unit)
 
     def border(self, caller: Function, row: Value, low: Value, high: Value) -> None:

@@ -261,10 +261,10 @@ def test_lists_of_traced_values():
 
 
 @pytest.mark.parametrize("function", [*PLAIN, *NAN_FUNCTIONS, np.argmax, np.cumsum, np.ptp])
-def test_out_of_the_outside_is_refused_by_name(function):
-    out = np.zeros(3 if function is np.cumsum else ())
+def test_out_that_compiled_code_made_is_refused_by_name(function):
+    text = ["0 0 0" if function is np.cumsum else "0"]
     with pytest.raises(ItemAssignmentError, match=f"by np.{function.__name__}"):
-        fg.grad(lambda x: np.sum(function(x, out=out)))(np.ones(3))
+        fg.grad(lambda x: np.sum(function(x, out=np.loadtxt(text))))(np.ones(3))
 
 
 def test_cumsum_takes_out_made_under_the_transform():

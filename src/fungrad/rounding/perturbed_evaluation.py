@@ -28,6 +28,7 @@ from fungrad.primitives.facts import ARITHMETIC, EXACT, FUNCTION, OPERANDS, TERM
 from fungrad.primitives.movement.scatter import index_max, index_min
 from fungrad.retracing.graph_transforms import memoised
 from fungrad.rounding.evaluation_time import trips
+from fungrad.support import forks
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import EVAL, EvalTrace, enter, leave
 
@@ -38,6 +39,9 @@ LONG_SUM = 512
 an array one by one."""
 OPERAND_ULP = 64.0
 """The units in the last place by which the operands of backward stable algorithms are moved."""
+_import = forks.lock()
+"""Held while NumPy may import its module of random numbers: a child that is forked meanwhile would
+wait for the end of the import."""
 
 
 class TooLong(Exception):
@@ -78,7 +82,8 @@ class PerturbedTrace(TimedTrace):
     def __init__(self, seed: int, regrouped: bool, end: float = math.inf) -> None:
         super().__init__(end)
         self.regrouped = regrouped
-        self.random = np.random.default_rng(seed)
+        with _import:
+            self.random = np.random.default_rng(seed)
         self.together = seed % 3 == 2
         """Whether all numbers of an array move by the same amount, so that equal ones stay equal.
         """

@@ -8,6 +8,7 @@ called once more, without a trace, and the two values have to agree.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -329,12 +330,15 @@ class _Lines:
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
-        before = sys.gettrace()
+        before, collects = sys.gettrace(), gc.isenabled()
+        gc.disable()  # finalizers and callbacks of the garbage collector are no part of a run
         sys.settrace(self._called)
         try:
             yield
         finally:
             sys.settrace(before)
+            if collects:
+                gc.enable()
 
     def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
         if is_library(frame.f_code.co_filename) or is_of_python(frame.f_code.co_filename):

@@ -167,17 +167,7 @@ class _Reader:
         self._seen[id(value)] = value
         kind = type(value)
         if kind is FunctionType:
-            if _read_by(value.__module__):
-                self._code(value.__code__, value.__globals__)
-            own = not _is_ours(value)
-            for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
-                if own and name != "__class__":  # which super() reads
-                    self._place(cell, "cell_contents", shared)
-                else:
-                    self._wait(shared, held_at(cell, "cell_contents"))
-            if value.__defaults__ and own:
-                self._place(value, "__defaults__", shared)
-            self._wait(shared, value.__kwdefaults__, getattr(value, "__wrapped__", None))
+            self._function(value, shared)
         elif kind is MethodType:
             self._wait(shared, value.__func__, value.__self__)
         elif kind is classmethod:
@@ -192,20 +182,35 @@ class _Reader:
             self._class(value)
         elif _is_tuple(kind) or kind is staticmethod or isinstance(value, functools.partial):
             parts, named = _parts(value)
-            for part in (*parts, *named.values()):
-                if _may_call(part) or self._holds(part):
-                    self._wait(shared, part)
+            self._wait(shared, *filter(self._may_matter, (*parts, *named.values())))
         elif kind in (set, frozenset):
             self._wait(shared, *filter(callable, value))
         elif kind in CONTAINERS:
             items = list(value.items()) if issubclass(kind, dict) else enumerate(value)
-            for key in [k for k, item in items if _may_call(item) or self._holds(item)]:
+            for key in [k for k, item in items if self._may_matter(item)]:
                 self._place(value, key, shared)
         else:
             self._instance(value, shared)
 
-    def _holds(self, item: Any) -> bool:
-        """Whether an item is, or may hold, a value of the further classes to find."""
+    def _function(self, value: FunctionType, shared: bool) -> None:
+        if _read_by(value.__module__):
+            self._code(value.__code__, value.__globals__)
+        own = not _is_ours(value)
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+            if own and name != "__class__":  # which super() reads
+                self._place(cell, "cell_contents", shared)
+            else:
+                self._wait(shared, held_at(cell, "cell_contents"))
+        if value.__defaults__ and own:
+            self._place(value, "__defaults__", shared)
+        self._wait(shared, value.__kwdefaults__, getattr(value, "__wrapped__", None))
+
+    def _may_matter(self, item: Any) -> bool:
+        """Whether an item may call a function, or is or may hold a value of the further classes to
+        find.
+        """
+        if _may_call(item):
+            return True
         kind = type(item)
         if not self._also or kind in _PLAIN:
             return kind in self._also

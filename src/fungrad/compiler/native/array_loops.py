@@ -254,6 +254,35 @@ class _Writer:
 
 def _sequence(graph: Graph) -> Kernel:
     """The kernel of a Graph, which calls those of its parts."""
+    steps, known = _steps(graph)
+    made = _Writer(graph, max([part.scratch for part, *_ in steps if part], default=0))
+    made.pointers.update((i, made.constant(array)) for i, array in known.items())
+    own = {v for kernel, _, outputs in steps if kernel for v in outputs}
+    for place, atom in enumerate(graph.outputs):
+        if atom in own and atom not in made.pointers:
+            made.pointers[atom] = made.result(place)
+    _assign(made, steps)
+    for step in steps:
+        _call(made, *step)
+    there = set[Atom]()
+    for place, atom in enumerate(graph.outputs):
+        if atom in own and atom not in there:
+            there.add(atom)
+        else:
+            made.copy(made.result(place), made.pointer(atom), atom.type)
+    return made.kernel()
+
+
+_Step = tuple[Kernel | None, Sequence[Atom], Sequence[Atom]]
+"""The kernel of a part, its inputs and its outputs; None for an array that is reshaped."""
+
+
+def _steps(graph: Graph) -> tuple[list[_Step], dict[Atom, Any]]:
+    """The parts of a Graph in order, and the values that are known already.
+
+    Raises:
+      Refused: for effects, and if the parts have too many lines of IR.
+    """
     if any(map(effectful, graph.equations)):
         raise Refused("effects", "effects")
     found = list[_Step]()
@@ -277,35 +306,23 @@ def _sequence(graph: Graph) -> Kernel:
         lines += len(part.module)
         if lines > LOOPS:
             raise Refused(f"more than {LOOPS} lines of IR", "long", lines=lines)
-    made = _Writer(graph, max([part.scratch for part, *_ in found if part], default=0))
-    made.pointers.update((i, made.constant(array)) for i, array in known.items())
-    own = {v for kernel, _, outputs in found if kernel for v in outputs}
-    for place, atom in enumerate(graph.outputs):
-        if atom in own and atom not in made.pointers:
-            made.pointers[atom] = made.result(place)
-    _assign(made, found)
-    for kernel, inputs, outputs in found:
-        if kernel is None:
-            made.pointers[outputs[0]] = made.pointer(inputs[0])
-            continue
-        table = made.table(kernel)
-        for n, atom in enumerate((*inputs, *outputs)):
-            made.put(table, n, made.pointer(atom))
-        if kernel.doubtful:
-            made.put(table, len(inputs) + len(outputs), made.doubt)
-        made.call(kernel, table)
-        made.loops += [kernel.loops] if kernel.loops else []
-    there = set[Atom]()
-    for place, atom in enumerate(graph.outputs):
-        if atom in own and atom not in there:
-            there.add(atom)
-        else:
-            made.copy(made.result(place), made.pointer(atom), atom.type)
-    return made.kernel()
+    return found, known
 
 
-_Step = tuple[Kernel | None, Sequence[Atom], Sequence[Atom]]
-"""The kernel of a part, its inputs and its outputs; None for an array that is reshaped."""
+def _call(
+    made: _Writer, kernel: Kernel | None, inputs: Sequence[Atom], outputs: Sequence[Atom]
+) -> None:
+    """Writes the call of a part."""
+    if kernel is None:
+        made.pointers[outputs[0]] = made.pointer(inputs[0])
+        return
+    table = made.table(kernel)
+    for n, atom in enumerate((*inputs, *outputs)):
+        made.put(table, n, made.pointer(atom))
+    if kernel.doubtful:
+        made.put(table, len(inputs) + len(outputs), made.doubt)
+    made.call(kernel, table)
+    made.loops += [kernel.loops] if kernel.loops else []
 
 
 def _assign(made: _Writer, steps: Sequence[_Step]) -> None:

@@ -130,7 +130,29 @@ def _work(members: Sequence[Equation]) -> int:
 
 
 def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator[list[Equation]]:
-    """The equations of each cluster.
+    """The equations of each cluster: see `_levels`."""
+    level, ended = _levels(graph, equations, cut)
+    _sink(graph, equations, level, ended)
+    members: dict[int, list[Equation]] = {}
+    for equation in equations:
+        found = level[equation.outputs[0]]
+        if found % 2:
+            members.setdefault(found, []).append(equation)
+    for found in sorted(members):
+        for part in _connected(members[found]):
+            above = _joined_by(graph, part, level, ended)
+            if above is None:
+                yield part
+            else:
+                both = {*members[above], *part}
+                members[above] = [e for e in equations if e in both]
+
+
+def _levels(
+    graph: Graph, equations: Sequence[Equation], cut: int
+) -> tuple[dict[Atom, int], set[Atom]]:
+    """The level of each value, odd in clusters and even between them, and the values that end
+    theirs: what reads such a value is in a later one.
 
     Args:
       graph: the Graph.
@@ -164,20 +186,7 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
             found = available.even(equation.inputs)
         level.update((v, found) for v in equation.outputs)
         available.update((v, found + (v in ended)) for v in equation.outputs)
-    _sink(graph, equations, level, ended)
-    members: dict[int, list[Equation]] = {}
-    for equation in equations:
-        found = level[equation.outputs[0]]
-        if found % 2:
-            members.setdefault(found, []).append(equation)
-    for found in sorted(members):
-        for part in _connected(members[found]):
-            above = _joined_by(graph, part, level, ended)
-            if above is None:
-                yield part
-            else:
-                both = {*members[above], *part}
-                members[above] = [e for e in equations if e in both]
+    return level, ended
 
 
 def _sink(
@@ -210,7 +219,7 @@ def _joined_by(
     values than that reads arrays; None if there is none.
     """
     made = {v for e in part for v in e.outputs}
-    if made & ended or made & set(graph.outputs):
+    if made & {*ended, *graph.outputs}:
         return None
     read = {a for e in part for a in e.inputs if a.type.size > 1} - made
     readers = [e for e in graph.equations if e.outputs[0] not in made

@@ -48,6 +48,8 @@ from fungrad.retracing.graph_transforms import drop_dead
 
 ALONE = 1 << 18
 """The most elements that one thread reduces, and reads again."""
+Depends = dict[Atom, set[tuple[int, ...]]]
+"""For each value, the axes of the reductions that it depends on."""
 LEAST = 64
 """The fewest elements of loops if short axes are unrolled."""
 COPIES = 16_000
@@ -197,14 +199,7 @@ class _Program:
                 raise Refused(refused.reason, refused.code, equation)
         if not cheap and sum(map(_work, live)) <= ONE_CALL:
             raise Refused("data movement only, or a single NumPy call", "moves")
-        self.sums: list[Sum] = []
-        for equation in live:
-            found, out = reduction(equation), equation.outputs[0]
-            if found is None or self.source.is_array(out):
-                continue
-            if self.source.is_array(equation.inputs[0]):
-                places = self.source.elements(out)
-                self.sums += [Sum(found, place) for place in places]
+        self.sums = self._to_numbers(live)
         self.written = self._writes()
         self.stored = [n for n, a in enumerate(graph.outputs)
                        if self.source.is_array(a) and n not in self.written]  # fmt: skip
@@ -217,6 +212,17 @@ class _Program:
         bases = {n: arrays.get(w.base) if w.base else None for n, w in self.written.items()}
         for nest in self.nests:
             nest.bases = bases
+
+    def _to_numbers(self, equations: Sequence[Equation]) -> list[Sum]:
+        """The reductions of arrays to numbers, or to short axes."""
+        sums = list[Sum]()
+        for equation in equations:
+            found, out = reduction(equation), equation.outputs[0]
+            if found is None or self.source.is_array(out):
+                continue
+            if self.source.is_array(equation.inputs[0]):
+                sums += [Sum(found, place) for place in self.source.elements(out)]
+        return sums
 
     def _writes(self) -> dict[int, Written]:
         """The outputs that are written by index arrays."""
@@ -235,14 +241,8 @@ class _Program:
         """A nest for each choice of axes; the largest values come first, so that others join the
         nest that computes their operands.
         """
-        first = choices[0]
-        needed, depends = for_arrays(self.source), dict[Atom, set[tuple[int, ...]]]()
-        for equation in self.graph.equations:
-            axes = reduced_loops(first, equation) if equation.outputs[0] in needed else ()
-            own = {axes} - {()}
-            for atom in equation.inputs:
-                own |= depends.get(atom, set())
-            depends.update((v, own) for v in equation.outputs)
+        needed = for_arrays(self.source)
+        depends = self._reduced_before(choices[0], needed)
         choices = self._accumulated(choices, needed, depends)
         first = choices[0]
         alone = len(first.reduced) == sum(n > 1 for n in first.lengths)
@@ -252,31 +252,13 @@ class _Program:
                 if not (alone and r.equation.outputs[0] in needed)]  # fmt: skip
         if alone:  # one item: later equations on numbers run behind its last phase
             self.stored = [n for n in range(len(self.graph.outputs)) if n not in self.written]
-        wanted: list[tuple[Sequence[Atom], int, Sum | Write | None]] = [
-            (self.sums[n].reduction.operands, n, self.sums[n]) for n in rest
-        ]
-        wanted += [([self.graph.outputs[n]], n, None) for n in self.stored]
-        wanted += [([w.value], n, w) for n, found in self.written.items() for w in found.writes]
-        nests: dict[IndexMaps, list[Root]] = {maps: [] for maps in choices}
-        beside = list[tuple[int, Sum | Write | None]]()
-        for atoms, n, one in sorted(wanted, key=lambda w: -w[0][0].type.size):
-            along = set().union(*[depends.get(atom, set()) for atom in atoms])
-            if len(along) > 1:
-                raise Refused("reductions along different axes", "layout")
-            maps = next((m for m in choices if {m.reduced} == along), first)
-            try:
-                found = embedded(self.source, maps, atoms, nests[maps])
-            except Refused:
-                if along:
-                    raise
-                beside.append((n, one))
-                continue
-            if isinstance(one, Write):
-                nests[maps] += [Root(one.pieces(some[0].place), n, write=one) for some in found]
-                continue
-            if one is not None:
-                found = one.operands([some[0].place for some in found])
-            nests[maps] += [Root(p, n, one.reduction if one else None) for p in found]
+        return self._nests(*self._roots(choices, rest, depends))
+
+    def _nests(
+        self, nests: Mapping[IndexMaps, Sequence[Root]],
+        beside: Sequence[tuple[int, Sum | Write | None]],
+    ) -> list[Nest]:  # fmt: skip
+        """The nests of roots, and of what fits into none of them: see `_roots`."""
         made: list[Nest] = [
             row_nest(self.source, maps, roots, f"rows{n}")
             for n, (maps, roots) in enumerate(nests.items())
@@ -292,10 +274,58 @@ class _Program:
                 raise Refused("writes from different loops", "layout")
         return made
 
+    def _reduced_before(self, maps: IndexMaps, needed: set[Atom]) -> Depends:
+        """For each value, the axes of the reductions that it depends on, of those that loops over
+        arrays need.
+        """
+        depends: Depends = {}
+        for equation in self.graph.equations:
+            axes = reduced_loops(maps, equation) if equation.outputs[0] in needed else ()
+            own = {axes} - {()}
+            for atom in equation.inputs:
+                own |= depends.get(atom, set())
+            depends.update((v, own) for v in equation.outputs)
+        return depends
+
+    def _roots(
+        self, choices: Sequence[IndexMaps], sums: Sequence[int], depends: Depends
+    ) -> tuple[dict[IndexMaps, list[Root]], list[tuple[int, Sum | Write | None]]]:
+        """The roots of each nest: of the outputs, of some sums and of all writes; and what fits
+        into none.
+
+        Raises:
+          Refused: if reductions along axes of two nests meet.
+        """
+        wanted: list[tuple[Sequence[Atom], int, Sum | Write | None]] = [
+            (self.sums[n].reduction.operands, n, self.sums[n]) for n in sums
+        ]
+        wanted += [([self.graph.outputs[n]], n, None) for n in self.stored]
+        wanted += [([w.value], n, w) for n, found in self.written.items() for w in found.writes]
+        nests: dict[IndexMaps, list[Root]] = {maps: [] for maps in choices}
+        beside = list[tuple[int, Sum | Write | None]]()
+        for atoms, n, one in sorted(wanted, key=lambda w: -w[0][0].type.size):
+            along = set().union(*[depends.get(atom, set()) for atom in atoms])
+            if len(along) > 1:
+                raise Refused("reductions along different axes", "layout")
+            maps = next((m for m in choices if {m.reduced} == along), choices[0])
+            try:
+                found = embedded(self.source, maps, atoms, nests[maps])
+            except Refused:
+                if along:
+                    raise
+                beside.append((n, one))
+                continue
+            if isinstance(one, Write):
+                nests[maps] += [Root(one.pieces(some[0].place), n, write=one) for some in found]
+                continue
+            if one is not None:
+                found = one.operands([some[0].place for some in found])
+            nests[maps] += [Root(p, n, one.reduction if one else None) for p in found]
+        return nests, beside
+
     def _accumulated(
-        self, choices: Sequence[IndexMaps], needed: set[Atom],
-        depends: Mapping[Atom, set[tuple[int, ...]]],
-    ) -> Sequence[IndexMaps]:  # fmt: skip
+        self, choices: Sequence[IndexMaps], needed: set[Atom], depends: Depends
+    ) -> Sequence[IndexMaps]:
         """Makes outputs that are sums along other axes than those of the first nest, of values in
         it, sums to which its items add; returns the choices that are left, the first one first.
         """

@@ -181,16 +181,16 @@ def written(graph: Graph) -> Mapping[Atom, Written]:
             base = None if primitive is scatter else equation.inputs[0]
             found[out] = Written(base, [own])
             if base is not None and base in found and readers[base] == 1:
-                both = [*found[base].writes, own]
-                if _in_one_loop(both):
-                    found[out] = Written(found[base].base, both)
+                before = found[base]
+                found[out] = _in_turn(before.base, [*before.writes, own]) or found[out]
         elif primitive is add and len(inner) == 2 and all(part.base is None for part in inner):
-            both = [w for part in inner for w in part.writes]
-            if _in_one_loop(both):
-                found[out] = Written(None, both)
+            both = _in_turn(None, [w for part in inner for w in part.writes])
+            if both is not None:
+                found[out] = both
     return found
 
 
-def _in_one_loop(both: Sequence[Write]) -> bool:
-    """Whether writes may take turns, element by element."""
-    return all(w.adds for w in both) and len({w.value.type.shape for w in both}) == 1
+def _in_turn(base: Atom | None, writes: Sequence[Write]) -> Written | None:
+    """Writes into one array that take turns, element by element; None if they may not."""
+    fits = all(w.adds for w in writes) and len({w.value.type.shape for w in writes}) == 1
+    return Written(base, writes) if fits else None

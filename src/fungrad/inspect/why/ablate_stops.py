@@ -182,7 +182,7 @@ def _followed(graph: Graph, flags: list[bool]) -> tuple[list[Equation], list[boo
     live = {v for v, f in zip(graph.inputs, flags, strict=True) if f and v.type.inexact}
     cuts: list[Equation] = []
     for equation in graph.equations:
-        at = [i for i, a in enumerate(equation.inputs) if isinstance(a, Variable) and a in live]
+        at = [i for i, atom in enumerate(equation.inputs) if atom in live]
         if not at:
             continue
         if any(True for _ in inner_graphs(equation)):

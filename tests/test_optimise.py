@@ -604,8 +604,14 @@ RECURRENT = tuple(
 
 
 def test_outer_products_are_elementwise_outside_of_loops():
-    for f in (np.outer, lambda x, y: x[:, None] @ y[None]):
-        check_rewritten(lambda x, y, f=f: f(x, y) * 2.0, (OTHER, OTHER), ["reshape", "mul", "mul"])
+    product = lambda x, y: x[:, None] @ y[None]  # noqa: E731
+    for f, rest in ((np.outer, ["mul"]), (product, ["add", "mul"])):  # 0.0 + (-0.0) is 0.0
+        check_rewritten(lambda x, y, f=f: f(x, y) * 2.0, (OTHER, OTHER), ["reshape", "mul", *rest])
+    zeros = np.array([0.0, -0.0, 1.0])
+    for f in (np.outer, product):
+        np.testing.assert_array_equal(
+            np.signbit(fg.jit(f)(zeros, -zeros)), np.signbit(f(zeros, -zeros))
+        )
     check_rewritten(lambda x: x[:, None, None] @ x[:, None, None], (OTHER,),
                     ["reshape", "dot_general"])  # fmt: skip
 

@@ -305,7 +305,7 @@ def cho_factor(
       numpy.linalg.LinAlgError: if a matrix is not positive definite.
 
     >>> c, lower = cho_factor(np.array([[4.0, 2.0], [2.0, 5.0]]), lower=True)
-    >>> np.tril(c), lower
+    >>> np.tril(c), bool(lower)
     (array([[2., 0.],
            [1., 2.]]), True)
     """

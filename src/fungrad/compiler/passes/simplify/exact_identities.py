@@ -233,7 +233,8 @@ def of_column_and_row(writer: Writer, equation: Equation) -> Atom | None:
     rank = x.type.ndim - len(summed)  # the axes of x come first
     column = writer.add(equation, reshape, x, shape=shape[:rank] + (1,) * len(shape[rank:]))
     row = writer.add(equation, reshape, y, shape=shape[rank:])
-    return writer.add(equation, mul, column, row)
+    product = writer.add(equation, mul, column, row)
+    return with_zeros_added(writer, equation, product)  # sums begin with 0.0
 
 
 def _by_primitive(rules: Iterable[Rule]) -> dict[Any, tuple[Rule, ...]]:

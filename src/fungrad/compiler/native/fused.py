@@ -250,7 +250,7 @@ class _Program:
             raise Refused("a second pass over a large array", "layout")
         rest = [n for n, (r, _) in enumerate(self.sums)
                 if not (alone and r.equation.outputs[0] in needed)]  # fmt: skip
-        if alone:  # one item: later equations on numbers run behind its last phase
+        if alone:  # one item: later equations on numbers run after its last phase
             self.stored = [n for n in range(len(self.graph.outputs)) if n not in self.written]
         return self._nests(*self._roots(choices, rest, depends))
 

@@ -219,7 +219,7 @@ class Nest:
         code.for_range(low, high, lambda unit: self.prepared(code, body, unit))
 
     def prepared(self, code: Function, entry: Body, unit: Value) -> None:
-        """One unit, behind the loops that fill its buffers."""
+        """One unit, after the loops that fill its buffers."""
         if not self.columns:
             self.unit(code, entry, unit)
             return

@@ -96,7 +96,7 @@ def _with_columns(
     """Gives a nest loops that compute `columns` ahead of each unit.
 
     Args:
-      nest: reads them as arrays behind all others.
+      nest: reads them as arrays after all others.
       source: computes them.
     """
     nest.columns = ahead = dict[int, BoxNest]()

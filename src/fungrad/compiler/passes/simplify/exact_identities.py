@@ -280,7 +280,7 @@ def simplify_moves(graph: Graph) -> Graph:
 
 
 def simplify_outer_products(graph: Graph) -> Graph:
-    """Writes outer products as elementwise ones, which can be fused; behind the passes for loops,
+    """Writes outer products as elementwise ones, which can be fused; after the passes for loops,
     which sum products over the steps.
     """
     return apply_rules(graph, lambda p: (of_column_and_row,) if p is dot_general else ())

@@ -60,7 +60,7 @@ WIDE = frozenset(
     index_max index_min index_multiply index_set irfft linear_recurrence logaddexp lu
     matrix_function maximum minimum partition power product_of_others qr reduce_logaddexp
     reduce_logaddexp2 reduce_max reduce_min reduce_prod scan scan_pullback scan_record select
-    share_ties sort sparse_solve svd while_loop_pullback""".split()
+    share_ties sort sparse_solve svd""".split()
 )
 """Primitives whose patterns have more than the nonzero entries at some sample.
 

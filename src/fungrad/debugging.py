@@ -20,7 +20,6 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fungrad.control_flow.unroll import (
-    RECORDS,
     holds_inf,
     holds_nan,
     kinks_at,
@@ -28,6 +27,7 @@ from fungrad.control_flow.unroll import (
     unfold,
     unfolds,
 )
+from fungrad.control_flow.without_tape import RECORDS
 from fungrad.custom_rules.closures_and_arguments import Arguments
 from fungrad.errors import TrapError
 from fungrad.host.host_function import Host

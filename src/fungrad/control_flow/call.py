@@ -15,10 +15,16 @@ from typing import Any
 import numpy as np
 
 from fungrad.control_flow.tape_type import type_of
-from fungrad.ir.graph import Atom, Equation, Graph, Variable
+from fungrad.ir.graph import Atom, Equation, Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, or_zero
-from fungrad.retracing.graph_transforms import batch, differentiate, jvp_graph, memoised
+from fungrad.retracing.graph_transforms import (
+    batch,
+    differentiate,
+    jvp_graph,
+    memoised,
+    single_equation,
+)
 from fungrad.retracing.inlining import Expansion, TooMany
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import typeof
@@ -146,14 +152,11 @@ def whole_loop_or_steps(
         key = _loop_key(loop, types, params)
 
         def make() -> Runner | None:
-            outputs = tuple([Variable(type_) for type_ in loop.infer(types, params)])
-            inputs = tuple(map(Variable, types))
-            equation = Equation(loop, inputs, outputs, params)
-            graph = Graph(inputs, (), (equation,), outputs, loop.name, verify=body.verify)
+            graph = single_equation(loop, types, params).replace(verify=body.verify)
             run_steps = functools.partial(steps, **params)
             return backend().checked(
                 graph,
-                functools.partial(backend().loop, equation, run_steps),
+                functools.partial(backend().loop, graph.equations[0], run_steps),
                 functools.partial(_settle, body, key),
             )
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from fungrad.control_flow.call import call
-from fungrad.control_flow.scan import scan, scan_record
+from fungrad.control_flow.scan import scan
 from fungrad.control_flow.scan_reverse import order_of, parts
-from fungrad.control_flow.switch import switch, switch_record
+from fungrad.control_flow.switch import switch
 from fungrad.control_flow.while_loop import parts as loop_parts
-from fungrad.control_flow.while_loop import while_loop, while_loop_record
+from fungrad.control_flow.while_loop import while_loop
 from fungrad.primitives.movement.reshape_broadcast_cast import stack_first
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import Tracer
@@ -25,12 +25,6 @@ from fungrad.transforms.engine.batching import take_first
 
 UNFOLDED = {call, switch, while_loop, scan}
 """Primitives that `unfold` can evaluate; upper folders add those that hold one Graph."""
-RECORDS: dict[Any, Any] = {
-    scan_record: scan,
-    switch_record: switch,
-    while_loop_record: while_loop,
-}
-"""By a record primitive of reverse mode: the primitive with the same outputs."""
 
 
 def unfolds(primitive: Any) -> bool:

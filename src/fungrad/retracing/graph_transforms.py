@@ -13,6 +13,7 @@ from typing import Any
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
 from fungrad.ir.types import Type
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to
+from fungrad.primitives.primitive import zeros
 from fungrad.support.lazy import Record
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.interpreter import evaluate
@@ -111,6 +112,38 @@ def joint(graph: Graph, wanted: Sequence[bool]) -> tuple[Graph, tuple[int, ...]]
 
     whole = _stage(both, [*graph.input_types, *cotangent_types], graph, "the gradient")
     return whole, tuple(reached)
+
+
+def pullback_graph(graph: Graph, wanted: Sequence[bool]) -> Graph:
+    """The pullback of a Graph, which computes what it needs of the outputs again: (inputs,
+    cotangents of the inexact outputs) -> the cotangents of the wanted inputs.
+    """
+
+    def make() -> Graph:
+        whole, reached = joint(graph, wanted)
+
+        def f(*values: Any) -> list[Any]:
+            cotangents = evaluate(whole, values)[len(graph.outputs) :]
+            found = dict(zip(reached, cotangents, strict=True))
+            return [
+                found[i] if i in found else zeros(strong_type(t))
+                for i, t in enumerate(graph.input_types)
+                if wanted[i]
+            ]
+
+        return drop_dead(_stage(f, whole.input_types, graph, "the pullback"))
+
+    result: Graph = memoised(graph, ("pullback", tuple(map(bool, wanted))), make)
+    return result
+
+
+def single_equation(primitive: Any, types: Sequence[Type], params: dict[str, Any]) -> Graph:
+    """The Graph of one equation, a function of all its inputs."""
+    inputs = tuple(map(Variable, types))
+    outputs = tuple(map(Variable, primitive.infer(types, params)))
+    return Graph(
+        inputs, (), (Equation(primitive, inputs, outputs, params),), outputs, primitive.name
+    )
 
 
 def split(

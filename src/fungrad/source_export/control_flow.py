@@ -10,17 +10,17 @@ from typing import Any
 
 from fungrad.compiler.lowering.array_control_flow import ArrayControlFlow, handles
 from fungrad.compiler.lowering.program import Block, Exit, Expression, For, Value
-from fungrad.compiler.lowering.scalar.control_flow_rules import RULES, pulled_back
+from fungrad.compiler.lowering.scalar.control_flow_rules import RULES
 from fungrad.compiler.lowering.scalar.emitter import Elements, boxed
 from fungrad.compiler.lowering.scalar.emitter import Value as Array
 from fungrad.control_flow.call import call
-from fungrad.control_flow.reverse_with_tape import parted
 from fungrad.control_flow.scan import scan, scan_pullback, scan_record
 from fungrad.control_flow.tape_type import TAPE
+from fungrad.control_flow.without_tape import without_tape
 from fungrad.custom_rules.custom_vjp_jvp import custom
 from fungrad.host.external import opaque
 from fungrad.implicit import iteration
-from fungrad.ir.graph import Equation, Graph, Variable
+from fungrad.ir.graph import Equation, Graph
 from fungrad.rematerialisation.checkpoint import checkpointed
 from fungrad.source_export.expressions import NotWritable
 
@@ -66,13 +66,11 @@ def _scan_record(f: Any, equation: Equation, inputs: list[Elements]) -> list[Ele
 
 def _scan_pullback(f: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     """The forward loop, which keeps its residuals, and the backward loop."""
-    params = dict(equation.params, checkpoint=None)
-    wanted, taped = params.pop("wanted"), params.pop("taped")
-    args, _, given = parted(inputs, wanted, taped)
-    variables = tuple(Variable(a.type) for a in equation.inputs[: len(args)])
-    outputs = tuple(Variable(t) for t in scan.infer([v.type for v in variables], params))
-    loop = Equation(scan, variables, outputs, params, equation.source)
-    return pulled_back(f, Graph(variables, (), (loop,), outputs), wanted, [*args, *given])
+    types = [atom.type for atom in equation.inputs]
+    found: list[Elements] = f.graph(
+        without_tape(scan_pullback, types, equation.params, steps=0), inputs
+    )
+    return found
 
 
 def _host(f: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:

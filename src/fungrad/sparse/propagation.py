@@ -20,8 +20,9 @@ import numpy as np
 from fungrad.compiler.jit import jit
 from fungrad.control_flow.call import call
 from fungrad.control_flow.scan import scan
-from fungrad.control_flow.switch import switch, switch_pullback, switch_record
+from fungrad.control_flow.switch import switch
 from fungrad.control_flow.while_loop import while_loop
+from fungrad.control_flow.without_tape import RECORDS, as_scan, uses_tape, without_tape
 from fungrad.custom_rules.custom_vjp_jvp import custom
 from fungrad.host.external import opaque as external
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
@@ -99,14 +100,18 @@ class Propagation:
             or (primitive is custom and all(e.primitive is external for e in graph.equations))
         ):
             return self.graph(graph, [g.pattern for g in given], [g.value for g in given])
-        if primitive is switch or primitive is switch_record:
-            return self._switch(equation, given)
-        if primitive is switch_pullback:
-            return self._switch_pullback(equation, given)
+        if primitive is switch:
+            return self._switch(equation.params["branches"], given[1:])
         if primitive is scan:
-            return self._scan(equation, given)
+            return self._scan(equation.params, given)
         if primitive is while_loop:
-            return self._while(equation, given)
+            first = equation.params["counts"][0]
+            return self._scan(as_scan(equation.params, STEPS + 1), given[first:])
+        if uses_tape(primitive):
+            types = [atom.type for atom in equation.inputs]
+            graph = without_tape(primitive, types, equation.params, STEPS + 1)
+            outputs = self.graph(graph, [g.pattern for g in given], [g.value for g in given])
+            return [*outputs, None] if primitive in RECORDS else outputs  # the tape
         outputs = spread(equation, given, self.count)
         if self._dense(outputs) and not self._dense([g.pattern for g in given]):
             self.dense.append(equation)
@@ -115,30 +120,12 @@ class Propagation:
     def _dense(self, patterns: Sequence[Pattern | None]) -> bool:
         return any(p is not None and is_dense(p.nnz, p.shape[0], self.inputs) for p in patterns)
 
-    def _switch(self, equation: Equation, given: Sequence[Given]) -> list[Pattern | None]:
-        patterns, values = [g.pattern for g in given[1:]], [g.value for g in given[1:]]
-        branches = [self.graph(b, patterns, values) for b in equation.params["branches"]]
-        found = [union(outputs) for outputs in zip(*branches, strict=True)]
-        return found + [None] * (len(equation.outputs) - len(found))  # the tape of a record
+    def _switch(self, branches: Sequence[Graph], given: Sequence[Given]) -> list[Pattern | None]:
+        patterns, values = [g.pattern for g in given], [g.value for g in given]
+        found = [self.graph(branch, patterns, values) for branch in branches]
+        return [union(outputs) for outputs in zip(*found, strict=True)]
 
-    def _switch_pullback(
-        self, equation: Equation, given: Sequence[Given]
-    ) -> Sequence[Pattern | None]:
-        """The patterns by the branches' arguments, on which the tape depends."""
-        wanted, branches = equation.params["wanted"][1:], equation.params["branches"]
-        count = len(branches[0].inputs)
-        used = [*given[1 : 1 + count], *given[1 + count + equation.params["taped"] :]]
-        patterns, values = [g.pattern for g in used], [g.value for g in used]
-        found: dict[int, Pattern | None] = {}
-        for branch in branches:
-            whole, reached = joint(branch, wanted)
-            parts = self.graph(whole, patterns, values)[len(branch.outputs) :]
-            for i, part in zip(reached, parts, strict=True):
-                found[i] = union([found.get(i), part])
-        return [found.get(i) for i, want in enumerate(wanted) if want]
-
-    def _scan(self, equation: Equation, given: Sequence[Given]) -> list[Pattern | None]:
-        params = equation.params
+    def _scan(self, params: dict[str, Any], given: Sequence[Given]) -> list[Pattern | None]:
         length, body = params["length"], params["body"]
         fixed, carried = params["counts"]
         constants, carry = given[:fixed], [g.pattern for g in given[fixed : fixed + carried]]
@@ -172,16 +159,6 @@ class Propagation:
                 for column, size in zip(columns, sizes, strict=True)
             ),
         ]  # fmt: skip
-
-    def _while(self, equation: Equation, given: Sequence[Given]) -> list[Pattern | None]:
-        condition, fixed = equation.params["counts"]
-        body = equation.params["body"]
-        constants = given[condition : condition + fixed]
-        carry = [g.pattern for g in given[condition + fixed :]]
-        values = [*(g.value for g in constants), *[None] * len(carry)]
-        return self._grown(
-            carry, lambda now: self.graph(body, [*(g.pattern for g in constants), *now], values)
-        )
 
     def _grown(self, carry: Sequence[Pattern | None], step: Any) -> list[Pattern | None]:
         """The patterns of carries after so many steps that they no longer grow."""

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.scalar.control_flow_rules import pullback_graph
 from fungrad.compiler.lowering.structural import structural
 from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.passes.pipeline import as_optimised, optimised
@@ -44,7 +43,13 @@ from fungrad.primitives.movement.scatter import index_add, index_set
 from fungrad.primitives.movement.stack_iota import stack, unstack
 from fungrad.primitives.primitive import Primitive
 from fungrad.rematerialisation.checkpoint import checkpointed
-from fungrad.retracing.graph_transforms import Differentiated, differentiate, drop_dead, memoised
+from fungrad.retracing.graph_transforms import (
+    Differentiated,
+    differentiate,
+    drop_dead,
+    memoised,
+    pullback_graph,
+)
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.provenance import Place, replayed
 from fungrad.tracing.trace import Tracer, shape_of
@@ -237,8 +242,7 @@ def _differentiate(equation: Equation, params: dict[str, Any]) -> None:
             halves = _halves(differentiate(graph, wanted))
             real.derived["reverse", tuple(map(bool, wanted))] = halves
         else:
-            whole, reached = pullback_graph(graph, wanted)
-            real.derived["pullback", wanted] = real_form(whole), reached
+            real.derived["pullback", wanted] = real_form(pullback_graph(graph, wanted))
 
 
 def _halves(made: Differentiated) -> Differentiated:

@@ -27,7 +27,7 @@ from fungrad.control_flow.while_loop import (
     while_loop_record,
 )
 from fungrad.ir.graph import Equation, Graph
-from fungrad.retracing.graph_transforms import Differentiated, differentiate, joint, memoised
+from fungrad.retracing.graph_transforms import Differentiated, differentiate, pullback_graph
 
 
 class Walk(Protocol):
@@ -215,7 +215,7 @@ def _switch_pullback(walk: Walk, equation: Equation, inputs: list[Elements]) -> 
 
     def write(branch: Graph) -> list[Elements]:
         if tape is None:
-            return pulled_back(walk, branch, wanted[1:], [*operands, *given])
+            return walk.graph(pullback_graph(branch, wanted[1:]), [*operands, *given])
         halves = differentiate(branch, wanted[1:])
         types = halves.backward.input_types
         residuals = [walk.variables(t) for t in types[: len(types) - len(given)]]
@@ -225,27 +225,6 @@ def _switch_pullback(walk: Walk, equation: Equation, inputs: list[Elements]) -> 
         return _spread(walk, branch, wanted[1:], halves.reached, results)
 
     return _branches(walk, equation, index, write)
-
-
-def pulled_back(
-    walk: Walk, graph: Graph, wanted: Sequence[bool], inputs: Sequence[Any]
-) -> list[Elements]:
-    """The cotangents of the wanted inputs, given a Graph's inputs and its outputs' cotangents."""
-    pullback, reached = pullback_graph(graph, wanted)
-    return _spread(walk, graph, wanted, reached, walk.graph(pullback, inputs))
-
-
-def pullback_graph(graph: Graph, wanted: Sequence[bool]) -> tuple[Graph, Sequence[int]]:
-    """The Graph from a Graph's inputs and its outputs' cotangents to the cotangents of those inputs
-    whose positions it returns, too.
-    """
-
-    def make() -> tuple[Graph, Sequence[int]]:
-        whole, reached = joint(graph, wanted)
-        return whole.replace(outputs=whole.outputs[len(graph.outputs) :]), reached
-
-    found: tuple[Graph, Sequence[int]] = memoised(graph, ("pullback", tuple(wanted)), make)
-    return found
 
 
 def _spread(

@@ -1,0 +1,81 @@
+"""Reverse mode of loops and branches as Graphs without tapes.
+
+A pullback is a function of the arguments and the cotangents, whatever its tape holds
+(reverse_with_tape.py). So analyses, and programs that cannot keep a tape, take it as branches and
+scans, and need no rules for records, pullbacks and tapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fungrad.control_flow.reverse_with_tape import parted
+from fungrad.control_flow.scan import scan, scan_pullback, scan_record
+from fungrad.control_flow.switch import switch, switch_pullback, switch_record
+from fungrad.control_flow.while_loop import while_loop, while_loop_pullback, while_loop_record
+from fungrad.ir.graph import Graph, Variable
+from fungrad.ir.types import Type
+from fungrad.retracing.graph_transforms import pullback_graph, single_equation
+
+RECORDS: dict[Any, Any] = {
+    scan_record: scan,
+    switch_record: switch,
+    while_loop_record: while_loop,
+}
+"""By a record primitive of reverse mode: the primitive with the same outputs."""
+PULLBACKS: dict[Any, Any] = {
+    scan_pullback: scan,
+    switch_pullback: switch,
+    while_loop_pullback: while_loop,
+}
+"""By a pullback primitive of reverse mode: the primitive that it differentiates."""
+
+
+def uses_tape(primitive: Any) -> bool:
+    """Whether a primitive makes or reads a tape."""
+    return primitive in RECORDS or primitive in PULLBACKS
+
+
+def without_tape(
+    primitive: Any, types: Sequence[Type], params: dict[str, Any], steps: int
+) -> Graph:
+    """A record or a pullback as a Graph of the same inputs; the outputs are the same but the tape.
+
+    Args:
+      types: those of the inputs.
+      steps: how many steps the pullback of a loop of unknown length takes. Where only a fixed point
+        over the steps is asked for, any number will do.
+    """
+    rest = {key: value for key, value in params.items() if key not in ("wanted", "taped")}
+    if primitive in RECORDS:
+        return single_equation(RECORDS[primitive], types, rest)
+    wanted, taped = params["wanted"], params["taped"]
+    args, tape, cotangents = parted(types, wanted, taped)
+    if primitive is switch_pullback:
+        branches = tuple([pullback_graph(b, wanted[1:]) for b in params["branches"]])
+        pullback = single_equation(switch, [*args, *cotangents], {"branches": branches})
+    elif primitive is scan_pullback:
+        loop = single_equation(scan, args, {**rest, "checkpoint": None})
+        pullback = pullback_graph(loop, wanted)
+    else:
+        first = rest["counts"][0]  # of the constants of the condition, which have no derivative
+        loop = single_equation(scan, args[first:], as_scan(rest, steps))
+        unused = tuple(map(Variable, args[:first]))
+        loop = loop.replace(inputs=(*unused, *loop.inputs))
+        pullback = pullback_graph(loop, wanted)
+    if not taped:
+        return pullback
+    at = len(args)
+    inputs = (*pullback.inputs[:at], Variable(tape), *pullback.inputs[at:])
+    return pullback.replace(inputs=inputs)
+
+
+def as_scan(params: dict[str, Any], steps: int) -> dict[str, Any]:
+    """The parameters of the scan of a number of steps that does what a `while_loop` does. It takes
+    the loop's arguments without the constants of the condition.
+    """
+    body = params["body"]
+    counts = (params["counts"][1], len(body.outputs))
+    return {"body": body, "counts": counts, "length": steps, "reverse": False, "unroll": 1,
+            "checkpoint": None}  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -318,3 +320,99 @@ def test_units_of_astropy():
     assert str(fg.hessian(way)(3.0 * u.s)) == "5.0 km / s2"
     assert str(fg.jit(fg.grad(way))(3.0 * u.s)) == "15.0 km / s"
     assert fg.grad(lambda x: (x * u.km).to_value(u.m))(2.0) == 1000.0
+
+
+A = np.array([0.3, 0.7, 1.2])
+B = np.array([[1.0, 0.3, 0.1], [0.2, 2.0, 0.4], [0.5, 0.1, 3.0]])
+BESIDE = {
+    "clip": lambda s, x: np.clip(s, x, 2.0),
+    "clip of the traced one": lambda s, x: np.clip(x, 0.55, s),
+    "method clip": lambda s, x: s.clip(x, 2.0),
+    "average": lambda s, x: np.average(x, weights=s),
+    "nanmean": lambda s, x: np.nanmean(s * x),
+    "ptp": lambda s, x: np.ptp(x * s),
+    "trapezoid": lambda s, x: np.trapezoid(x, s),
+    "polyval": lambda s, x: np.polyval(x, s),
+    "polyval at the traced one": lambda s, x: np.polyval(s, x),
+    "stack": lambda s, x: np.stack([x, s]),
+    "union1d": lambda s, x: np.union1d(s, x),
+    "solve": lambda s, x: np.linalg.solve(B.view(type(s)), x),
+    "solve for the subclass": lambda s, x: np.linalg.solve(B * x, s),
+    "eigenvalues": lambda s, x: np.linalg.eigh(B * s * x)[0],
+    "singular vectors": lambda s, x: np.abs(np.linalg.svd(B * s * x)[2]),
+    "accumulate": lambda s, x: np.maximum.accumulate(s * x),
+}
+for _name in vars(np):
+    _ufunc = getattr(np, _name)
+    if isinstance(_ufunc, np.ufunc) and _ufunc.nin == 2 and _ufunc.nout == 1:
+        BESIDE[f"s - {_name}(s, x)"] = lambda s, x, u=_ufunc: s - u(s, x)
+        BESIDE[f"{_name}(x, s) - s"] = lambda s, x, u=_ufunc: u(x, s) - s
+
+
+@pytest.mark.parametrize("kind", [Labelled, Prior, Wrapped])
+@pytest.mark.parametrize("name", BESIDE)
+def test_a_plain_instance_beside_a_traced_value(name, kind):
+    f = BESIDE[name]
+    s, x = A.view(kind), np.array([0.5, 0.6, 2.5])
+    if kind is not Wrapped:
+        s.label = "a"
+    try:
+        plain = f(s, x)
+    except (TypeError, ValueError):  # of integers, of booleans, of matrices
+        return
+
+    def g(x):
+        found = f(s, x)
+        assert found.__class__ is plain.__class__
+        assert getattr(found, "label", None) == getattr(plain, "label", None)
+        return np.asarray(found) * 1.0
+
+    assert np.allclose(fg.jit(g)(x), np.asarray(plain))
+    out, pullback = fg.vjp(g, x)
+    assert np.allclose(out, np.asarray(plain))
+    wanted = fg.vjp(lambda x: np.asarray(f(A, x)) * 1.0, x)[1](np.ones(np.shape(out)))
+    assert np.allclose(pullback(np.ones(np.shape(out))), wanted, equal_nan=True)
+
+
+def test_an_array_without_axes_is_a_number_and_a_condition():
+    def f(x):
+        s = x.view(Labelled)
+        y = fg.lax.cond(np.sum(s) > 1, lambda: s * math.exp(np.sum(s)), lambda: s)
+        buffer = np.zeros(())
+        buffer[()] = s[0]
+        return np.sum(np.asarray(y)) * float(np.max(s)) + math.sin(buffer) * np.full(2, np.sum(s))
+
+    def plain(x):
+        total = np.sum(x)
+        return total * np.exp(total) * np.max(x) + np.sin(x[0]) * np.full(2, total)
+
+    for transform in (fg.jit, fg.jacobian, lambda f: fg.jit(fg.jacobian(fg.jacobian(f)))):
+        assert np.allclose(transform(f)(A), transform(plain)(A))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda s: np.zeros((2, 3)) == [s, 0 * s],
+        lambda s: np.ones((2, 3)) - (s, s),
+        lambda s: np.add(np.ones((2, 3)), [s, s]),
+        lambda s: B[:2].view(Labelled) * [s, s],
+    ],
+)
+def test_a_list_of_instances_beside_a_plain_array_is_an_error(use):
+    """NumPy takes the memory of the instances; `==` was false for each element, silently."""
+    with pytest.raises(MemoryAccessError, match=r"np\.stack"):
+        fg.grad(lambda x: np.sum(np.asarray(use(x.view(Labelled)))))(A)
+
+
+@pytest.mark.parametrize("name", ["norm.logpdf", "linalg.solve", "linalg.expm"])
+def test_functions_of_scipy_take_the_values_of_an_instance(name):
+    scipy = pytest.importorskip("scipy")
+    calls = {
+        "norm.logpdf": lambda s, m: scipy.stats.norm.logpdf(s, m[0]),
+        "linalg.solve": lambda s, m: scipy.linalg.solve(m, s),
+        "linalg.expm": lambda s, m: scipy.linalg.expm(m),
+    }
+    f = calls[name]
+    wanted = fg.grad(lambda m: np.sum(f(A, m)))(B)
+    assert np.allclose(fg.grad(lambda m: np.sum(f(A.view(Labelled), m.view(Labelled))))(B), wanted)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError
+from fungrad.interception.python_numbers import NEVER_TRACED, traced_in
 from fungrad.primitives.movement.reshape_broadcast_cast import number, reshape
 from fungrad.primitives.movement.stack_iota import stack
 from fungrad.primitives.reduction.reduce import exact_sum
@@ -32,7 +33,10 @@ def _float(name: str, x: Any) -> Any:
       ArgumentError: if it is no real number.
     """
     if type(x) is not Tracer:
-        return math.ldexp(x, 0)  # a float, or math's error
+        found = traced_in(x, "__float__")
+        if found is None:
+            return math.ldexp(x, 0)  # a float, or math's error
+        x = found
     if x.size != 1 or x.dtype.kind == "c":
         raise ArgumentError(
             f"math.{name} takes a real number, and was given a traced value of type "
@@ -180,6 +184,9 @@ def _replacing(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         for arg in args:
             if type(arg) is Tracer and current() is not EVAL:
+                return ours(*args, **kwargs)
+        if not NEVER_TRACED.issuperset(map(type, args)) and current() is not EVAL:
+            if any(traced_in(arg, "__float__") is not None for arg in args):
                 return ours(*args, **kwargs)
         return original(*args, **kwargs)
 

@@ -190,7 +190,7 @@ def _of_array_likes(original: Callable[..., Any]) -> Callable[..., Any]:
         ours = registered.get(original) or registry.later(original)
         if ours is None:
             raise unsupported(original)
-        if any(map(_holds_others, args)):  # NumPy asks their protocol
+        if protocol and any(map(_holds_others, args)):  # NumPy asks their protocol
             return original(*args, **kwargs)
         return ours(*args, **kwargs)
 

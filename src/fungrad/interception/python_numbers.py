@@ -23,21 +23,25 @@ from fungrad.tracing import interception
 from fungrad.tracing.bound_names import BUILTINS
 from fungrad.tracing.created_arrays import Written, tracer_of
 from fungrad.tracing.source_location import user_line
+from fungrad.tracing.subclass_arrays import OfTraced, value_of
 from fungrad.tracing.trace import EVAL, Tracer, current
 
-_PLAIN = frozenset([float, int, bool, complex, str, bytes, np.float64, np.int64])
+NEVER_TRACED = frozenset([float, int, bool, complex, str, bytes, np.float64, np.int64])
 
 
-def _traced(value: Any, method: str) -> Any:
+def traced_in(value: Any, method: str) -> Any:
     """The traced number in a value, or that its own `__float__` or `__complex__` returns; None if
     there is none.
     """
     kind = type(value)
     if kind is Tracer or kind is Written:
         return tracer_of(value) if kind is Written else value
-    if kind in _PLAIN:
+    if kind in NEVER_TRACED:
         return None
     give = getattr(kind, method, None)
+    if issubclass(kind, OfTraced) and give is getattr(OfTraced, method):
+        held = value_of(value)
+        return held if type(held) is Tracer else None
     found = give(value) if type(give) is FunctionType else None
     return found if type(found) is Tracer else None
 
@@ -47,7 +51,7 @@ def _named(original: type, convert: Callable[..., Any]) -> Any:
 
     class Meta(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-            if current() is not EVAL and args and not _PLAIN.issuperset(map(type, args)):
+            if current() is not EVAL and args and not NEVER_TRACED.issuperset(map(type, args)):
                 found = convert(*args, **kwargs)
                 if found is not None:
                     return found
@@ -81,7 +85,7 @@ def _named(original: type, convert: Callable[..., Any]) -> Any:
 
 
 def _as_float(value: Any) -> Any:
-    found = _traced(value, "__float__")
+    found = traced_in(value, "__float__")
     if found is None:
         return None
     if found.dtype.kind == "c":
@@ -90,8 +94,8 @@ def _as_float(value: Any) -> Any:
 
 
 def _as_complex(real: Any = 0, imag: Any = None) -> Any:
-    first = _traced(real, "__complex__")
-    second = None if imag is None else _traced(imag, "__complex__")
+    first = traced_in(real, "__complex__")
+    second = None if imag is None else traced_in(imag, "__complex__")
     if first is None and second is None:
         return None
     whole = real if first is None else python_number(first, np.dtype(complex))

@@ -24,6 +24,7 @@ from fungrad.support.lazy import find_spec, imported, loaded
 from fungrad.tracing import interception
 from fungrad.tracing.created_arrays import Written
 from fungrad.tracing.source_location import instead_of_scipy, name_counterparts, user_line
+from fungrad.tracing.subclass_arrays import OfTraced
 from fungrad.tracing.trace import EVAL, Tracer, current, registry
 
 TABLE = {
@@ -85,6 +86,8 @@ def holds_traced(value: Any, depth: int = 3) -> bool:
         return False
     if kind in (list, tuple):
         return any(holds_traced(item, depth - 1) for item in value)
+    if issubclass(kind, OfTraced):
+        return True
     if kind is dict:
         return any(holds_traced(item, depth - 1) for item in value.values())
     if kind is np.ndarray:

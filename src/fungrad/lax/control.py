@@ -20,6 +20,7 @@ from fungrad.errors import ArgumentError, StructureMismatchError
 from fungrad.ir.graph import Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.lax.carry_types import carry_body, check_same, check_tree, strong_leaf
+from fungrad.numpy.protocol.implements import as_array
 from fungrad.retracing.graph_transforms import stage_variant
 from fungrad.retracing.staging import Staged, names_of, stage_tree, types_of
 from fungrad.support import pytree
@@ -315,6 +316,7 @@ def cond(
     >>> float(cond(True, lambda x: x + 1, lambda x: x - 1, 3.0))
     4.0
     """
+    pred = as_array(pred)
     type_ = typeof(pred)
     if type_.shape != ():
         raise ArgumentError(
@@ -339,6 +341,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     >>> float(switch(1, [lambda x: x, lambda x: 2 * x], 3.0))
     6.0
     """
+    index = as_array(index)
     type_ = typeof(index)
     if type_.shape != () or type_.dtype.kind not in "iu":
         raise ArgumentError(f"The index of switch has to be one integer, not {type_}{user_line()}.")

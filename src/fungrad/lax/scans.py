@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError
+from fungrad.numpy.protocol.implements import as_array
 from fungrad.primitives.elementwise import ufuncs
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     concatenate,
@@ -100,6 +101,7 @@ def _cumulative(
     along: Callable[[Any, int], Any], name: str, what: str, shown: str
 ) -> Callable[..., Any]:
     def cumulative(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+        operand = as_array(operand)
         ndim = len(shape_of(operand))
         if not -ndim <= axis < ndim:
             raise ArgumentError(

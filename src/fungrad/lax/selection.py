@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError, ShapeError
+from fungrad.numpy.protocol.implements import as_array
 from fungrad.numpy.protocol.operands import array_of
 from fungrad.primitives.elementwise import family
 from fungrad.primitives.movement import reshape_broadcast_cast as s
@@ -27,6 +28,7 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
     >>> select(np.array([True, False]), np.zeros(2), np.ones(2))
     array([0., 1.])
     """
+    pred, on_true, on_false = as_array(pred), as_array(on_true), as_array(on_false)
     if shape_of(on_true) != shape_of(on_false) or shape_of(pred) not in ((), shape_of(on_true)):
         raise ShapeError(
             "lax.select takes two arrays of one shape and a predicate of that shape or "

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ArgumentError, ShapeError
+from fungrad.numpy.protocol.implements import as_array
 from fungrad.numpy.protocol.operands import are_zeros, array_of, axis_index
 from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.primitives.movement import scatter
@@ -27,6 +28,7 @@ def _start(index: Any, length: int, size: int) -> Any:
     """The start of a slice of `size`, within the axis: an int, or a tracer."""
     if not 0 <= size <= length:
         raise ShapeError(f"A slice of {size} elements of an axis of length {length}{user_line()}.")
+    index = as_array(index)
     type_ = typeof(index)
     if type_.shape or type_.dtype.kind not in "iub":
         raise ArgumentError(f"A start of a slice has to be one integer, not {type_}{user_line()}.")

@@ -145,6 +145,11 @@ def _clip_method(self: Tracer, min: Any = None, max: Any = None, out: Any = None
     return clip(self, min, max, out)
 
 
+CLIP: np.ufunc = np._core.umath.clip  # type: ignore[attr-defined]
+"""The ufunc of three arrays that `ndarray.clip` calls; it has no public name."""
+registry.ufuncs[CLIP] = clip
+
+
 @implements(np.nan_to_num)
 def nan_to_num(
     x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None

@@ -7,16 +7,16 @@ ndarray for C code, but its numbers are those of x. Its class is made from Sub:
 
 `OfTraced` stands between Sub and ndarray. It has all methods and attributes of ndarray, and answers
 them by the traced value that the instance holds, so that `super().method(...)` in Sub comes to it.
-`OverTraced` stands above Sub: it hides the overlay's class. The memory of an instance is never
-read: it is one byte of a dtype that nothing computes with.
+`OverTraced` stands above Sub: it hides the overlay's class. In the memory of an instance each
+element is one object, whose every use is an error.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
-from numpy import ndarray
+from numpy import ndarray, nditer
 
 from fungrad.errors import MemoryAccessError
 from fungrad.support import forks, pytree
@@ -24,8 +24,46 @@ from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Tracer, registry
 
 _VALUE = "_fungrad_value"
-_VOID = np.dtype((np.void, 1))
-_MEMORY = b"\0"
+
+
+class _Element:
+    """What compiled code finds in the memory of an overlay, as in that of `ones * [overlay]`."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return "<element of an array of a subclass, whose values are traced>"
+
+
+def _refuse(*_: Any) -> NoReturn:
+    raise MemoryAccessError(
+        f"The memory of an array of a subclass of ndarray was read{user_line()}, which has none, "
+        "for its values are traced: by NumPy, which got it in a list or another sequence beside an "
+        "array, or by compiled code. Give NumPy one array, np.stack(list), or let the array be a "
+        "plain one, np.asarray(x)."
+    )
+
+
+for _name in (
+    *"add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift".split(),
+    *"neg pos abs invert bool int float complex index round trunc floor ceil len iter".split(),
+    *"lt le gt ge eq ne call getitem contains".split(),
+):
+    setattr(_Element, f"__{_name}__", _refuse)
+    if hasattr(int, f"__r{_name}__") or _name == "matmul":
+        setattr(_Element, f"__r{_name}__", _refuse)
+
+_ELEMENT = np.empty((), object)
+_ELEMENT[()] = _Element()
+
+
+def _without_memory(shape: tuple[int, ...]) -> ndarray:
+    """An array of a shape whose elements are all one object that refuses every use."""
+    found: ndarray = nditer(
+        (_ELEMENT,), ["refs_ok", "zerosize_ok", "multi_index"], [["readonly"]], itershape=shape
+    ).itviews[0]
+    return found
 
 
 class OfTraced(ndarray):
@@ -55,7 +93,7 @@ class OverTraced:
     def __array_finalize__(self, obj: Any) -> None:
         if holds_value(self):
             super().__array_finalize__(obj)  # type: ignore[misc]
-        elif obj is not None:
+        elif obj is not None and not (type(obj) is ndarray and obj.base is _ELEMENT):
             raise MemoryAccessError(
                 f"A view was made{user_line()} of the memory of a {type(self).__name__} of traced "
                 "values, which has none, by code that does not support traced values: a method "
@@ -119,8 +157,7 @@ def overlaid(kind: type, value: Any, source: Any) -> Any:
       value: a traced array, or a plain one.
       source: what `__array_finalize__` gets; None for an array that is made anew.
     """
-    ndim = len(value.shape)
-    made: Any = ndarray.__new__(overlay(kind), value.shape, _VOID, _MEMORY, 0, (0,) * ndim)
+    made: Any = _without_memory(value.shape).view(overlay(kind))
     give_value(made, value)
     made.__array_finalize__(source)
     return made
@@ -162,7 +199,10 @@ def is_subclass(kind: type) -> bool:
 
 def holds_own(value: Any) -> bool:
     """Whether a value is an instance of a subclass of ndarray, of traced values or not."""
-    kind = type(value)
+    return _has_own_protocol(type(value))
+
+
+def _has_own_protocol(kind: type) -> bool:
     return is_subclass(kind) or issubclass(kind, OfTraced)
 
 
@@ -192,4 +232,4 @@ def has_arithmetic(kind: Any) -> bool:
     )
 
 
-registry.is_subclass = is_subclass
+registry.is_subclass = _has_own_protocol

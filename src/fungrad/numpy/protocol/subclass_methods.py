@@ -116,9 +116,10 @@ def _array_ufunc(
     instances = _found_in(inputs)
     if not instances:
         return found
-    wrapper = _first(instances)
+    wrapper = lifted(_first(instances))
+    whole = method in ("__call__", "outer")  # others have no context
     if type(found) is not tuple:
-        return _wrapped(wrapper, found, (ufunc, inputs, 0))
+        return _wrapped(wrapper, found, (ufunc, inputs, 0) if whole else None)
     return tuple([_wrapped(wrapper, f, (ufunc, inputs, i)) for i, f in enumerate(found)])
 
 
@@ -171,18 +172,29 @@ _BY_METHOD = {
 """Functions that NumPy passes on to the method of their first argument."""
 _MADE_ANEW = {
     "append", "block", "column_stack", "concat", "concatenate", "dstack", "hstack", "stack",
-    "vstack",
+    "union1d", "vstack",
 }  # fmt: skip
 """Functions whose results get the class of arguments with a priority above that of ndarray, and no
 attributes.
 """
 _OF_NDARRAY = {
-    "bincount", "broadcast_arrays", "broadcast_to", "choose", "convolve", "copy", "corrcoef",
-    "correlate", "cov", "cross", "digitize", "eigvals", "einsum", "histogram", "in1d", "interp",
-    "isin", "lexsort", "ndim", "norm", "outer", "pad", "searchsorted", "select", "shape", "sinc",
-    "size", "tensordot", "tril", "triu", "unique", "unwrap", "vander", "where",
+    "argwhere", "bincount", "broadcast_arrays", "broadcast_to", "choose", "convolve", "copy",
+    "corrcoef", "correlate", "cov", "cross", "digitize", "eigvals", "eigvalsh", "einsum",
+    "flatnonzero", "histogram", "in1d", "interp", "intersect1d", "iscomplex", "isin", "isreal",
+    "lexsort", "ndim", "norm", "outer", "pad", "poly", "searchsorted", "select", "setxor1d",
+    "shape", "sinc", "size", "sort_complex", "svdvals", "tensordot", "tril", "triu", "unwrap",
+    "vander", "where",
 }  # fmt: skip
 """Functions whose results are plain arrays whatever they are given."""
+_ARRAYS_OF_ONE = {
+    "average", "median", "nanmax", "nanmean", "nanmedian", "nanmin", "nanpercentile", "nanprod",
+    "nanquantile", "nanstd", "nansum", "nanvar", "percentile", "ptp", "quantile", "trapezoid",
+}  # fmt: skip
+"""Functions whose results without axes are arrays of the subclass, no numbers."""
+_OF_SECOND = {"lstsq", "polyval", "solve"}
+"""Functions whose results get the class of the second argument alone."""
+_PLAIN_RESULTS = {"eig": 0, "eigh": 0, "svd": 1}
+"""By function: the position of the one result that is a plain array."""
 
 
 def _array_function(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -198,12 +210,18 @@ def _array_function(self: Any, func: Any, types: Any, args: Any, kwargs: Any) ->
     found = func(*bare(args), **bare(kwargs))
     if out is not None:
         return out
+    if name in _OF_SECOND:
+        instances = _found_in(args[1:2])
     if not instances or name in _OF_NDARRAY or func.__module__ == "numpy.fft":
         return found
     first = _first(instances)
     if name in _MADE_ANEW:
         return found if first.__array_priority__ <= 0 else _clothed(found, type(first), None)
-    return _clothed(array_over(found) if name == "median" else found, type(first), first)
+    if name in _PLAIN_RESULTS and type(found) is not Tracer:
+        parts = [_clothed(item, type(first), first) for item in found]
+        parts[_PLAIN_RESULTS[name]] = found[_PLAIN_RESULTS[name]]
+        return type(found)(*parts)
+    return _clothed(array_over(found) if name in _ARRAYS_OF_ONE else found, type(first), first)
 
 
 def lifted_function(func: Any, types: Any, args: Any, kwargs: Any) -> Any:

@@ -18,7 +18,7 @@ import scipy
 import fungrad as fg
 from fungrad.scipy import linalg, signal, special, stats
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 
 import surface_linalg
 import surface_scipy

@@ -1,7 +1,7 @@
 """The documentation's site: `python -m sphinx -W docs build/docs`, with the extra `docs`.
 
 Needs no network. The API reference is made from the docstrings, the notebooks are shown with the
-outputs that are stored in them, and the examples of the pages are run by tests/test_docs.py.
+outputs that are stored in them, and the examples of the pages are run by tests/docs/test_docs.py.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
     python docs/support_table.py            writes the table
     python docs/support_table.py --check    fails if the committed one differs
 
-Nothing in the table is written by hand: each function is called as tests/surface_table.py says,
-under each transform, and compared with NumPy, with a loop, and with finite differences.
+Nothing in the table is written by hand: each function is called as
+tests/support/surface_table.py says, under each transform, and compared with NumPy, with a loop,
+and with finite differences.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from surface import inexact, same  # noqa: E402
 from surface_linalg import EXCLUDED as OTHERS  # noqa: E402

@@ -4,7 +4,8 @@
     python docs/support_table_scipy.py --check    fails if the committed one differs
 
 Needs the extra `scipy`. The checks are those of support_table.py, the calls those of
-tests/surface_scipy.py. SciPy's ufuncs are called as they are, all others from fungrad.scipy.
+tests/support/surface_scipy.py. SciPy's ufuncs are called as they are, all others from
+fungrad.scipy.
 """
 
 from __future__ import annotations

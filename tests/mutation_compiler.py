@@ -29,8 +29,9 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent / "src" / "fungrad"
-if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))
+SUPPORT = str(HERE / "support")
+if SUPPORT not in sys.path:
+    sys.path.insert(0, SUPPORT)
 
 from mutants import Mutant  # noqa: E402
 from mutants_alive import ALIVE  # noqa: E402
@@ -66,10 +67,22 @@ def found(mutant: Mutant) -> int:
 
 
 @functools.cache
+def file_of(name: str) -> Path:
+    """The file of tests of this name, in whichever folder it is."""
+    return next(HERE.rglob(name), HERE / name)
+
+
+@functools.cache
 def functions(file: str) -> frozenset[str]:
     """The names of the tests in a file."""
-    tree = ast.parse((HERE / file).read_text(encoding="utf-8"))
+    tree = ast.parse(file_of(file).read_text(encoding="utf-8"))
     return frozenset(n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
+
+
+def node(test: str) -> str:
+    """The full name of a test for pytest."""
+    file, separator, name = test.partition("::")
+    return f"{file_of(file)}{separator}{name}"
 
 
 def missing(mutant: Mutant) -> list[str]:
@@ -78,7 +91,7 @@ def missing(mutant: Mutant) -> list[str]:
     return [
         f"{file}::{name}"
         for file, _, name in parts
-        if not (HERE / file).exists() or (name and name not in functions(file))
+        if not file_of(file).exists() or (name and name not in functions(file))
     ]
 
 
@@ -103,7 +116,7 @@ def passes(folder: Path, tests: Sequence[str]) -> bool:
     """
     options = ["-q", "-x", "-p", "no:cacheprovider", "-o", "addopts="]
     options += ["-k", f"not ({' or '.join(SLOW)})"]
-    nodes = [str(HERE / test) for test in tests]
+    nodes = [node(test) for test in tests]
     command = [sys.executable, "-c", _RUN, str(folder), str(SECONDS * len(tests)), *options, *nodes]
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -131,8 +144,8 @@ def noticed(mutant: Mutant) -> dict[str, int] | None:
         counts = folder / "counts"
         options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "-p", "self_check_watch"]
         options += ["-k", f"not ({' or '.join(SLOW)})"]
-        nodes = [str(HERE / test) for test in mutant.tests]
-        paths = [str(folder), str(HERE), os.environ.get("PYTHONPATH", "")]
+        nodes = [node(test) for test in mutant.tests]
+        paths = [str(folder), SUPPORT, os.environ.get("PYTHONPATH", "")]
         path = os.pathsep.join(filter(None, paths))
         environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
         environment |= {"SELF_CHECK_COUNTS": str(counts), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}

@@ -8,6 +8,7 @@ import ast
 import functools
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -475,6 +476,24 @@ def test_every_file_says_what_it_is():
         assert statements(name).docstring, f"{name} has no docstring"
     for path in Path(__file__).parent.rglob("*.py"):
         assert path.read_text(encoding="utf-8").lstrip().startswith('"""'), path.name
+
+
+def test_each_folder_has_one_folder_of_tests():
+    """CONTRIBUTING.md's table has every folder of the package once, and every one of tests/."""
+    tests = Path(__file__).parent
+    page = (tests.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| ([a-z]+) \| ([a-z_, /]*)\|", page.partition("Where a test belongs")[2], re.M
+    )
+    ours = [name.strip() for _, names in rows for name in names.split(",") if name.strip()]
+    folders = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert sorted(n for n in ours if "/" not in n) == sorted(folders)
+    tested = {path.parent.name for path in tests.glob("*/*.py")} - {"support"}
+    assert {name for name, _ in rows} - {"tests"} == tested
+    assert not {p.name for p in tests.glob("test_*.py")} - {f"test_{n}.py" for n in WHOLE}
+
+
+WHOLE = ("layering", "public", "types")
 
 
 def test_no_function_of_numpy_is_implemented_twice():

@@ -19,7 +19,7 @@ from benchmarks.gradbench.server import answer
 
 TOLERANCE = 1e-12
 # The recorded gradient of `ode` is that of the exact solution. Runge and Kutta's differs by 3e-7
-# there, of a largest entry of 7e-5 (tests/test_gradbench.py has the method's own).
+# there, of a largest entry of 7e-5 (tests/interop/test_gradbench.py has the method's own).
 LIMITS = {("ode", "gradient"): 5e-3}
 
 

@@ -20,7 +20,7 @@ from benchmarks import branches, cases, everyday, libraries
 from benchmarks.replay import functions, harvest
 
 ROOT = Path(__file__).parents[2]
-for folder in (ROOT / "tests", ROOT):  # neither is part of the package
+for folder in (ROOT / "tests" / "support", ROOT):  # neither is part of the package
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 

@@ -1,6 +1,7 @@
 """Facts that a declaration states of a primitive beside its rules, for passes and tools.
 
-tests/test_primitive_facts.py checks each fact against `eval` on samples. `Primitive` lists them.
+tests/primitives/test_primitive_facts.py checks each fact against `eval` on samples. `Primitive`
+lists them.
 """
 
 from __future__ import annotations

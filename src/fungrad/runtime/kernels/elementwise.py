@@ -3,8 +3,8 @@
 CPU time in cache per element: a sine and its cosine take NumPy 19 to 34 ns, here 8 to 10;
 logaddexp 21, here 4 (in single precision 19 and 2); hypot 13, here 2; a choice by random masks 1.5,
 here 1.0; erf 14 by SciPy, here 5, without its import.
-Errors are within 2 ulp (tests/test_kernels.py); special values and signs of zeros are NumPy's.
-Arguments out of range go to NumPy's function.
+Errors are within 2 ulp (tests/compiler/test_kernels.py); special values and signs of zeros are
+NumPy's. Arguments out of range go to NumPy's function.
 """
 
 from __future__ import annotations

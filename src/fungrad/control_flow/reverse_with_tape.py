@@ -18,13 +18,48 @@ from typing import Any
 from fungrad.control_flow.call import whole_loop_or_steps
 from fungrad.control_flow.tape_type import TAPE, as_tape, residuals_of
 from fungrad.ir.types import Type
+from fungrad.primitives.movement.reshape_broadcast_cast import moveaxis
 from fungrad.primitives.primitive import Primitive, or_zero
-from fungrad.retracing.graph_transforms import strong_type
+from fungrad.retracing.graph_transforms import broadcast_batch, strong_type
 from fungrad.support.lazy import Record
 from fungrad.tracing.captured_arrays import NO_GUARDS
 from fungrad.tracing.trace import typeof
+from fungrad.transforms.engine.batching import Unbatched, take_first
 from fungrad.transforms.engine.forward import pushed_forward
 from fungrad.transforms.engine.reverse import linearized
+
+
+class BatchedForm(Record):
+    """A batch of applications of a structural primitive as one application.
+
+    args, params: those of the one. positions: of each argument among `args`.
+    arg_axes: the axis of examples of each argument, if it has one. out_axes: that of each output;
+    None: all examples have the same.
+    """
+
+    args: list[Any]
+    params: dict[str, Any]
+    positions: Sequence[int]
+    arg_axes: Sequence[int]
+    out_axes: Sequence[int | None]
+
+    def wanted(self, wanted: Sequence[bool]) -> tuple[bool, ...]:
+        """The flags of the arguments as flags of `args`."""
+        result = [False] * len(self.args)
+        for position, want in zip(self.positions, wanted, strict=True):
+            result[position] = want
+        return tuple(result)
+
+    def unbatched(self, outputs: Sequence[Any]) -> list[Any]:
+        """The outputs as those of a batch rule."""
+        return [
+            Unbatched(o) if axis is None else _first(o, axis)
+            for o, axis in zip(outputs, self.out_axes, strict=True)
+        ]
+
+
+def _first(x: Any, axis: int) -> Any:
+    return moveaxis(x, axis, 0) if axis else x
 
 
 class Rules(Record):
@@ -33,15 +68,13 @@ class Rules(Record):
     record: `(args, wanted, **params) -> (outputs, residuals)`, on arrays.
     replay: `(args, residuals, cotangents, wanted, **params) -> cotangents of the wanted args`, on
     arrays.
-    batch_record: `(args, batched, size, wanted, **params) -> outputs with the tape last`.
-    batch_replay: `(args, tape or None, cotangents, arg_batched, ct_batched, size, wanted,
-      **params)`, the cotangents of the wanted args, batched.
+    batched: `(args, batched, size, **params) -> BatchedForm`, or None if a batch has none; then the
+    primitive has a batch rule of its own.
     """
 
     record: Callable[..., Any]
     replay: Callable[..., Any]
-    batch_record: Callable[..., Any]
-    batch_replay: Callable[..., Any]
+    batched: Callable[..., BatchedForm | None]
 
 
 def parted(values: Sequence[Any], wanted: Any, taped: bool) -> tuple[Any, Any, Any]:
@@ -51,8 +84,33 @@ def parted(values: Sequence[Any], wanted: Any, taped: bool) -> tuple[Any, Any, A
     return values[:count], tape, values[count + taped :]
 
 
+def _spread(
+    args: Sequence[Any], batched: Sequence[bool], wanted: Sequence[bool], size: int
+) -> tuple[list[Any], list[bool]]:
+    """The arguments, with a batch axis added if a cotangent is wanted, which differs between
+    examples.
+    """
+    new = [
+        broadcast_batch(a, b, size) if w else a
+        for a, b, w in zip(args, batched, wanted, strict=True)
+    ]
+    return new, [b or w for b, w in zip(batched, wanted, strict=True)]
+
+
+def _for_output(cotangent: Any, have: bool, axis: int | None, size: int) -> Any:
+    """The cotangent of an output in the form of the output, whose examples are along an axis.
+
+    An output without one depends on no wanted argument, since these were spread: it has none to
+    give, and one example of a batch of cotangents (`have`) will do.
+    """
+    if axis is None:
+        return take_first(cotangent, 0) if have else cotangent
+    whole = broadcast_batch(cotangent, have, size)
+    return moveaxis(whole, 0, axis) if axis else whole
+
+
 class Reverse:
-    """The reverse mode of a structural primitive W: its `forward` and `vjp` rules.
+    """The reverse mode of a structural primitive W, `forward` and `vjp`, and its batch rule.
 
     Declares the primitives `W_record` and `W_pullback`. `get` returns W when it is called: W's own
     declaration needs these rules.
@@ -117,7 +175,12 @@ class Reverse:
     def record_batch(
         self, args: Any, batched: Any, size: int, *, wanted: Any, **params: Any
     ) -> Any:
-        return self.rules.batch_record(args, batched, size, wanted, **params)
+        args, batched = _spread(args, batched, wanted, size)
+        form = self.rules.batched(args, batched, size, **params)
+        if form is None:
+            return [*self._batch(args, batched, size, params), Unbatched(as_tape(None))]
+        *outputs, tape = self.record(*form.args, wanted=form.wanted(wanted), **form.params)
+        return [*form.unbatched(outputs), Unbatched(tape)]
 
     # --- W_pullback -------------------------------------------------------------------------------
 
@@ -194,11 +257,53 @@ class Reverse:
         arg_batched, _, ct_batched = parted(batched, wanted, taped)
         if not any(arg_batched):  # the tape is of one example, the pullback of many
             tape = None
-        return self.rules.batch_replay(
-            args, tape, cotangents, arg_batched, ct_batched, size, wanted, **params
+        args, arg_batched = _spread(args, arg_batched, wanted, size)
+        form = self.rules.batched(args, arg_batched, size, **params)
+        if form is None:
+            cts = [broadcast_batch(c, b, size) for c, b in zip(cotangents, ct_batched, strict=True)]
+            return self._pulled_through_batch(args, arg_batched, cts, size, wanted, params)
+        types = self.get().type(*map(typeof, form.args), **form.params)
+        axes = [axis for axis, t in zip(form.out_axes, types, strict=True) if t.inexact]
+        found = self.pullback(
+            *form.args,
+            *(() if tape is None else (tape,)),
+            *map(_for_output, cotangents, ct_batched, axes, [size] * len(axes)),
+            wanted=form.wanted(wanted),
+            taped=tape is not None,
+            **form.params,
         )
+        arg_axes = [axis for axis, want in zip(form.arg_axes, wanted, strict=True) if want]
+        return list(map(_first, found, arg_axes))
+
+    def _batch(self, args: Any, batched: Any, size: int, params: dict[str, Any]) -> Any:
+        rule: Any = self.get().batch
+        return rule(args, batched, size, **params)
+
+    def _pulled_through_batch(
+        self, args: Any, batched: Any, cts: Any, size: int, wanted: Any, params: dict[str, Any]
+    ) -> list[Any]:
+        """The cotangents of a batch by the derivative of W's batch rule."""
+        positions = [i for i, want in enumerate(wanted) if want]
+
+        def f(*xs: Any) -> list[Any]:
+            merged = list(args)
+            for position, x in zip(positions, xs, strict=True):
+                merged[position] = x
+            return list(self._batch(merged, batched, size, params))
+
+        outputs, pullback = linearized(
+            f, [args[i] for i in positions], lambda: f"grad of {self.name}", NO_GUARDS
+        )
+        given = iter(cts)
+        found = pullback([next(given) if typeof(o).inexact else None for o in outputs])
+        return [or_zero(c, args[i]) for i, c in zip(positions, found, strict=True)]
 
     # --- the rules of W ---------------------------------------------------------------------------
+
+    def batch(self, args: Any, batched: Any, size: int, **params: Any) -> Any:
+        form = self.rules.batched(args, batched, size, **params)
+        assert form is not None
+        return form.unbatched(self.apply(*form.args, **form.params))
 
     def forward(self, args: Any, slots: Any, **params: Any) -> Any:
         if params.get("checkpoint") is not None:  # the backward walk records again, in parts

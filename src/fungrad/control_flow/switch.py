@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 
 from fungrad.control_flow.call import call, run
-from fungrad.control_flow.reverse_with_tape import Reverse, Rules
-from fungrad.control_flow.tape_type import as_tape
-from fungrad.control_flow.while_loop import choose, spread_wanted
+from fungrad.control_flow.reverse_with_tape import BatchedForm, Reverse, Rules
+from fungrad.control_flow.while_loop import choose
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import eq
 from fungrad.primitives.elementwise.ufuncs import maximum, minimum
 from fungrad.primitives.movement.reshape_broadcast_cast import to_discrete
-from fungrad.primitives.primitive import Primitive, or_zero, zeros
+from fungrad.primitives.primitive import Primitive, zeros
 from fungrad.primitives.stop_gradient import stop
 from fungrad.retracing.graph_transforms import (
     batch,
@@ -31,11 +30,8 @@ from fungrad.retracing.graph_transforms import (
     stage_variant,
     strong_type,
 )
-from fungrad.tracing.captured_arrays import NO_GUARDS
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import typeof
-from fungrad.transforms.engine.batching import Unbatched
-from fungrad.transforms.engine.reverse import linearized
 
 Branches = tuple[Graph, ...]
 
@@ -89,12 +85,7 @@ def _with_tangents(
 
 def _batch(args: Any, batched: Any, size: int, *, branches: Branches) -> Any:
     if not batched[0]:
-        # A value that no branch batches stays one: another branch or loop may depend on it.
-        found = [batch(b, batched[1:], size).flags for b in branches]
-        mapped = tuple(any(flags) for flags in zip(*found, strict=True))
-        new = tuple(batch(b, batched[1:], size, all_outputs=mapped).graph for b in branches)
-        outputs = switch(*args, branches=new)
-        return tuple(o if m else Unbatched(o) for o, m in zip(outputs, mapped, strict=True))
+        return _reverse.batch(args, batched, size, branches=branches)
     index = _clamped(args[0], len(branches))
     operands = [broadcast_batch(x, b, size) for x, b in zip(args[1:], batched[1:], strict=True)]
     result: Any = None
@@ -108,6 +99,17 @@ def _batch(args: Any, batched: Any, size: int, *, branches: Branches) -> Any:
             choose(mine, new, old) for new, old in zip(outputs, result, strict=True)
         ]  # fmt: skip
     return tuple(result)
+
+
+def _batched(args: Any, batched: Any, size: int, *, branches: Branches) -> BatchedForm | None:
+    if batched[0]:  # runs as a select
+        return None
+    # A value that no branch batches stays one: another branch or loop may depend on it.
+    found = [batch(b, batched[1:], size).flags for b in branches]
+    mapped = tuple(any(flags) for flags in zip(*found, strict=True))
+    new = tuple(batch(b, batched[1:], size, all_outputs=mapped).graph for b in branches)
+    axes = [0 if m else None for m in mapped]
+    return BatchedForm(args, {"branches": new}, range(len(args)), [0] * len(args), axes)
 
 
 def _clamped(index: Any, count: int) -> Any:
@@ -138,53 +140,11 @@ def _replay(args: Any, residuals: Any, cotangents: Any, wanted: Any, *, branches
     ]
 
 
-def _batch_record(args: Any, batched: Any, size: int, wanted: Any, *, branches: Branches) -> Any:
-    """The record of the batched branch; without a tape if the index is batched, since that runs as
-    a select.
-    """
-    args, batched = spread_wanted(args, batched, wanted, size)
-    if batched[0]:
-        return [*_batch(args, batched, size, branches=branches), Unbatched(as_tape(None))]
-    new = tuple(batch(b, batched[1:], size, all_outputs=True).graph for b in branches)
-    *outputs, tape = switch_record(*args, wanted=wanted, branches=new)
-    return [*outputs, Unbatched(tape)]
-
-
-def _batch_replay(
-    args: Any, tape: Any, cotangents: Any, batched: Any, ct_batched: Any, size: int, wanted: Any,
-    *, branches: Branches,
-) -> Any:  # fmt: skip
-    args, batched = spread_wanted(args, batched, wanted, size)
-    cts = [broadcast_batch(c, b, size) for c, b in zip(cotangents, ct_batched, strict=True)]
-    if not batched[0]:
-        new = tuple(batch(b, batched[1:], size, all_outputs=True).graph for b in branches)
-        held = () if tape is None else (tape,)
-        return switch_pullback(
-            *args, *held, *cts, wanted=wanted, taped=tape is not None, branches=new
-        )
-    positions = [i for i, want in enumerate(wanted) if want]
-
-    def f(*xs: Any) -> list[Any]:
-        merged = list(args)
-        for position, x in zip(positions, xs, strict=True):
-            merged[position] = x
-        return list(_batch(merged, batched, size, branches=branches))
-
-    outputs, pullback = linearized(
-        f, [args[i] for i in positions], lambda: "grad of switch", NO_GUARDS
-    )
-    given = iter(cts)
-    found = pullback([next(given) if typeof(o).inexact else None for o in outputs])
-    return [or_zero(c, args[i]) for i, c in zip(positions, found, strict=True)]
-
-
 def _type(*types: Type, branches: Branches) -> Any:
     return tuple(branches[0].output_types)
 
 
-_reverse = Reverse(
-    "switch", __name__, Rules(_record, _replay, _batch_record, _batch_replay), lambda: switch
-)
+_reverse = Reverse("switch", __name__, Rules(_record, _replay, _batched), lambda: switch)
 switch_record = _reverse.record
 switch_pullback = _reverse.pullback
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from fungrad.control_flow.call import call
+from fungrad.control_flow.loop_bodies import parts
+from fungrad.control_flow.loop_reverse import order_of
 from fungrad.control_flow.scan import scan
-from fungrad.control_flow.scan_reverse import order_of, parts
 from fungrad.control_flow.switch import switch
 from fungrad.control_flow.while_loop import parts as loop_parts
 from fungrad.control_flow.while_loop import while_loop

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fungrad.control_flow.loop_bodies import body_counts
 from fungrad.control_flow.reverse_with_tape import parted
 from fungrad.control_flow.scan import scan, scan_pullback, scan_record
 from fungrad.control_flow.switch import switch, switch_pullback, switch_record
@@ -59,7 +60,7 @@ def without_tape(
         loop = single_equation(scan, args, {**rest, "checkpoint": None})
         pullback = pullback_graph(loop, wanted)
     else:
-        first = rest["counts"][0]  # of the constants of the condition, which have no derivative
+        first, _ = body_counts(rest)
         loop = single_equation(scan, args[first:], as_scan(rest, steps))
         unused = tuple(map(Variable, args[:first]))
         loop = loop.replace(inputs=(*unused, *loop.inputs))
@@ -75,7 +76,5 @@ def as_scan(params: dict[str, Any], steps: int) -> dict[str, Any]:
     """The parameters of the scan of a number of steps that does what a `while_loop` does. It takes
     the loop's arguments without the constants of the condition.
     """
-    body = params["body"]
-    counts = (params["counts"][1], len(body.outputs))
-    return {"body": body, "counts": counts, "length": steps, "reverse": False, "unroll": 1,
-            "checkpoint": None}  # fmt: skip
+    return {"body": params["body"], "counts": body_counts(params)[1], "length": steps,
+            "reverse": False, "unroll": 1, "checkpoint": None}  # fmt: skip

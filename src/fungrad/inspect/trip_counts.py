@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from fungrad.compiler.lowering.structural import structural
 from fungrad.control_flow.call import call
+from fungrad.control_flow.loop_bodies import halves_of
 from fungrad.control_flow.scan import scan, scan_pullback, scan_record
-from fungrad.control_flow.scan_reverse import plan
 from fungrad.control_flow.without_tape import RECORDS
 from fungrad.implicit import iteration
 from fungrad.ir.graph import Equation, Graph, inner_graphs
@@ -58,7 +58,7 @@ def _scan(equation: Equation) -> Bodies:
     carried = size_in_bytes(body.output_types[: counts[1]])
     if equation.primitive is not scan_pullback:
         return Bodies([Body(body, length, carried)])
-    halves = plan(body, counts, params["wanted"]).halves
+    halves = halves_of(body, counts, params["wanted"]).of
     return Bodies([Body(halves.forward, length, carried), Body(halves.backward, length, carried)])
 
 

@@ -15,7 +15,7 @@ from fungrad import debugging
 from fungrad.control_flow import scan as structural_scan
 from fungrad.control_flow import switch as branch
 from fungrad.control_flow import while_loop as loop
-from fungrad.control_flow.scan_reverse import check_checkpoint
+from fungrad.control_flow.loop_reverse import check_checkpoint
 from fungrad.errors import ArgumentError, StructureMismatchError
 from fungrad.ir.graph import Graph, Variable
 from fungrad.ir.types import Type

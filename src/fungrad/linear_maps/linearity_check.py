@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from fungrad.control_flow.loop_bodies import body_counts
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.switch import switch
 from fungrad.control_flow.while_loop import while_loop, while_loop_pullback
@@ -117,9 +118,8 @@ def _inside(equation: Equation, states: Sequence[State]) -> Sequence[State] | No
         branches = [looked_at(branch, states[1:]) for branch in params["branches"]]
         return [equation if states[0] else worst(column) for column in zip(*branches, strict=True)]
     if primitive is while_loop:
-        first, constants = params["counts"]
-        body = params["body"]
-        return looked_at(body, _steps(body, states[first:], constants, len(body.outputs)))
+        first, counts = body_counts(params)
+        return looked_at(params["body"], _steps(params["body"], states[first:], *counts))
     if primitive is scan:
         return looked_at(params["body"], _steps(params["body"], states, *params["counts"]))
     return None
@@ -128,11 +128,9 @@ def _inside(equation: Equation, states: Sequence[State]) -> Sequence[State] | No
 def _decides(equation: Equation, states: Sequence[State]) -> bool:
     """Whether the number of steps of a loop depends on the inputs in question."""
     params = equation.params
-    first, constants = params["counts"]
-    carries = len(params["body"].outputs)
-    args = states[: first + constants + carries]
-    steps = _steps(params["body"], args[first:], constants, carries)
-    return any(looked_at(params["cond"], [*args[:first], *steps[constants:]]))
+    first, counts = body_counts(params)
+    steps = _steps(params["body"], states[first : first + sum(counts)], *counts)
+    return any(looked_at(params["cond"], [*states[:first], *steps[counts[0] :]]))
 
 
 def _steps(body: Graph, states: Sequence[State], constants: int, carries: int) -> list[State]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.control_flow.scan_reverse import again
+from fungrad.control_flow.loop_reverse import again
 from fungrad.custom_rules.closures_and_arguments import Substituted
 from fungrad.errors import ItemAssignmentError
 from fungrad.ir.graph import Graph, Literal

@@ -26,8 +26,8 @@ from fungrad.compiler.native.products import product_kernel
 from fungrad.compiler.native.programs import LOOPS, OF_MATRICES, scalar_kernel
 from fungrad.compiler.native.recurrences import recurrence_kernel
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.control_flow.loop_bodies import parts
 from fungrad.control_flow.scan import scan
-from fungrad.control_flow.scan_reverse import parts
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
 from fungrad.ir.types import Type
 from fungrad.primitives.movement.reshape_broadcast_cast import reshape

@@ -16,7 +16,7 @@ from fungrad.compiler.lowering.structural import structural
 from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.passes.pipeline import as_optimised, optimised
 from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
-from fungrad.control_flow.while_loop import halves_of
+from fungrad.control_flow.loop_bodies import Halves, body_counts, halves_key, halves_of
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, inner_graphs
 from fungrad.ir.types import Type
 from fungrad.primitives.contraction.dot_general import dot_general
@@ -232,9 +232,10 @@ def _differentiate(equation: Equation, params: dict[str, Any]) -> None:
     """Derivatives of the Graphs of a loop or branch, which are made on complex numbers."""
     wanted, held = params["wanted"], equation.params
     if "body" in held:
-        counts = held["counts"]
-        halves = _halves(halves_of(wanted, held["body"], counts))
-        params["body"].derived["halves", wanted, counts] = halves
+        first, counts = body_counts(held)
+        made = halves_of(held["body"], counts, wanted[first:])
+        key = halves_key(counts, wanted[first:])
+        params["body"].derived[key] = Halves(made.active, _halves(made.of))
         return
     wanted = tuple(wanted[1:])
     for graph, real in zip(held["branches"], params["branches"], strict=True):

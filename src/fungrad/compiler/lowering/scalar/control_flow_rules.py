@@ -17,15 +17,11 @@ from fungrad.compiler.lowering.scalar.emitter import Elements, Value, boxed, fla
 from fungrad.compiler.lowering.scalar.planning import Structural, Write
 from fungrad.compiler.lowering.structural import installed
 from fungrad.control_flow.call import call
+from fungrad.control_flow.loop_bodies import body_counts, halves_of
 from fungrad.control_flow.reverse_with_tape import parted
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.switch import switch, switch_pullback, switch_record
-from fungrad.control_flow.while_loop import (
-    halves_of,
-    while_loop,
-    while_loop_pullback,
-    while_loop_record,
-)
+from fungrad.control_flow.while_loop import while_loop, while_loop_pullback, while_loop_record
 from fungrad.ir.graph import Equation, Graph
 from fungrad.retracing.graph_transforms import Differentiated, differentiate, pullback_graph
 
@@ -91,8 +87,8 @@ def _while(
 
 def _while_halves(equation: Equation) -> Differentiated:
     params = equation.params
-    found: Differentiated = halves_of(params["wanted"], params["body"], params["counts"])
-    return found
+    first, counts = body_counts(params)
+    return halves_of(params["body"], counts, params["wanted"][first:]).of
 
 
 def _while_record(walk: Walk, equation: Equation, inputs: list[Elements]) -> list[Elements]:

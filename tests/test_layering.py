@@ -39,9 +39,12 @@ FOLDERS = (
     "implicit",
     "rounding",
     "compiler.cost_model",
+    "compiler.levels",
     "compiler.self_check",
     "compiler.passes",
-    "compiler.lowering",
+    "compiler.loop_ir",
+    "compiler.scalar",
+    "compiler.numpy_backend",
     "compiler.native",
     "compiler",
     "tree_util",
@@ -506,8 +509,9 @@ def test_no_function_of_numpy_is_implemented_twice():
 
 
 BY_ID = {
-    "compiler.jit", "compiler.lowering.array_lowering", "compiler.lowering.fusion.clustering",
-    "compiler.lowering.printer", "compiler.lowering.scalar.scalarise", "compiler.native.symbols",
+    "compiler.jit", "compiler.numpy_backend.array_lowering",
+    "compiler.numpy_backend.fusion.clustering", "compiler.loop_ir.printer",
+    "compiler.scalar.scalarise", "compiler.native.symbols",
     "compiler.passes.loops.traced_loops", "engines.torch", "host.opaque_calls", "interop.lmfit",
     "ir.type_inference", "numpy.mutation.memory", "primitives.stop_gradient", "retracing.inlining",
     "source_export.expressions", "source_export.inlined_functions", "taylor.taylor_trace",

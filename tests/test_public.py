@@ -53,7 +53,7 @@ def test_import_loads_no_more_than_it_has_to():
         "'fungrad.numpy.lazy_functions', 'fungrad.lax', 'fungrad.transforms.jacobian', 'difflib', "
         "'dataclasses', 'hypothesis', 'fungrad.numpy.padding', 'fungrad.compiler.passes.pipeline', "
         "'fungrad.compiler.passes.simplify.blas_and_power_forms', "
-        "'fungrad.compiler.lowering.backend', 'fungrad.runtime.blas_threads', "
+        "'fungrad.compiler.numpy_backend.backend', 'fungrad.runtime.blas_threads', "
         "'rich', 'scipy', 'fungrad.testing') if m in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -85,8 +85,8 @@ import importlib.util, numpy as np, fungrad as fg, sys
 for size in (3, 1_000_000):
     fg.jit(fg.grad(lambda x: np.sum(np.exp(x[1:]) * x[:-1])))(np.ones(size))
 for name in ("control_flow.while_loop", "control_flow.scan", "compiler.passes.loops.dce_licm",
-             "compiler.passes.jacobian_sparsity", "compiler.lowering.loop_codegen",
-             "compiler.lowering.scalar.control_flow_rules", "primitives.linalg.lapack_calls"):
+             "compiler.passes.jacobian_sparsity", "compiler.numpy_backend.loop_codegen",
+             "compiler.scalar.control_flow_rules", "primitives.linalg.lapack_calls"):
     name = f"fungrad.{name}"
     assert importlib.util.find_spec(name) and name not in sys.modules, name
 """
@@ -156,7 +156,7 @@ def test_modules_that_a_star_imports_list_their_names():
 
 INSIDE = {
     "errors.md": {"ir.graph"},  # a Graph that is not well formed, made by hand
-    "extending.md": {"compiler.lowering.backend", "control_flow"},  # a backend of one's own
+    "extending.md": {"compiler.numpy_backend.backend", "control_flow"},  # a backend of one's own
 }
 """The pages that show what is not public, and what they import."""
 

@@ -23,7 +23,7 @@ from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer, typeof
 from fungrad.tracing.trace import current as current_trace
 
-tile_lowering: Any = Module("fungrad.compiler.lowering.fusion.tile_lowering")
+tile_lowering: Any = Module("fungrad.compiler.numpy_backend.fusion.tile_lowering")
 kernels: Any = Module("fungrad.runtime.kernels.elementwise")
 native_forms: Any = Module("fungrad.compiler.native.native_forms")
 element_operations: Any = Module("fungrad.compiler.native.element_operations")

@@ -20,10 +20,10 @@ from samples import SAMPLES
 
 import fungrad as fg
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.lowering.backend import build, source
-from fungrad.compiler.lowering.fusion import tiling as columns
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
-from fungrad.compiler.lowering.fusion.tile_lowering import build as built_cluster
+from fungrad.compiler.numpy_backend.backend import build, source
+from fungrad.compiler.numpy_backend.fusion import tiling as columns
+from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster, cluster_and_schedule
+from fungrad.compiler.numpy_backend.fusion.tile_lowering import build as built_cluster
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError
 from fungrad.primitives.elementwise.family import eq

@@ -14,7 +14,7 @@ from fake_blas import FakeBlas
 
 import fungrad as fg
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.lowering.backend import source
+from fungrad.compiler.numpy_backend.backend import source
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError, MissingExtraError
 from fungrad.runtime import blas_threads, openblas, thread_pool

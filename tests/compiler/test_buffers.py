@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fungrad as fg
-from fungrad.compiler.lowering.fusion.clustering import cluster_and_schedule
-from fungrad.compiler.lowering.fusion.tile_lowering import build
-from fungrad.compiler.lowering.printer import written_out
+from fungrad.compiler.loop_ir.printer import written_out
+from fungrad.compiler.numpy_backend.fusion.clustering import cluster_and_schedule
+from fungrad.compiler.numpy_backend.fusion.tile_lowering import build
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.runtime import buffer_pool
 

@@ -12,9 +12,9 @@ import scipy.special
 import fungrad as fg
 import fungrad.scipy.special  # gives erf its kernel
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.lowering.fusion import tile_lowering
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
-from fungrad.compiler.lowering.printer import written_out
+from fungrad.compiler.loop_ir.printer import written_out
+from fungrad.compiler.numpy_backend.fusion import tile_lowering
+from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster, cluster_and_schedule
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.runtime.kernels import elementwise
 from fungrad.runtime.kernels.elementwise import SCRATCH

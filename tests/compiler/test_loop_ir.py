@@ -10,8 +10,8 @@ import pytest
 
 import fungrad as fg
 from fungrad import lax
-from fungrad.compiler.lowering.printer import printed
-from fungrad.compiler.lowering.program import (
+from fungrad.compiler.loop_ir.printer import printed
+from fungrad.compiler.loop_ir.program import (
     Block,
     Call,
     Expression,

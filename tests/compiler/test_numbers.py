@@ -16,11 +16,12 @@ from samples import SAMPLES
 import fungrad as fg
 from fungrad import lax
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.lowering.backend import build
-from fungrad.compiler.lowering.scalar import python_emitter, scalar_program, scalarise
-from fungrad.compiler.lowering.scalar.scalar_program import program
-from fungrad.compiler.lowering.structural import installed
+from fungrad.compiler.numpy_backend import python_emitter, scalar_program
+from fungrad.compiler.numpy_backend.backend import build
+from fungrad.compiler.numpy_backend.scalar_program import program
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.compiler.scalar import scalarise
+from fungrad.compiler.scalar.structural import installed
 from fungrad.primitives.elementwise.family import elementwise
 from fungrad.primitives.facts import ScalarForm
 from fungrad.primitives.primitive import primitives

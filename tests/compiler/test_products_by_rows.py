@@ -9,10 +9,10 @@ from hypothesis import given, settings
 
 import fungrad as fg
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.lowering.backend import build
-from fungrad.compiler.lowering.fusion import tile_lowering, tiling
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
-from fungrad.compiler.lowering.printer import written_out
+from fungrad.compiler.loop_ir.printer import written_out
+from fungrad.compiler.numpy_backend.backend import build
+from fungrad.compiler.numpy_backend.fusion import tile_lowering, tiling
+from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster, cluster_and_schedule
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.runtime import blas_threads, thread_pool
 from fungrad.runtime.kernels import reductions

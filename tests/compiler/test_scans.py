@@ -10,7 +10,7 @@ import pytest
 import fungrad as fg
 from fungrad import lax
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.lowering.array_lowering import ArrayLowering
+from fungrad.compiler.numpy_backend.array_lowering import ArrayLowering
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.tree_util import tree_leaves, tree_map
 

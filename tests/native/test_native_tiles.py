@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import fungrad as fg
-from fungrad.compiler.lowering.fusion.row_access import REDUCED
 from fungrad.compiler.native.tiles import tile_graph, tileable
+from fungrad.compiler.numpy_backend.fusion.row_access import REDUCED
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.ir.graph import Graph
 from fungrad.runtime import blas_threads
@@ -26,7 +26,9 @@ rng = np.random.default_rng(5)
 def one_blas_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products join clusters whatever the machine is."""
     monkeypatch.setattr(blas_threads, "single_blas", lambda: True)
-    monkeypatch.setattr("fungrad.compiler.lowering.fusion.row_access.single_blas", lambda: True)
+    monkeypatch.setattr(
+        "fungrad.compiler.numpy_backend.fusion.row_access.single_blas", lambda: True
+    )
 
 
 @pytest.fixture

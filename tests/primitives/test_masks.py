@@ -7,10 +7,10 @@ import pytest
 
 import fungrad as fg
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.lowering.backend import build
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
-from fungrad.compiler.lowering.fusion.tile_lowering import build as built_cluster
-from fungrad.compiler.lowering.printer import written_out
+from fungrad.compiler.loop_ir.printer import written_out
+from fungrad.compiler.numpy_backend.backend import build
+from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster, cluster_and_schedule
+from fungrad.compiler.numpy_backend.fusion.tile_lowering import build as built_cluster
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.runtime.kernels import elementwise
 

@@ -13,9 +13,9 @@ from checks import OURS, outputs, samples_of
 from samples import Sample
 
 import fungrad as fg
-from fungrad.compiler.lowering.scalar import scalar_program
-from fungrad.compiler.lowering.scalar.emitter import DTYPES
-from fungrad.compiler.lowering.scalar.planning import computed_in
+from fungrad.compiler.numpy_backend import scalar_program
+from fungrad.compiler.scalar.emitter import DTYPES
+from fungrad.compiler.scalar.planning import computed_in
 from fungrad.extend import elementwise, general, linear
 from fungrad.ir.graph import Equation, Graph, Literal, Variable
 from fungrad.primitives.facts import (

@@ -30,12 +30,12 @@ MUTANTS = (
         ("the total is that of the last tile", "2 * count, _both(ufunc, before, found)", "2 * count, found"),
     ),
     *of(
-        "compiler/lowering/fusion/tile_lowering.py", (*BUFFERS, "test_products_by_rows.py", f"{_B}parts_that_are_a_sine_and_its_cosine_with_others_between"),
+        "compiler/numpy_backend/fusion/tile_lowering.py", (*BUFFERS, "test_products_by_rows.py", f"{_B}parts_that_are_a_sine_and_its_cosine_with_others_between"),
         ("what a kernel writes is free before it is read", "        held = {v: self.assigned.pop(v) for v in own}\n", "        held = dict[Variable, Any]()\n"),
         ("what is added is written", "            self.write(f\"{add}({{0}}, {{1}}, {{2}})\"", "            self.write(f\"{add}({{1}}, 0.0, {{2}})\""),
     ),
     *of(
-        "compiler/lowering/loop_memory.py", SCANS,
+        "compiler/numpy_backend/loop_memory.py", SCANS,
         ("nothing is a view", "        or by_ufunc(step)\n    )", "        or True\n    )"),
         ("results die in the step", "kept = _NOTHING.union(*map(self.bases, graph.outputs))",
          "kept = _NOTHING.union(*map(self.bases, graph.outputs[:n]))"),
@@ -43,18 +43,18 @@ MUTANTS = (
          "kept = _NOTHING.union(*map(self.bases, graph.outputs[n:]))"),
     ),
     *of(
-        "compiler/lowering/printer.py", ("test_loop_ir.py",),
+        "compiler/loop_ir/printer.py", ("test_loop_ir.py",),
         ("a value that is read later hands its name on", "last_uses(nodes, kept)", "last_uses(nodes, ())"),
     ),
     *of(
-        "compiler/lowering/program.py", ("test_loop_ir.py",),
+        "compiler/loop_ir/program.py", ("test_loop_ir.py",),
         ("iterators that are read are dropped", "if not read.isdisjoint(it.values)]", "if read.isdisjoint(it.values)]"),
         ("a carry is set before another moves to it", "others = [x for _, x in left if x is not source]", "others: list[Any] = []"),
         ("a carry is set before its last reader", "*others, *between):", "*others):"),
         ("a value that others read is renamed", "if made is None or touches[source] != 2:", "if made is None:"),
     ),
     *of(
-        "compiler/lowering/loop_memory.py", SCANS,
+        "compiler/numpy_backend/loop_memory.py", SCANS,
         ("a buffer is free one equation too early", "for base in self.liveness.ended[self.at]:",
          "for base in self.liveness.ended[min(self.at + 1, len(self.liveness.ended) - 1)]:"),
         ("buffers of other dtypes are alike", "return variable.type.shape, variable.type.dtype",
@@ -63,11 +63,11 @@ MUTANTS = (
          "        if source.rows is None:\n            return self.hoisted"),
     ),
     *of(
-        "compiler/lowering/loop_codegen.py", SCANS,
+        "compiler/numpy_backend/loop_codegen.py", SCANS,
         ("a scan backwards begins at the front", "{{0}}[{-self.backwards}]", "{{0}}[0]"),
     ),
     *of(
-        "compiler/lowering/loop_codegen.py", SCANS,
+        "compiler/numpy_backend/loop_codegen.py", SCANS,
         ("a carry may be a view of another value",
          "own = after in self.definitions and self.liveness.bases(after) == {after}", "own = True"),
         ("a carry may be a row of a stack",
@@ -79,7 +79,7 @@ MUTANTS = (
         ("what is read later is dropped", "self.freed(touched([move]))", "self.freed(())"),
     ),
     *of(
-        "compiler/lowering/array_lowering.py", ("test_in_place.py", *BACKEND),
+        "compiler/numpy_backend/array_lowering.py", ("test_in_place.py", *BACKEND),
         ("an array that others read is added to", " or x not in self._own or self.uses[x] != 1:",
          " or x not in self._own:"),
         ("an array of the user's is added to", " or x not in self._own or self.uses[x] != 1:",
@@ -87,11 +87,11 @@ MUTANTS = (
         ("numbers of two dtypes are one", "key = (dtype, repr(number))", "key = repr(number)"),
     ),
     *of(
-        "compiler/lowering/fusion/clustering.py", ("test_effects.py",),
+        "compiler/numpy_backend/fusion/clustering.py", ("test_effects.py",),
         ("effects in the order of their levels", "        if effectful(equation):  #", "        if False:  #"),
     ),
     *of(
-        "compiler/lowering/fusion/clustering.py", (*BACKEND, "test_buffers.py"),
+        "compiler/numpy_backend/fusion/clustering.py", (*BACKEND, "test_buffers.py"),
         ("a sum is read before its last block", "self.level[output] = level + (found.output == REDUCED)",
          "self.level[output] = level"),
         ("a part is put together twice", "if reader is None or reader in mine or reader in absorbed:",
@@ -99,13 +99,13 @@ MUTANTS = (
         ("an array with rows along two axes is read along one", "inner.setdefault((atom, axis), own)", "inner.setdefault((atom, how.inputs[0]), own)"),
     ),
     *of(
-        "compiler/lowering/fusion/clustering.py", BACKEND,
+        "compiler/numpy_backend/fusion/clustering.py", BACKEND,
         ("threads add to rows that others fill", "if axis is None or -1 in at or box[axis].step != 1:", "if axis is None or -1 in at:"),
         ("a whole that others read is put together", "reader = readers[0] if len(readers) == 1 else None",
          "reader = readers[0] if readers else None"),
     ),
     *of(
-        "compiler/lowering/fusion/row_access.py", (*BACKEND, "test_products_by_rows.py"),
+        "compiler/numpy_backend/fusion/row_access.py", (*BACKEND, "test_products_by_rows.py"),
         ("all reduced axes stand before the rows", "axis - sum(a < axis for a in reduced)", "axis - len(reduced)"),
         ("the imaginary part is cast away", '"O" not in kinds and kinds not in ("cf", "ci", "cb", "cu")',
          '"O" not in kinds'),
@@ -115,18 +115,18 @@ MUTANTS = (
         ("a product of two arrays with rows", "fits = alike and fits and rows", "fits = fits and rows"),
     ),
     *of(
-        "compiler/lowering/fusion/row_access.py", BACKEND,
+        "compiler/numpy_backend/fusion/row_access.py", BACKEND,
         ("joined along the rows", "if len(rows) == output[along.loop] == shape[axis] else", "if len(rows) == shape[axis] else"),
     ),
     *of(
-        "compiler/lowering/fusion/tiling.py", ("test_products_by_rows.py", *BACKEND),
+        "compiler/numpy_backend/fusion/tiling.py", ("test_products_by_rows.py", *BACKEND),
         ("blocks of products are as small as others",
          "step = max(step, min(costs.product_rows, 4 * costs.tile_elements // wide, region.length))", "pass"),
         ("threads share what is too small", "return sum(map(_cost, region.equations)) >= costs.shared_work", "return True"),
         ("blocks of threads are as small as those of one", "costs.tile_elements if threads == 1 else larger * costs.tile_elements", "costs.tile_elements"),
     ),
     *of(
-        "compiler/lowering/fusion/tile_lowering.py", BACKEND,
+        "compiler/numpy_backend/fusion/tile_lowering.py", BACKEND,
         ("parts far from each other are shared", "shareable = all(last - first <= self.tile for first, last in reaches)",
          "shareable = True"),
     ),
@@ -158,14 +158,14 @@ MUTANTS = (
         ("the last term is left out", "first, second, *others = places", "first, second, *others = places[:-1] if len(places) > 2 else places"),
     ),
     *of(
-        "compiler/lowering/fusion/tile_lowering.py", (_K, *BACKEND),
+        "compiler/numpy_backend/fusion/tile_lowering.py", (_K, *BACKEND),
         ("kernels of doubles get other dtypes", "return found if alike and fits else None", "return found if fits else None"),
         ("a cosine is written for a sine", "both = (ufuncs.sin, ufuncs.cos)", "both = (ufuncs.cos, ufuncs.sin)"),
         ("singles get kernels of doubles", "fits = dtype == np.float64 or (dtype == np.float32 and found in SINGLE)",
          "fits = dtype in (np.float64, np.float32)"),
     ),
     *of(
-        "compiler/lowering/scalar/python_emitter.py", ("test_jit.py", "test_backend.py", "test_programs.py"),
+        "compiler/numpy_backend/python_emitter.py", ("test_jit.py", "test_backend.py", "test_programs.py"),
         ("an overflow of Python's is raised", "(ZeroDivisionError, OverflowError, ValueError, IndexError)", "(ZeroDivisionError, ValueError, IndexError)"),
         ("a division by zero is raised", "(ZeroDivisionError, OverflowError, ValueError, IndexError)", "(OverflowError, ValueError, IndexError)"),
     ),

@@ -92,7 +92,7 @@ MUTANTS = (
         ("the last lanes of a product are not computed", "tail = self.lane.length % self.lanes if self.across else 0", "tail = 0"),
     ),
     *of(
-        "compiler/lowering/fusion/clustering.py", ("test_native_clusters.py",),
+        "compiler/numpy_backend/fusion/clustering.py", ("test_native_clusters.py",),
         ("what NumPy does between two clusters is in both", "return max([0, *(x + x % 2 for x in found)])",
          "return max([0, *found])"),
     ),

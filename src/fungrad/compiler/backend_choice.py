@@ -17,10 +17,10 @@ from fungrad.ir.graph import Equation, Graph
 from fungrad.support.lazy import Module, find_spec, loaded
 
 if TYPE_CHECKING:
-    from fungrad.compiler.lowering import backend as of_numpy
     from fungrad.compiler.native import backend as of_llvm
+    from fungrad.compiler.numpy_backend import backend as of_numpy
 else:
-    of_numpy = Module("fungrad.compiler.lowering.backend")
+    of_numpy = Module("fungrad.compiler.numpy_backend.backend")
     of_llvm = Module("fungrad.compiler.native.backend")
 
 SETTINGS = ("auto", "numpy", "native")

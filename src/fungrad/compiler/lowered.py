@@ -12,11 +12,11 @@ from fungrad.support import pytree
 from fungrad.support.lazy import Module, Record
 
 if TYPE_CHECKING:
-    from fungrad.compiler.lowering import backend
+    from fungrad.compiler.numpy_backend import backend
     from fungrad.compiler.passes import pipeline
 else:
     pipeline = Module("fungrad.compiler.passes.pipeline")
-    backend = Module("fungrad.compiler.lowering.backend")
+    backend = Module("fungrad.compiler.numpy_backend.backend")
 
 
 class CacheInfo(Record):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
+from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster, cluster_and_schedule
 from fungrad.compiler.passes.pipeline import PASSES, optimised
 from fungrad.inspect.memory import Peak, distinct_variables, peak
 from fungrad.inspect.tables import Table, drawn, number, plain

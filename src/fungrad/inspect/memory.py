@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
-from fungrad.compiler.lowering.fusion.tile_lowering import build
+from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster, cluster_and_schedule
+from fungrad.compiler.numpy_backend.fusion.tile_lowering import build
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.inspect.trip_counts import Bodies, bodies_of
 from fungrad.ir.graph import Atom, Equation, Graph, Variable

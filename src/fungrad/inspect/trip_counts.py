@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fungrad.compiler.lowering.structural import structural
+from fungrad.compiler.scalar.structural import structural
 from fungrad.control_flow.call import call
 from fungrad.control_flow.loop_bodies import halves_of
 from fungrad.control_flow.scan import scan, scan_pullback, scan_record

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.array_control_flow import ArrayControlFlow, handles
-from fungrad.compiler.lowering.numpy_expressions import OF_INTEGERS, expressed
-from fungrad.compiler.lowering.printer import Printer, indented
-from fungrad.compiler.lowering.program import Call, Copy, Operand, Value, coalesce, placed, touched
-from fungrad.compiler.lowering.scalar.emitter import TAPE_DTYPE, Elements, boxed
-from fungrad.compiler.lowering.scalar.emitter import Value as Array
+from fungrad.compiler.loop_ir.printer import Printer, indented
+from fungrad.compiler.loop_ir.program import Call, Copy, Operand, Value, coalesce, placed, touched
+from fungrad.compiler.numpy_backend.numpy_expressions import OF_INTEGERS, expressed
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.compiler.scalar.array_walk import ArrayControlFlow, handles
+from fungrad.compiler.scalar.emitter import TAPE_DTYPE, Elements, boxed
+from fungrad.compiler.scalar.emitter import Value as Array
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, inner_graphs
 from fungrad.ir.printer import name_of

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.structural import structural
 from fungrad.compiler.native.clusters import cluster_graph, with_clusters
 from fungrad.compiler.native.convolutions import convolution_kernel
 from fungrad.compiler.native.entry import SHARED
@@ -26,6 +25,7 @@ from fungrad.compiler.native.products import product_kernel
 from fungrad.compiler.native.programs import LOOPS, OF_MATRICES, scalar_kernel
 from fungrad.compiler.native.recurrences import recurrence_kernel
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.compiler.scalar.structural import structural
 from fungrad.control_flow.loop_bodies import parts
 from fungrad.control_flow.scan import scan
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful

@@ -12,11 +12,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fungrad.compiler.lowering.fusion.row_access import elementwise
 from fungrad.compiler.native.element_operations import TYPES
 from fungrad.compiler.native.index_maps import movable
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.types import Type
+from fungrad.primitives.elementwise.by_elements import elementwise
 from fungrad.primitives.facts import sections_of
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,

@@ -10,9 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.lowering.backend import NumpyBackend, build
-from fungrad.compiler.lowering.printer import Later
-from fungrad.compiler.lowering.structural import structural
+from fungrad.compiler.loop_ir.printer import Later
 from fungrad.compiler.native import (
     convolutions,
     entry,
@@ -33,7 +31,9 @@ from fungrad.compiler.native.programs import long_kernel
 from fungrad.compiler.native.recurrences import recurrence_kernel, recurrent
 from fungrad.compiler.native.short_axes import unrollable
 from fungrad.compiler.native.tiles import with_tiles
+from fungrad.compiler.numpy_backend.backend import NumpyBackend, build
 from fungrad.compiler.passes.pipeline import expanded_size, optimised, repeats
+from fungrad.compiler.scalar.structural import structural
 from fungrad.compiler.self_check.checked_program import CheckedBackend
 from fungrad.control_flow.call import Runner
 from fungrad.ir.graph import Equation, Graph

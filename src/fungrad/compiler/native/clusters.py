@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fungrad.compiler.lowering.fusion.clustering import Levels
+from fungrad.compiler.levels import Levels
 from fungrad.compiler.native.axis_splits import joins_or_splits
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.convolutions import convolves

@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fungrad.compiler.lowering.fusion.row_access import elementwise
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.element_operations import apply_equation, convert, type_of
 from fungrad.compiler.native.gathers import indirect, place_of, searches
@@ -34,6 +33,7 @@ from fungrad.compiler.native.index_maps import (
 from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.primitives.elementwise.by_elements import elementwise
 from fungrad.primitives.elementwise.family import add
 from fungrad.primitives.facts import FIRST, Along
 from fungrad.primitives.movement.gather import getitem

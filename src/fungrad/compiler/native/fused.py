@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fungrad.compiler.lowering.fusion.row_access import elementwise
 from fungrad.compiler.native.axis_splits import with_split_axes
 from fungrad.compiler.native.block_sums import Reduction, by_pairs, reduction
 from fungrad.compiler.native.complex_numbers import real_form
@@ -41,6 +40,7 @@ from fungrad.compiler.native.rows import (
 )
 from fungrad.compiler.native.short_axes import times_vector, unrollable, unrolled
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
+from fungrad.primitives.elementwise.by_elements import elementwise
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum, reshape
 from fungrad.primitives.movement.stack_iota import unstack
 from fungrad.primitives.primitive import full

@@ -13,9 +13,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fungrad.compiler.lowering.fusion.row_access import elementwise
 from fungrad.compiler.native.kernel import Refused
 from fungrad.ir.graph import Atom, Equation, Literal
+from fungrad.primitives.elementwise.by_elements import elementwise
 from fungrad.primitives.facts import FIRST, Along, Section, sections_of
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,

@@ -7,12 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.scalar import element_rules
-from fungrad.compiler.lowering.scalar.emitter import Costs, Elements, Stack, Unsupported, shaped
-from fungrad.compiler.lowering.scalar.emitter import Value as Number
-from fungrad.compiler.lowering.scalar.planning import Elementwise, Planner, Rule, Structural
-from fungrad.compiler.lowering.scalar.scalarise import Scalariser
-from fungrad.compiler.lowering.structural import structural
 from fungrad.compiler.native.element_operations import TYPES, apply, cost, known, of_python, type_of
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
 from fungrad.compiler.native.kernel import LINES, Kernel, Refused
@@ -20,6 +14,12 @@ from fungrad.compiler.native.llvm_ir import FLOATS, Value
 from fungrad.compiler.native.scalar_emitter import NativeEmitter
 from fungrad.compiler.native.short_axes import on_elements
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.compiler.scalar import element_rules
+from fungrad.compiler.scalar.emitter import Costs, Elements, Stack, Unsupported, shaped
+from fungrad.compiler.scalar.emitter import Value as Number
+from fungrad.compiler.scalar.planning import Elementwise, Planner, Rule, Structural
+from fungrad.compiler.scalar.scalarise import Scalariser
+from fungrad.compiler.scalar.structural import structural
 from fungrad.control_flow.call import call
 from fungrad.control_flow.switch import switch_pullback, switch_record
 from fungrad.control_flow.while_loop import while_loop_pullback, while_loop_record

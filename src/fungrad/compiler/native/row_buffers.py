@@ -12,7 +12,6 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from fungrad.compiler.lowering.fusion.row_access import elementwise
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.element_operations import cost, type_of
 from fungrad.compiler.native.element_values import Body, Box, Key, Source
@@ -28,6 +27,7 @@ from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.compiler.native.loop_nests import BLOCK, BoxNest, Root
 from fungrad.compiler.native.rows import RowNest
 from fungrad.ir.graph import Atom, Literal
+from fungrad.primitives.elementwise.by_elements import elementwise
 from fungrad.primitives.facts import FIRST, Along
 
 KEPT = 0.4

@@ -12,7 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.scalar.emitter import (
+from fungrad.compiler.native.element_operations import TESTS, TYPES, apply, convert, type_of
+from fungrad.compiler.native.kernel import GIVEN_UP, kernel_function
+from fungrad.compiler.native.llvm_ir import Module, Value, size_of
+from fungrad.compiler.native.rows_and_records import Column, Memory, Records, Rows
+from fungrad.compiler.scalar.emitter import (
     TAPE_DTYPE,
     Block,
     Stack,
@@ -20,11 +24,7 @@ from fungrad.compiler.lowering.scalar.emitter import (
     flattened,
     shaped,
 )
-from fungrad.compiler.lowering.scalar.emitter import Value as Number
-from fungrad.compiler.native.element_operations import TESTS, TYPES, apply, convert, type_of
-from fungrad.compiler.native.kernel import GIVEN_UP, kernel_function
-from fungrad.compiler.native.llvm_ir import Module, Value, size_of
-from fungrad.compiler.native.rows_and_records import Column, Memory, Records, Rows
+from fungrad.compiler.scalar.emitter import Value as Number
 from fungrad.primitives.elementwise import ufuncs
 from fungrad.primitives.elementwise.family import add, div, mul, neg, sub
 

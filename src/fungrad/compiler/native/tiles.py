@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.lowering.array_lowering import Runner
-from fungrad.compiler.lowering.fusion import tiling
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
-from fungrad.compiler.lowering.fusion.row_access import REDUCED, elementwise, multiplies
-from fungrad.compiler.lowering.fusion.tile_lowering import TileLowering
-from fungrad.compiler.lowering.program import Call, Expression, placed
+from fungrad.compiler.loop_ir.program import Call, Expression, placed
 from fungrad.compiler.native.clusters import LEAST_OFTEN, in_order, native_call, with_clusters
 from fungrad.compiler.native.short_axes import times_vector
+from fungrad.compiler.numpy_backend.array_lowering import Runner
+from fungrad.compiler.numpy_backend.fusion import tiling
+from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster, cluster_and_schedule
+from fungrad.compiler.numpy_backend.fusion.row_access import REDUCED, multiplies
+from fungrad.compiler.numpy_backend.fusion.tile_lowering import TileLowering
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
+from fungrad.primitives.elementwise.by_elements import elementwise
 
 Make = Callable[[Graph, float, int], Runner | None]
 """Makes the native program of a Graph, given its number of runs per call, and how many of its

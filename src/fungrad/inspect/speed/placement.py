@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fungrad.compiler import backend_choice
-from fungrad.compiler.lowering.structural import structural
 from fungrad.compiler.native.element_operations import TYPES, cost
 from fungrad.compiler.native.fused import refusal_of
 from fungrad.compiler.native.kernel import Refusal, Refused
+from fungrad.compiler.scalar.structural import structural
 from fungrad.control_flow.call import backend
 from fungrad.ir.graph import Equation, Graph, effectful, inner_graphs
 from fungrad.primitives.contraction.dot_general import dot_general

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fungrad.compiler.lowering.printer import Printer, defined, indented
-from fungrad.compiler.lowering.program import Block, Return
+from fungrad.compiler.loop_ir.printer import Printer, defined, indented
+from fungrad.compiler.loop_ir.program import Block, Return
 from fungrad.support.lazy import Record
 
 _TICK = "_n = _clock(); _s[{0}] += _n - _p; _c[{0}] += 1; _p = _n"

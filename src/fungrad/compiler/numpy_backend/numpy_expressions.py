@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.loop_ir.names import Names
 from fungrad.ir.graph import Equation, Literal
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.contraction.dot_general import dot_general, scales
@@ -31,32 +32,6 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
 from fungrad.primitives.movement.stack_iota import iota, stack
 from fungrad.primitives.primitive import full
 from fungrad.support.lazy import ByPrimitive
-
-
-class Names(Protocol):
-    """The constants of a program, and what its expressions look like."""
-
-    def constant(self, wished: str, value: Any) -> str:
-        """The expression of a constant: a name, the wished one if it is free, or a text."""
-
-    def dtype(self, dtype: np.dtype[Any]) -> str:
-        """The expression of a dtype, as an argument."""
-
-    def number(self, dtype: np.dtype[Any]) -> str | None:
-        """The function that casts a number to a dtype; None if `eval` is called for numbers."""
-
-    def filled(self, function: str, type_: Type, *values: Any) -> str:
-        """The call of `np.empty`, `np.zeros` or `np.full` that makes an array of a Type."""
-
-    def part(self, x: str, entries: Sequence[Any], arrays: Sequence[str]) -> str | None:
-        """The elements of x at an index."""
-
-    def reduced(self, x: str, type_: Type, ufunc: np.ufunc, axes: tuple[int, ...]) -> str:
-        """The reduction of x, of a Type, over axes."""
-
-    def product(self, equation: Equation, arguments: Sequence[str]) -> str | None:
-        """A dot_general."""
-
 
 _OPERATORS: dict[Any, str] = {
     arithmetic.neg: "-{0}",
@@ -222,7 +197,7 @@ _HERE: dict[Any, Callable[[Equation, Sequence[str], Names], str | None]] = {
 _OF_NUMBERS = (convert, to_discrete, broadcast_to)
 """Primitives whose expressions also take Python numbers."""
 WRITTEN = ByPrimitive(
-    {"fungrad.primitives.linalg.solve": "fungrad.compiler.lowering.lapack_expressions"}, _HERE
+    {"fungrad.primitives.linalg.solve": "fungrad.compiler.numpy_backend.lapack_expressions"}, _HERE
 )
 """For each primitive a function that returns an expression; None if `eval` has to be called."""
 

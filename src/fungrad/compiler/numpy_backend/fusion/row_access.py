@@ -16,14 +16,13 @@ import numpy as np
 from fungrad.compiler.cost_model import costs
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.elementwise.by_elements import elementwise
 from fungrad.primitives.facts import Along, Section, sections_of
 from fungrad.primitives.movement.gather import ARRAY, expanded, getitem, of_int
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
     concatenate,
-    convert,
     reshape,
-    to_discrete,
     transpose,
 )
 from fungrad.primitives.movement.stack_iota import stack, unstack
@@ -127,18 +126,6 @@ def split_unstacks(graph: Graph, size: int) -> list[Equation]:
 Shape = tuple[int, ...]
 VIEWS = (reshape, transpose, broadcast_to, getitem)
 """Views of the rows of a tile."""
-CASTS = (convert, to_discrete)
-
-
-def elementwise(equation: Equation) -> bool:
-    """Whether each element of the output depends only on the elements at the same position."""
-    primitive: Any = equation.primitive
-    if primitive in CASTS:
-        kinds = equation.inputs[0].type.dtype.kind + equation.outputs[0].type.dtype.kind
-        return "O" not in kinds and kinds not in ("cf", "ci", "cb", "cu")
-    if primitive.partials is None or primitive.multiple:
-        return False
-    return all(a.type.dtype.kind != "O" for a in (*equation.inputs, *equation.outputs))
 
 
 def form(equation: Equation, axes: Sequence[int | None], length: int) -> RowAccess | None:

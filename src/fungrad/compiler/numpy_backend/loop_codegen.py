@@ -13,11 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.lowering.array_lowering import LowerLoop, Runner
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster
-from fungrad.compiler.lowering.loop_memory import LoopMemory, by_ufunc, write_ufunc
-from fungrad.compiler.lowering.numpy_expressions import expressed
-from fungrad.compiler.lowering.program import (
+from fungrad.compiler.loop_ir.program import (
     BUFFER,
     FRESH,
     Alloc,
@@ -35,7 +31,11 @@ from fungrad.compiler.lowering.program import (
     touched,
     value,
 )
-from fungrad.compiler.lowering.scalar.scalar_program import program
+from fungrad.compiler.numpy_backend.array_lowering import LowerLoop, Runner
+from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster
+from fungrad.compiler.numpy_backend.loop_memory import LoopMemory, by_ufunc, write_ufunc
+from fungrad.compiler.numpy_backend.numpy_expressions import expressed
+from fungrad.compiler.numpy_backend.scalar_program import program
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.control_flow.scan import scan
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, last_uses

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from fungrad.compiler.lowering.array_control_flow import ArrayControlFlow
-from fungrad.compiler.lowering.array_lowering import Symbols
-from fungrad.compiler.lowering.scalar.emitter import Elements, Value, boxed, flattened
-from fungrad.compiler.lowering.scalar.planning import Structural, Write
-from fungrad.compiler.lowering.structural import installed
+from fungrad.compiler.loop_ir.names import Names
+from fungrad.compiler.scalar.array_walk import ArrayControlFlow
+from fungrad.compiler.scalar.emitter import Elements, Value, boxed, flattened
+from fungrad.compiler.scalar.planning import Structural, Write
+from fungrad.compiler.scalar.structural import installed
 from fungrad.control_flow.call import call
 from fungrad.control_flow.loop_bodies import body_counts, halves_of
 from fungrad.control_flow.reverse_with_tape import parted
@@ -238,11 +238,18 @@ def _spread(
 # --- the Graphs that they hold --------------------------------------------------------------------
 
 
+class _Nameless:
+    """The names of a program that is not printed."""
+
+    def __getattr__(self, kind: str) -> Callable[..., str]:
+        return lambda *_: ""
+
+
 class _Bodies(ArrayControlFlow):
     """Lists the Graphs that a rule writes, and how often each runs; None if that is unknown."""
 
     def __init__(self) -> None:
-        super().__init__(Symbols())
+        super().__init__(cast(Names, _Nameless()))
         self.found: list[tuple[Graph, int | None]] = []
         self._times: int | None = 1
 

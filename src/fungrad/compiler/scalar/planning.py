@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fungrad.compiler.lowering.scalar.emitter import (
+from fungrad.compiler.passes.pipeline import optimised
+from fungrad.compiler.scalar.emitter import (
     BOOL,
     DTYPES,
     FLOAT,
@@ -18,7 +19,6 @@ from fungrad.compiler.lowering.scalar.emitter import (
     Emitter,
     Unsupported,
 )
-from fungrad.compiler.passes.pipeline import optimised
 from fungrad.ir.graph import Equation, Graph
 from fungrad.support.lazy import Record
 

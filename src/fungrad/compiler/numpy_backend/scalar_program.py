@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fungrad.compiler.lowering.scalar.element_rules import RULES
-from fungrad.compiler.lowering.scalar.emitter import Costs, Unsupported
-from fungrad.compiler.lowering.scalar.planning import Planner
-from fungrad.compiler.lowering.scalar.python_emitter import PythonEmitter
-from fungrad.compiler.lowering.scalar.scalarise import FORMS, Scalariser
-from fungrad.compiler.lowering.structural import structural
+from fungrad.compiler.numpy_backend.python_emitter import PythonEmitter
+from fungrad.compiler.scalar.element_rules import RULES
+from fungrad.compiler.scalar.emitter import Costs, Unsupported
+from fungrad.compiler.scalar.planning import Planner
+from fungrad.compiler.scalar.scalarise import FORMS, Scalariser
+from fungrad.compiler.scalar.structural import structural
 from fungrad.ir.graph import Equation, Graph, Literal, Variable
 
 Program = Callable[..., Sequence[Any]]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from fungrad.compiler.lowering.program import Block, Free, Move, Program, Return, Value
+from fungrad.compiler.loop_ir.program import Block, Free, Move, Program, Return, Value
 from fungrad.compiler.self_check.checked_program import checked
 from fungrad.control_flow.call import built
 from fungrad.ir.graph import Graph, last_uses

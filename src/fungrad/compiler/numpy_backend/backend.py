@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from fungrad.compiler.lowering.array_lowering import lowered
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster
-from fungrad.compiler.lowering.printer import Later, callees, in_python, printed, written_out
-from fungrad.compiler.lowering.scalar.scalar_program import of_equation, program
+from fungrad.compiler.loop_ir.printer import Later, callees, in_python, printed, written_out
+from fungrad.compiler.numpy_backend.array_lowering import lowered
+from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster
+from fungrad.compiler.numpy_backend.scalar_program import of_equation, program
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.self_check.checked_program import CheckedBackend
 from fungrad.control_flow.call import Runner, built
@@ -59,9 +59,9 @@ def build(graph: Graph) -> Runner:
     return lowered(graph, lower_loop)
 
 
-array_control_flow: Any = Module("fungrad.compiler.lowering.array_control_flow")
-loop_codegen: Any = Module("fungrad.compiler.lowering.loop_codegen")
-tile_lowering: Any = Module("fungrad.compiler.lowering.fusion.tile_lowering")
+array_control_flow: Any = Module("fungrad.compiler.numpy_backend.array_control_flow")
+loop_codegen: Any = Module("fungrad.compiler.numpy_backend.loop_codegen")
+tile_lowering: Any = Module("fungrad.compiler.numpy_backend.fusion.tile_lowering")
 
 
 def lower_loop(equation: Equation | FusionCluster, shared: bool) -> Runner | None:

@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fungrad.compiler.lowering.array_lowering import ArrayLowering, LowerLoop
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster
-from fungrad.compiler.lowering.numpy_expressions import as_ufunc
-from fungrad.compiler.lowering.program import (
+from fungrad.compiler.loop_ir.program import (
     BUFFER,
     INVARIANT,
     ROW,
@@ -26,6 +23,9 @@ from fungrad.compiler.lowering.program import (
     View,
     placed,
 )
+from fungrad.compiler.numpy_backend.array_lowering import ArrayLowering, LowerLoop
+from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster
+from fungrad.compiler.numpy_backend.numpy_expressions import as_ufunc
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, last_uses
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import select

@@ -13,21 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.array_lowering import Runner
-from fungrad.compiler.lowering.fusion import tiling
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster, Part, reach
-from fungrad.compiler.lowering.fusion.row_access import (
-    CASTS,
-    REDUCED,
-    joins,
-    matrix_first,
-    moves,
-    multiplies,
-    taken,
-)
-from fungrad.compiler.lowering.loop_memory import LoopMemory, write_ufunc
-from fungrad.compiler.lowering.numpy_expressions import expressed
-from fungrad.compiler.lowering.program import (
+from fungrad.compiler.loop_ir.program import (
     INVARIANT,
     Alloc,
     Call,
@@ -42,10 +28,24 @@ from fungrad.compiler.lowering.program import (
     placed,
     value,
 )
+from fungrad.compiler.numpy_backend.array_lowering import Runner
+from fungrad.compiler.numpy_backend.fusion import tiling
+from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster, Part, reach
+from fungrad.compiler.numpy_backend.fusion.row_access import (
+    REDUCED,
+    joins,
+    matrix_first,
+    moves,
+    multiplies,
+    taken,
+)
+from fungrad.compiler.numpy_backend.loop_memory import LoopMemory, write_ufunc
+from fungrad.compiler.numpy_backend.numpy_expressions import expressed
 from fungrad.compiler.passes.simplify.blas_and_power_forms import setting
 from fungrad.ir.graph import Atom, Equation, Variable
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise import ufuncs
+from fungrad.primitives.elementwise.by_elements import CASTS
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.facts import is_view, sections_of
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, reshape

@@ -15,11 +15,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.lowering.fusion.row_access import (
+from fungrad.compiler.levels import Levels
+from fungrad.compiler.numpy_backend.fusion.row_access import (
     REDUCED,
     RowAccess,
     axis_of,
-    elementwise,
     form,
     gathered_axis,
     matrix_first,
@@ -28,6 +28,7 @@ from fungrad.compiler.lowering.fusion.row_access import (
     split_unstacks,
 )
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
+from fungrad.primitives.elementwise.by_elements import elementwise
 from fungrad.primitives.facts import sections_of
 from fungrad.primitives.movement.gather import scatter
 from fungrad.primitives.movement.scatter import index_add
@@ -84,23 +85,6 @@ class FusionCluster(Record):
 
     def __repr__(self) -> str:
         return f"cluster of {len(self.equations)} equations on {self.length} rows:\n{self.body!r}"
-
-
-class Levels(dict[Atom, int]):
-    """ASAP levels: odd for equations of clusters, even for others, each as low as its operands
-    allow, so that the graph of clusters is acyclic. They are kept for values: the
-    result of a whole reduction has the level after that of its cluster.
-    """
-
-    def odd(self, atoms: Sequence[Atom], later: bool = False) -> int:
-        """The level of a fusable equation; with `later` it is in no cluster of its operands."""
-        found = [self.get(atom, 0) for atom in atoms]
-        return max([1, *(x + (2 * later if x % 2 else 1) for x in found)])
-
-    def even(self, atoms: Sequence[Atom]) -> int:
-        """The level of another equation."""
-        found = [self.get(atom, 0) for atom in atoms]
-        return max([0, *(x + x % 2 for x in found)])
 
 
 class _Finder:

@@ -15,11 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster, cluster_and_schedule
-from fungrad.compiler.lowering.fusion.tiling import heavy, shared
-from fungrad.compiler.lowering.numpy_expressions import dot, expressed
-from fungrad.compiler.lowering.printer import defined, printed
-from fungrad.compiler.lowering.program import (
+from fungrad.compiler.loop_ir.printer import defined, printed
+from fungrad.compiler.loop_ir.program import (
     INVARIANT,
     Call,
     Copy,
@@ -32,8 +29,11 @@ from fungrad.compiler.lowering.program import (
     placed,
     value,
 )
-from fungrad.compiler.lowering.scalar.scalar_program import of_equation
-from fungrad.compiler.lowering.structural import structural
+from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster, cluster_and_schedule
+from fungrad.compiler.numpy_backend.fusion.tiling import heavy, shared
+from fungrad.compiler.numpy_backend.numpy_expressions import dot, expressed
+from fungrad.compiler.numpy_backend.scalar_program import of_equation
+from fungrad.compiler.scalar.structural import structural
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import ARITHMETIC

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.scalar.emitter import (
+from fungrad.compiler.scalar.emitter import (
     INT,
     Elements,
     Stack,
@@ -21,7 +21,7 @@ from fungrad.compiler.lowering.scalar.emitter import (
     flattened,
     shaped,
 )
-from fungrad.compiler.lowering.scalar.planning import Elementwise, Planner, computed_in
+from fungrad.compiler.scalar.planning import Elementwise, Planner, computed_in
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.primitives.elementwise.family import add
 from fungrad.primitives.facts import ScalarForm

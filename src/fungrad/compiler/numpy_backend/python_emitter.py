@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.lowering.printer import defined
-from fungrad.compiler.lowering.scalar.emitter import (
+from fungrad.compiler.loop_ir.printer import defined
+from fungrad.compiler.numpy_backend.python_tapes import CHUNK, Tape, rows, tape_of
+from fungrad.compiler.scalar.emitter import (
     BOOL,
     DTYPES,
     FLOAT,
@@ -31,7 +32,6 @@ from fungrad.compiler.lowering.scalar.emitter import (
     flattened,
     shaped,
 )
-from fungrad.compiler.lowering.scalar.python_tapes import CHUNK, Tape, rows, tape_of
 from fungrad.control_flow.tape_type import TAPE, as_tape
 from fungrad.primitives.facts import ScalarForm
 from fungrad.runtime import error_state

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fungrad.support.hooks import Hooks
 
 if TYPE_CHECKING:
-    from fungrad.compiler.lowering.scalar.planning import Structural
+    from fungrad.compiler.scalar.planning import Structural
 
 
 class Installed(Hooks):

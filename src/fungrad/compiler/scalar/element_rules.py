@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.lowering.scalar.emitter import BOOL, Elements, Unsupported, boxed
-from fungrad.compiler.lowering.scalar.planning import Rule, Write
-from fungrad.compiler.lowering.scalar.scalarise import Scalariser, elementwise
+from fungrad.compiler.scalar.emitter import BOOL, Elements, Unsupported, boxed
+from fungrad.compiler.scalar.planning import Rule, Write
+from fungrad.compiler.scalar.scalarise import Scalariser, elementwise
 from fungrad.ir.graph import Equation, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add, logical_and, logical_or, mul

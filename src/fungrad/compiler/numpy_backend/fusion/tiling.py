@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.lowering.fusion import row_access
-from fungrad.compiler.lowering.fusion.clustering import FusionCluster
-from fungrad.compiler.lowering.fusion.row_access import REDUCED, multiplies
+from fungrad.compiler.numpy_backend.fusion import row_access
+from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster
+from fungrad.compiler.numpy_backend.fusion.row_access import REDUCED, multiplies
 from fungrad.ir.graph import Equation
 from fungrad.primitives.facts import is_arithmetic, is_view
 from fungrad.runtime.blas_threads import single_in_clusters

@@ -1,0 +1,1 @@
+"""Programs as statements on NumPy arrays, and the printer that makes Python of them."""

@@ -1,1 +1,0 @@
-"""Programs on Python numbers for Graphs of small arrays."""

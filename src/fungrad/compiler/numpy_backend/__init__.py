@@ -1,0 +1,1 @@
+"""From an optimised Graph to the text of a program on NumPy."""

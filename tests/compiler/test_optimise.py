@@ -116,7 +116,7 @@ TALL = np.arange(1.0, 41.0).reshape(20, 2)
 OF_REGROUPING = {
     "sum(x * r) is sum(x) * r, and sum(x * y + z) is x . y + sum(z)": (
         lambda x, y: (np.sum(x * x[:, :1], 1), np.sum(y * (y + 1.0))), (TALL, PLAIN),
-        ["getitem", "reduce_sum", "reshape", "mul", "add", "dot_general"],
+        ["getitem", "reduce_sum", "reshape", "mul", "add", "add", "dot_general"],
     ),
 }  # fmt: skip
 

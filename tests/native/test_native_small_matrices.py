@@ -307,3 +307,35 @@ def test_scipys_checks_of_numbers_are_native(n: int) -> None:
         for number in (np.nan, np.inf):
             with pytest.raises(ValueError, match="infs or NaNs"):
                 run(a, np.append(b[1:], number))
+
+
+OF_MATRICES = {
+    "inv": np.linalg.inv,
+    "det": np.linalg.det,
+    "slogdet": lambda a: np.linalg.slogdet(a)[1],
+    "solve": lambda a: np.linalg.solve(a, np.ones((a.shape[-1], 2), a.dtype)),
+    "cholesky": lambda a: np.linalg.cholesky(a @ np.swapaxes(a, -1, -2)),
+}
+
+
+@pytest.mark.parametrize("ahead", [(), (300,)])
+@pytest.mark.parametrize("n", [2, 3, 7])
+@pytest.mark.parametrize("name", OF_MATRICES)
+def test_matrices_that_are_not_finite_have_numpys_answer(name: str, n: int, ahead: Any) -> None:
+    """LAPACK places NaN by the pivots that it chooses, and calls some such matrices singular."""
+    f, rng = OF_MATRICES[name], np.random.default_rng(n)
+    g = fg.jit(f)
+    assert g.lower(rng.normal(size=(*ahead, n, n))).native is not None
+    for _ in range(40):
+        a = rng.normal(size=(*ahead, n, n))
+        where = rng.random(a.shape) < (0.002 if ahead else 0.15)
+        a[where] = rng.choice([np.nan, np.inf, -np.inf], np.sum(where))
+        try:
+            with np.errstate(all="ignore"):
+                expected = f(a)
+        except np.linalg.LinAlgError as error:
+            with pytest.raises(np.linalg.LinAlgError, match=str(error)), np.errstate(all="ignore"):
+                g(a)
+            continue
+        with np.errstate(all="ignore"):
+            np.testing.assert_allclose(g(a), expected, rtol=1e-9, atol=1e-9)

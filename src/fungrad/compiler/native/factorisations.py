@@ -260,6 +260,8 @@ class _Writer:
             if sign is None:
                 self.must(code.compare("une", code.get(best), 0.0))
             pivot = code.get(place)
+            chosen = self.get(a, pivot, c)
+            self.must(code.compare("oeq", code.sub(chosen, chosen), 0.0))
 
             def exchange() -> None:
                 for x in (a, b):

@@ -119,7 +119,7 @@ def _needs(graph: Graph) -> tuple[bool, bool]:
                 inner = _needs(optimised(body))
                 leaves, records = leaves or inner[0], records or inner[1]
         leaves = leaves or (primitive is getitem and len(equation.inputs) > 1)
-        leaves = leaves or primitive in (inv, solve, cholesky, finite) or of_python(equation)
+        leaves = leaves or primitive in LEAVING or of_python(equation)
     return leaves, records
 
 
@@ -183,7 +183,8 @@ def _elementwise(walk: Scalariser, equation: Equation, inputs: list[Elements]) -
     return [shaped(found, spread[0].shape)]
 
 
-# Small systems of linear equations: a singular matrix leaves the program, so that NumPy raises.
+# Small systems of linear equations: a singular matrix leaves the program, so that NumPy raises; and
+# so does one that is not finite, where LAPACK places NaN by the pivots that it has chosen.
 
 
 class _Eliminated:
@@ -218,8 +219,16 @@ class _Eliminated:
         walk.pay(walk.costs.operation * count * count * len(rows[0]))
         walk.emitter.check_length()
 
+    def must_be_finite(self, walk: Any) -> None:
+        """A matrix that is not finite leaves the program: then a pivot is not, either."""
+        code = self.code
+        for k in range(self.count):
+            pivot = self.rows[k][k]
+            walk.emitter.must(code.compare("oeq", code.sub(pivot, pivot), 0.0))
+
     def solution(self, walk: Any) -> list[Row]:
         """The solution by back substitution; a zero pivot leaves the program."""
+        self.must_be_finite(walk)
         code, found = self.code, list[Row]()
         for k in reversed(range(self.count)):
             walk.emitter.must(code.compare("une", self.rows[k][k], 0.0))
@@ -278,6 +287,7 @@ def _slogdet(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elem
     for place in np.ndindex(*a.shape[:-2]):
         rows = _values(walk, a[place], type_of(dtype))
         found = _Eliminated(walk, rows, a.shape[-1])
+        found.must_be_finite(walk)
         sign, total, singular = found.sign, None, None
         for k, row in enumerate(found.rows):
             sign = code.select(code.compare("olt", row[k], 0.0), code.neg(sign), sign)
@@ -330,6 +340,8 @@ def _formed(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Eleme
 FORMED = frozenset((cholesky, cholesky_pullback, hermitian_weights, det, cofactors,
                     linear_recurrence, product_of_others))  # fmt: skip
 """Primitives that have no other rule."""
+LEAVING = frozenset((inv, solve, cholesky, det, slogdet, finite))
+"""Primitives that leave the program to NumPy for some numbers."""
 OF_MATRICES: Mapping[Any, Rule] = {
     solve: Rule(_solve),
     finite: Rule(_finite),

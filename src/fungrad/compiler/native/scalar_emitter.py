@@ -189,6 +189,7 @@ class NativeEmitter:
 
     def must(self, condition: Value) -> None:
         """Leaves the program to NumPy if a condition does not hold."""
+        assert self.leaves, "a program that may leave says so before"
         on = self.code.label("on")
         self.code.branch(condition, on, "given_up")
         self.code.begin(on)

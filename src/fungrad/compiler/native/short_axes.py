@@ -355,6 +355,7 @@ class _Factors:
       rows: the rows after elimination, each with what stood behind it.
       sign: the signs of the permutations.
       singular: whether a pivot is zero.
+      unbounded: whether a pivot is NaN or infinite, as of each matrix that is not finite.
     """
 
     def __init__(self, rows: list[list[Any]], count: int) -> None:
@@ -373,7 +374,9 @@ class _Factors:
                 factor = rows[i][k] / rows[k][k]
                 for n in range(k + 1, len(rows[i])):
                     rows[i][n] = rows[i][n] - factor * rows[k][n]
-        self.singular = functools.reduce(_or, [rows[k][k] == 0.0 for k in range(count)])
+        pivots = [rows[k][k] for k in range(count)]
+        self.singular = functools.reduce(_or, [p == 0.0 for p in pivots])
+        self.unbounded = functools.reduce(_or, [p - p != 0.0 for p in pivots])
 
     def solution(self) -> list[list[Any]]:
         """By back substitution."""
@@ -420,7 +423,7 @@ def _solve(wrong: list[Any], a: Elements, b: Elements, *, triangle: str) -> Sequ
         return [_substituted(wrong, a, b, triangle == "lower")]
     rows = [[*x, *y] for x, y in zip(a, b, strict=True)]
     factors = _Factors(rows, len(a))
-    wrong.append(factors.singular)
+    wrong += [factors.singular, factors.unbounded]
     return [_matrix(factors.solution())]
 
 
@@ -444,6 +447,7 @@ def _inv(wrong: list[Any], a: Elements) -> Sequence[Elements]:
 
 def _slogdet(wrong: list[Any], a: Elements) -> Sequence[Elements]:
     factors = _Factors(_rows(a), len(a))
+    wrong.append(factors.unbounded)
     pivots = [factors.rows[k][k] for k in range(len(a))]
     sign = _signs(factors, pivots)
     logs = functools.reduce(lambda x, y: x + y, [np.log(abs(p)) for p in pivots])
@@ -463,6 +467,7 @@ def _signs(factors: _Factors, pivots: Sequence[Any]) -> Any:
 
 def _det(wrong: list[Any], a: Elements) -> Sequence[Elements]:
     factors = _Factors(_rows(a), len(a))
+    wrong.append(factors.unbounded)
     pivots = [factors.rows[k][k] for k in range(len(a))]
     size = _of_extremes([abs(p) for p in pivots])
     return [_select(factors.singular, 0.0, _signs(factors, pivots) * size)]

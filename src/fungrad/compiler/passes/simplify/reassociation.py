@@ -92,6 +92,7 @@ def sum_of_products(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
     terms = parts(x, SUM, alike) if x.type.ndim == 1 else [(x, False)]
     sums: list[Part] = []
     rest: list[Part] = []
+    begun = False  # by a sum that is never -0.0
     for term, minus in terms:
         inside: list[Part] = []
         outside: list[Part] = []
@@ -108,6 +109,7 @@ def sum_of_products(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
         else:
             rest.append((term, minus))
             continue
+        begun = begun or (not minus and all(_positive(atom) for atom, _ in outside))
         each = [(_one_each(write, equation, a), inverse) for a, inverse in outside]
         sums.append((together(write, PRODUCT, [(total, False), *each])[0], minus))
     if not sums:
@@ -115,8 +117,13 @@ def sum_of_products(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
     if rest:
         inner, minus = together(write, SUM, rest)
         sums.append((write(reduce_sum, inner, **equation.params), minus))
+        begun = begun or not minus
     total, minus = together(write, SUM, sums)
-    return write(neg, total) if minus else total
+    return total if begun else write(sub if minus else add, Literal(0.0), total)
+
+
+def _positive(atom: Atom) -> bool:
+    return isinstance(atom, Literal) and bool(atom.value > 0)
 
 
 def _of_vectors(x: Atom, whole: Sequence[int]) -> bool:

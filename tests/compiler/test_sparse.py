@@ -14,7 +14,7 @@ from fungrad.compiler.passes.diagonals import (
     ROWS,
     Diagonal,
     Diagonals,
-    Steps,
+    Progression,
     steps_of,
 )
 from fungrad.compiler.passes.pipeline import optimised
@@ -299,7 +299,7 @@ def test_a_diagonal_is_cut_as_numpy_cuts_it(places, count, entry, side):
     expected = matrix[:, entry] if side else matrix[entry]
     if not expected.size:
         return
-    diagonal = Diagonal(Steps(row, down, count), Steps(column, right, count))
+    diagonal = Diagonal(Progression(row, down, count), Progression(column, right, count))
     found = diagonal.cut(side, steps)
     left = np.zeros(expected.size)
     if found is not None:
@@ -315,7 +315,7 @@ def test_a_diagonal_is_cut_as_numpy_cuts_it(places, count, entry, side):
 
 
 def test_shapes():
-    diagonal = Diagonal(Steps(0, 1, 6), Steps(0, 1, 6))
+    diagonal = Diagonal(Progression(0, 1, 6), Progression(0, 1, 6))
     diagonals = Diagonals((6, 2, 3), 6, 6, np.dtype(float), {diagonal: None})
     assert diagonals.split == 1
     assert diagonals.reshaped((2, 3, 6)).split == 2

@@ -83,7 +83,7 @@ class UnguardedTrace(GraphTrace):
     remedy = 'let fg.jit(f) without branches="error" make a program for each path; or '
 
 
-class Program:
+class GuardedProgram:
     """A Graph, its compiled forms, and the numbers of the values that it returns.
 
     Args:
@@ -124,7 +124,7 @@ class Program:
         return outputs
 
 
-class Part:
+class PathSection:
     """The equations of a path up to a question, or to its end, as a Graph.
 
     It takes and returns values by number. Other paths can need more of its values later.
@@ -153,7 +153,7 @@ class Part:
         )
 
 
-class Node(Part):
+class QuestionNode(PathSection):
     """A question, the program that computes its value, and the next node or leaf by answer."""
 
     def __init__(
@@ -167,10 +167,10 @@ class Node(Part):
         super().__init__(trace, positions, [question.number], whole)
         self.question = question
         self.patience = patience
-        self.paths: dict[Any, Node | Leaf] = {}
+        self.paths: dict[Any, QuestionNode | Leaf] = {}
         self.descriptions: dict[Any, str] = {}
         """The answers in words."""
-        self.program: Program | None = None
+        self.program: GuardedProgram | None = None
         """None if it computes nothing."""
         acting = [n for e in self.equations if effectful(e) for n in trace.numbers(e.outputs)]
         self.return_also({question.number, *acting} & self.defines.keys())
@@ -181,10 +181,10 @@ class Node(Part):
         returns = tuple(sorted({*given, *numbers}))
         if self.equations and (self.program is None or returns != given):
             outputs = tuple([self.defines[n] for n in returns])
-            self.program = Program(lambda: self.graph(outputs), returns, self.patience)
+            self.program = GuardedProgram(lambda: self.graph(outputs), returns, self.patience)
 
 
-class Leaf(Part):
+class Leaf(PathSection):
     """The end of a path: the program of all equations that no question needed."""
 
     def __init__(self, trace: GuardTrace, positions: Sequence[int], staged: Staged) -> None:
@@ -195,7 +195,7 @@ class Leaf(Part):
         self.staged = staged
         self.captured = staged.captured
         given = whole.inputs[: len(staged.captured)]
-        self.program = Program(lambda: self.graph(whole.outputs, given))
+        self.program = GuardedProgram(lambda: self.graph(whole.outputs, given))
         self.out = staged.out
 
 
@@ -203,7 +203,7 @@ class TakenPath(NamedTuple):
     """The path of a call: the leaf, the nodes above it, the answers, and all values by number."""
 
     leaf: Leaf
-    nodes: list[Node]
+    nodes: list[QuestionNode]
     answers: list[Any]
     values: dict[int, Any]
     results: list[Any] | None = None
@@ -242,7 +242,7 @@ class Paths:
         self._strict = strict
         self._warned = False
         self._inline = inline
-        self.root: Node | Leaf | None = None
+        self.root: QuestionNode | Leaf | None = None
         self.count = 0
 
     def __call__(self, *leaves: Any) -> Any:
@@ -256,11 +256,11 @@ class Paths:
     def follow(self, leaves: Sequence[Any]) -> TakenPath:
         """Goes from question to question, and traces a path if an answer is new."""
         values = dict(enumerate(leaves))
-        nodes: list[Node] = []
+        nodes: list[QuestionNode] = []
         answers: list[Any] = []
         place = self.root
         plain = current() is EVAL
-        while isinstance(place, Node):
+        while isinstance(place, QuestionNode):
             program = place.program
             if program is not None:
                 try:
@@ -295,13 +295,17 @@ class Paths:
         return self._path(trace, staged) if trace.questions else staged
 
     def trace(
-        self, values: dict[int, Any], answers: list[Any], nodes: list[Node], keep: bool = True
+        self,
+        values: dict[int, Any],
+        answers: list[Any],
+        nodes: list[QuestionNode],
+        keep: bool = True,
     ) -> TakenPath:
         """Traces the path that the values take; the first answers are known."""
         return self._path(*self._traced(values, answers, nodes), keep)
 
     def _traced(
-        self, values: dict[int, Any], answers: list[Any], nodes: list[Node]
+        self, values: dict[int, Any], answers: list[Any], nodes: list[QuestionNode]
     ) -> tuple[GuardTrace, Staged]:
         """The trace of a path, which keeps the values that it computes, and its Graph."""
         made: list[GuardTrace] = []
@@ -325,12 +329,12 @@ class Paths:
         """The path of a trace, added to the tree if it is to be kept."""
         trace.count()
         evaluates = not keep or len(trace.questions) > LONG
-        parts: list[Node] = []
+        parts: list[QuestionNode] = []
         have: set[int] = set()
         start = 0
         for q in trace.questions:
             positions = trace.needed([q.number], trace.effects(start, q.position), have)
-            parts.append(Node(q, trace, positions, staged.graph, len(parts) // LONG))
+            parts.append(QuestionNode(q, trace, positions, staged.graph, len(parts) // LONG))
             have.update(parts[-1].defines)
             start = q.position
         wanted = trace.numbers(staged.graph.outputs)
@@ -346,19 +350,21 @@ class Paths:
             parts = self._keep(parts, replies, leaf)
         return TakenPath(leaf, parts, replies, values, results)
 
-    def _keep(self, parts: list[Node], answers: list[Any], leaf: Leaf) -> list[Node]:
+    def _keep(
+        self, parts: list[QuestionNode], answers: list[Any], leaf: Leaf
+    ) -> list[QuestionNode]:
         """Adds a path to the tree; returns the nodes of the tree along it."""
         keys = [key(answer) for answer in answers]
         with _lock:
-            nodes: list[Node] = []
+            nodes: list[QuestionNode] = []
             place = self.root
             for part, answer in zip(parts, keys, strict=True):
                 node = part if place is None else place
-                if not isinstance(node, Node) or node.question.mark != part.question.mark:
+                if not isinstance(node, QuestionNode) or node.question.mark != part.question.mark:
                     raise impure(self._name, part.question.line)
                 nodes.append(node)
                 place = node.paths.get(answer)
-            if isinstance(place, Node):
+            if isinstance(place, QuestionNode):
                 raise impure(self._name, place.question.line)
             later = set(leaf.needs)
             for node, part in zip(nodes[::-1], parts[::-1], strict=True):
@@ -388,12 +394,12 @@ class Paths:
             out = self._recorded(leaf.program, args)
         return out[0] if leaf.out is pytree.LEAF else pytree.unflatten(leaf.out, out)
 
-    def _recorded(self, program: Program, args: Sequence[Any]) -> list[Any]:
+    def _recorded(self, program: GuardedProgram, args: Sequence[Any]) -> list[Any]:
         if self._inline:
             return evaluate(program.graph, args)
         return list(call(*args, graph=program.graph))
 
-    def _has_room(self, place: Node, answer: Any) -> bool:
+    def _has_room(self, place: QuestionNode, answer: Any) -> bool:
         """Whether one more path is within the limit.
 
         Raises:
@@ -425,13 +431,13 @@ class Paths:
         warnings.warn(f"{text}\n(more: fungrad explain RetraceWarning)", RetraceWarning, 6)
         return False
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[QuestionNode]:
         """All nodes, from the root down."""
-        found: list[Node] = []
+        found: list[QuestionNode] = []
         todo = [self.root]
         while todo:
             place = todo.pop()
-            if isinstance(place, Node):
+            if isinstance(place, QuestionNode):
                 found.append(place)
                 todo.extend(list(place.paths.values())[::-1])
         return found
@@ -442,7 +448,7 @@ class Paths:
         todo: list[tuple[Any, tuple[str, ...]]] = [(self.root, ())]
         while todo:
             place, text = todo.pop()
-            if isinstance(place, Node):
+            if isinstance(place, QuestionNode):
                 q = place.question
                 for answer, end in list(place.paths.items())[::-1]:
                     todo.append((end, (*text, f"{q.asked}{q.line}: {place.descriptions[answer]}")))

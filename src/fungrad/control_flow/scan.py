@@ -140,7 +140,7 @@ def _forward(args: Any, slots: Any, *, body: Graph, counts: Counts, **params: An
     return results[:count], (results[count:], consts), [strong_type(typeof(a)) for a in args]
 
 
-class _Moved(Record):
+class _WithCotangents(Record):
     """The layout of a pullback: the positions of the consts, carries and xs that have cotangents,
     and of the ys.
     """
@@ -151,10 +151,10 @@ class _Moved(Record):
     ys: list[int]
 
 
-def _moved(body: Graph, halves: Halves, counts: Counts) -> _Moved:
+def _moved(body: Graph, halves: Halves, counts: Counts) -> _WithCotangents:
     constants, n = counts
     out, reached = body.output_types, set(halves.of.reached)
-    return _Moved(
+    return _WithCotangents(
         [i for i in range(constants) if i in reached],
         [i for i in range(n) if out[i].inexact],
         [i for i in range(constants + n, len(body.inputs)) if i in reached],
@@ -162,7 +162,7 @@ def _moved(body: Graph, halves: Halves, counts: Counts) -> _Moved:
     )
 
 
-def _pullback_body(body: Graph, halves: Halves, moved: _Moved, counts: Counts) -> Graph:
+def _pullback_body(body: Graph, halves: Halves, moved: _WithCotangents, counts: Counts) -> Graph:
     """A backward step: residuals that are consts, sums of the consts' cotangents, the carries'
     cotangents, residuals of the step, cotangents of its ys -> sums, the carries' cotangents, those
     of its xs.

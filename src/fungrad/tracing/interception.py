@@ -350,7 +350,7 @@ class _Called:
 def _is_called(frame: FrameType) -> bool:
     """Whether the attribute that a frame loads now will be called, `np.float64(x)`. A call pushes
     NULL: with the load of the attribute, as that of a method, before the load of the module, or,
-    since Python 3.13, behind the attribute.
+    since Python 3.13, after the attribute.
     """
     code, at = frame.f_code.co_code, frame.f_lasti
     if code[at] == _LOAD_METHOD:
@@ -367,7 +367,7 @@ def _is_called(frame: FrameType) -> bool:
 
 
 def neighbour(code: bytes, at: int, step: int) -> int:
-    """The index of the instruction before or behind another; caches are none."""
+    """The index of the instruction before or after another; caches are none."""
     at += step
     while code[at] == 0 and at > 0:
         at += step

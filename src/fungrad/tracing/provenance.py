@@ -59,7 +59,7 @@ def place() -> Place:
     return replayed.get() or _place(user_source(), current_scope())
 
 
-def place_behind() -> Place:
+def backward_place() -> Place:
     """The place of the backward equations of the present equation: the same line, `backward` plus
     one.
     """

@@ -59,7 +59,7 @@ Parts = tuple[Any, Any]
 
 
 def real_form(graph: Graph) -> Graph:
-    """The Graph on real numbers: the same arrays, with an axis of parts behind those of complex
+    """The Graph on real numbers: the same arrays, with an axis of parts after those of complex
     ones; the Graph itself if it has none.
 
     Raises:

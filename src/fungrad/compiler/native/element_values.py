@@ -90,7 +90,7 @@ class Source:
         self.pointers = behind + len(known)
         self.assembled = _assembled(graph)
 
-    def behind(self, values: Sequence[Atom]) -> Source:
+    def with_buffers(self, values: Sequence[Atom]) -> Source:
         """A Source in which these values are arrays, whose pointers follow all others."""
         found = copy.copy(self)
         mine = set(values)

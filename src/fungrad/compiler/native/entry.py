@@ -377,7 +377,7 @@ class _Entry:
         return code.call("PyComplex_FromDoubles", "ptr", parts)
 
     def constants(self) -> None:
-        """Stores the pointers to the constants behind the others."""
+        """Stores the pointers to the constants after the others."""
         code, kernel = self.code, self.kernel
         count = len(kernel.constants)
         if count:

@@ -65,7 +65,7 @@ class Kernel(Record):
     doubtful: bool = False
 
     def into(self, count: int) -> Kernel:
-        """The kernel that writes its first outputs into arguments behind the inputs."""
+        """The kernel that writes its first outputs into arguments after the inputs."""
         written, rest = self.outputs[:count], self.outputs[count:]
         return self._replace(inputs=[*self.inputs, *written], outputs=rest, filled=count)
 

@@ -71,7 +71,7 @@ class _Recurrence:
     """The loops of a recurrence.
 
     Attributes:
-      length, inner: the length of its axis, and the number of elements behind each of them.
+      length, inner: the length of its axis, and the number of elements after each of them.
       rows: the number of recurrences, or of groups of lanes of them.
     """
 

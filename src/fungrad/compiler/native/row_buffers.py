@@ -42,7 +42,7 @@ def box_nest(source: Source, maps: IndexMaps, roots: Sequence[Root], name: str) 
     """The nest of some roots, with buffers where they save work."""
     columns = columns_of(source, maps, roots)
     if columns and maps.lengths[-1] <= BLOCK // ROWS:
-        nest = BoxNest(source.behind(columns), maps, roots, name)
+        nest = BoxNest(source.with_buffers(columns), maps, roots, name)
         _with_columns(nest, source, columns, name)
         return nest
     kept = _kept(source, maps, roots)
@@ -58,7 +58,7 @@ def row_nest(source: Source, maps: IndexMaps, roots: Sequence[Root], name: str) 
     columns = columns_of(source, maps, roots)
     if not columns:
         return RowNest(source, maps, roots)
-    found = RowNest(source.behind(columns), maps, roots)
+    found = RowNest(source.with_buffers(columns), maps, roots)
     if found.kept:
         return RowNest(source, maps, roots)
     _with_columns(found, source, columns, name)
@@ -122,7 +122,7 @@ class BufferedNest(BoxNest):
         self, source: Source, maps: IndexMaps, roots: Sequence[Root], name: str,
         kept: Sequence[Atom],
     ) -> None:  # fmt: skip
-        super().__init__(source.behind(kept), maps, roots, name)
+        super().__init__(source.with_buffers(kept), maps, roots, name)
         mine = set(kept)
 
         def offsets(box: Box | None) -> list[int]:

@@ -167,7 +167,7 @@ class RowNest(Nest):
                 self.element(outer, root, counted)
 
     def later(self, code: Function, known: Value, lanes: int) -> Value:
-        """The mask of the lanes behind the first `known`, which the step before counted."""
+        """The mask of the lanes after the first `known`, which the step before counted."""
         code.lanes = lanes
         return code.compare("sge", code.iota(), code.splat(known))
 
@@ -214,7 +214,7 @@ class RowNest(Nest):
         self, code: Function, left: Sequence[int], index: dict[int, Value],
         step: Callable[[dict[int, Value], int, Value | None], None],
     ) -> None:  # fmt: skip
-        """The reduced loops `left`, each within the one before; the rest of the last one behind
+        """The reduced loops `left`, each within the one before; the rest of the last one after
         its steps has as few lanes as it needs."""
         if not left:
             step(index, self.lanes, None)

@@ -69,7 +69,7 @@ class Form(NamedTuple):
       write: `write(wrong, *elements, **params)`, the elements of the results; conditions that are
         appended to `wrong` leave the program to NumPy where they hold.
       rows: the most elements of each short axis.
-      axes: how many axes behind those of the stack the operands have.
+      axes: how many axes after those of the stack the operands have.
     """
 
     write: Callable[..., Sequence[Elements]]
@@ -352,7 +352,7 @@ class _Factors:
     """The upper triangles of matrices, by elimination with exchanges of rows.
 
     Attributes:
-      rows: the rows after elimination, each with what stood behind it.
+      rows: the rows after elimination, each with what stood after it.
       sign: the signs of the permutations.
       singular: whether a pivot is zero.
       unbounded: whether a pivot is NaN or infinite, as of each matrix that is not finite.

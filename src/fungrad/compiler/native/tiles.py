@@ -25,7 +25,7 @@ from fungrad.primitives.elementwise.by_elements import elementwise
 
 Make = Callable[[Graph, float, int], Runner | None]
 """Makes the native program of a Graph, given its number of runs per call, and how many of its
-outputs, the first ones, it writes into arguments behind its inputs; None if it is refused.
+outputs, the first ones, it writes into arguments after its inputs; None if it is refused.
 """
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.loop_ir.printer import defined
-from fungrad.compiler.numpy_backend.python_tapes import CHUNK, Tape, rows, tape_of
+from fungrad.compiler.numpy_backend.python_tapes import CHUNK, NumberTape, rows, tape_of
 from fungrad.compiler.scalar.emitter import (
     BOOL,
     DTYPES,
@@ -50,7 +50,7 @@ _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _NAMES = {
     "inf": math.inf, "nan": math.nan, "pow": math.pow, "sqrt": math.sqrt, "array": np.array,
     "empty": np.empty, "float64": np.float64, "int64": np.int64, "bool_": np.bool_,
-    "islice": itertools.islice, "Tape": Tape, "tape_of": tape_of, "as_tape": as_tape,
+    "islice": itertools.islice, "NumberTape": NumberTape, "tape_of": tape_of, "as_tape": as_tape,
     "rows": rows, "error_state": error_state.state, "USUAL": error_state.USUAL,
     "raises": error_state.raises,
 }  # fmt: skip
@@ -286,7 +286,7 @@ class PythonEmitter:
     def tape(self, types: Sequence[Any], single: bool) -> Value:
         constant = f"k{len(self._namespace)}"
         self._namespace[constant] = tuple(types)
-        return self._named(f"Tape({constant}, {single})", TAPE_DTYPE)
+        return self._named(f"NumberTape({constant}, {single})", TAPE_DTYPE)
 
     def push(self, tape: Value, values: Sequence[Value]) -> None:
         self._line(f"{self._read([tape])[0]}.rows.append({self._row(values)})")

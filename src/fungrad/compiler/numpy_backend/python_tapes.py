@@ -24,7 +24,7 @@ def rows(matrix: Any) -> Iterator[tuple[Any, ...]]:
         yield from zip(*[numbers] * matrix.shape[1], strict=True)
 
 
-class Tape:
+class NumberTape:
     """The tape of a loop: a tuple of numbers for each step, and the Types of its residuals.
 
     The program on arrays can read it, too: iteration returns the residuals of each step as arrays.
@@ -56,13 +56,13 @@ class Tape:
         return map(self.arrays, reversed(self.rows))
 
 
-def tape_of(value: Any) -> Tape:
-    """The Tape in an opaque value.
+def tape_of(value: Any) -> NumberTape:
+    """The NumberTape in an opaque value.
 
     Raises:
       ValueError: if it is the tape of a program on arrays, which alone can read it.
     """
     found = residuals_of(value)
-    if type(found) is not Tape:
+    if type(found) is not NumberTape:
         raise ValueError("the residuals of another program")
     return found

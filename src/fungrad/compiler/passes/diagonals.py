@@ -29,7 +29,7 @@ ROWS, COLUMNS = 0, 1
 Shape = tuple[int, ...]
 
 
-class Steps(Record):
+class Progression(Record):
     """The `length` numbers start, start + step, ..."""
 
     start: int
@@ -48,9 +48,9 @@ class Steps(Record):
         return (self.start, self.length) == (0, size) and (self.step == 1 or size == 1)
 
 
-def _steps(start: int, step: int, length: int) -> Steps:
-    """Steps in normal form: a single number has step 1."""
-    return Steps(start, 1 if length == 1 else step, length)
+def _steps(start: int, step: int, length: int) -> Progression:
+    """A progression in normal form: a single number has step 1."""
+    return Progression(start, 1 if length == 1 else step, length)
 
 
 class Diagonal(Record):
@@ -58,25 +58,25 @@ class Diagonal(Record):
     in C order.
     """
 
-    rows: Steps
-    columns: Steps
+    rows: Progression
+    columns: Progression
 
-    def side(self, side: int) -> Steps:
+    def side(self, side: int) -> Progression:
         """Its rows, or its columns."""
         return self.columns if side else self.rows
 
-    def flat(self, columns: int) -> Steps:
+    def flat(self, columns: int) -> Progression:
         """The indices in the flattened matrix with this number of columns."""
         (row, down, count), (column, right, _) = self
-        return Steps(row * columns + column, down * columns + right, count)
+        return Progression(row * columns + column, down * columns + right, count)
 
-    def moved(self, side: int, steps: Steps) -> Diagonal:
+    def moved(self, side: int, steps: Progression) -> Diagonal:
         """The diagonal in a larger matrix, whose rows (or columns) `steps` are this matrix's."""
         start, step, count = self.side(side)
         new = _steps(steps.start + steps.step * start, steps.step * step, count)
         return Diagonal(self.rows, new) if side else Diagonal(new, self.columns)
 
-    def cut(self, side: int, steps: Steps) -> tuple[Diagonal, Steps] | None:
+    def cut(self, side: int, steps: Progression) -> tuple[Diagonal, Progression] | None:
         """The part in some of the rows (or columns), and the positions of its elements; None if it
         is empty.
         """
@@ -87,7 +87,7 @@ class Diagonal(Record):
         if not inside.size:
             return None
         first, second = int(inside[0]), int(inside[min(1, inside.size - 1)])
-        kept = Steps(first, max(second - first, 1), inside.size)
+        kept = Progression(first, max(second - first, 1), inside.size)
         new = _steps(int(number[first]), int(number[second] - number[first]), inside.size)
         start, step, _ = self.side(1 - side)
         other = _steps(start + step * first, step * (second - first), inside.size)
@@ -150,7 +150,7 @@ class Diagonals(Record):
         return found if named == chosen else None
 
 
-def steps_of(lengths: Sequence[int], ranges: Sequence[range]) -> Steps | None:
+def steps_of(lengths: Sequence[int], ranges: Sequence[range]) -> Progression | None:
     """The elements of an array, in C order, that ranges of its axes select; None if their distance
     is not constant.
     """
@@ -164,7 +164,7 @@ def steps_of(lengths: Sequence[int], ranges: Sequence[range]) -> Steps | None:
             start += named.start * inner
             step = named.step if inner == 1 else 1
         before *= len(named)
-    return Steps(start, step, before)
+    return Progression(start, step, before)
 
 
 Found = Diagonals | Atom | None
@@ -209,7 +209,7 @@ class DiagonalWriter:
 
     def joined(
         self,
-        pieces: Sequence[tuple[Steps, Atom]],
+        pieces: Sequence[tuple[Progression, Atom]],
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
         axis: int = 0,
@@ -243,12 +243,12 @@ class DiagonalWriter:
         """x, broadcast to a shape."""
         return x if x.type.shape == shape else self.add(broadcast_to, x, shape=shape)
 
-    def part(self, x: Atom, steps: Steps) -> Atom:
+    def part(self, x: Atom, steps: Progression) -> Atom:
         """Some elements of a vector; a number if all are the same element."""
         if steps.covers(x.type.size):
             return x
         if steps.step == 0:
-            return self.reshaped(self.part(x, Steps(steps.start, 1, 1)), ())
+            return self.reshaped(self.part(x, Progression(steps.start, 1, 1)), ())
         return self.add(getitem, x, index=Index((steps.slice(),)))
 
     def put(self, values: dict[Diagonal, Atom], diagonal: Diagonal, value: Atom) -> None:

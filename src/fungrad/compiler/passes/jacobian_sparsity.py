@@ -23,7 +23,7 @@ from fungrad.compiler.passes.diagonals import (
     Diagonals,
     DiagonalWriter,
     Found,
-    Steps,
+    Progression,
     steps_of,
 )
 from fungrad.compiler.passes.rewriter import computed_now
@@ -85,7 +85,7 @@ def propagate_diagonals(graph: Graph) -> Graph:
 
 def _of_basis(type_: Type, start: int) -> Diagonals:
     columns = type_.size // type_.shape[0]
-    diagonal = Diagonal(Steps(start, 1, columns), Steps(0, 1, columns))
+    diagonal = Diagonal(Progression(start, 1, columns), Progression(0, 1, columns))
     values: dict[Diagonal, Atom] = {diagonal: Literal(type_.dtype.type(1))}
     return Diagonals(type_.shape, type_.shape[0], columns, type_.dtype, values)
 

@@ -1,6 +1,6 @@
 """Rewrite rules as data: a pattern of equations, a guard, and the replacement.
 
-    X, Y = Value("x"), Value("y")
+    X, Y = AnyValue("x"), AnyValue("y")
 
     @rule(made((add, sub), X, once(neg, Y)), "x + -y is x - y")
     def _(writer, equation, x, y): ...
@@ -21,7 +21,7 @@ from fungrad.support.lazy import Record
 
 CONSTANT = "constant"
 """Represents the definition of a constant of the Graph."""
-Names = dict[str, Any]
+Matched = dict[str, Any]
 
 
 class Writer(Protocol):
@@ -34,7 +34,7 @@ class Writer(Protocol):
     def restore(self, mark: int) -> None: ...
 
 
-class Value(Record):
+class AnyValue(Record):
     """Any value; the same one for all occurrences of the name."""
 
     name: str
@@ -47,7 +47,7 @@ class Number(Record):
     value: float | None = None
 
 
-class Made(Record):
+class OutputOf(Record):
     """An output of one of some primitives, with these operands (any, if none are given).
 
     With `once` nothing else may read it; `name` is its equation's name for the rule.
@@ -59,16 +59,16 @@ class Made(Record):
     name: str
 
 
-Pattern = Value | Number | Made
+Pattern = AnyValue | Number | OutputOf
 
 
-def made(primitives: Any, *operands: Pattern, name: str = "") -> Made:
+def made(primitives: Any, *operands: Pattern, name: str = "") -> OutputOf:
     """A value that one of the primitives computes."""
     several = primitives if isinstance(primitives, tuple) else (primitives,)
-    return Made(several, operands, False, name)
+    return OutputOf(several, operands, False, name)
 
 
-def once(primitives: Any, *operands: Pattern, name: str = "") -> Made:
+def once(primitives: Any, *operands: Pattern, name: str = "") -> OutputOf:
     """Such a value that nothing else reads."""
     return made(primitives, *operands, name=name)._replace(once=True)
 
@@ -81,7 +81,7 @@ class Rule(Record):
     is tried for no other equation. `guard` has to hold for the equation.
     """
 
-    pattern: Made
+    pattern: OutputOf
     reason: str
     replace: Callable[..., Atom | None]
     of: tuple[Any, ...] = ()
@@ -101,13 +101,13 @@ class Rule(Record):
 
 
 def rule(
-    pattern: Made, reason: str, *, of: Sequence[Any] = (),
+    pattern: OutputOf, reason: str, *, of: Sequence[Any] = (),
     guard: Callable[[Equation], bool] | None = None,
 ) -> Callable[[Callable[..., Atom | None]], Rule]:  # fmt: skip
     """Decorates the function that returns the replacement; makes it a Rule."""
     makers = set(of)
     for operand in pattern.operands:
-        if isinstance(operand, Made):
+        if isinstance(operand, OutputOf):
             makers.update(operand.primitives)
         elif isinstance(operand, Number):
             makers.add(Literal)
@@ -117,14 +117,14 @@ def rule(
 Waiting = tuple[tuple[Pattern, Atom], ...]
 
 
-def _matches(writer: Writer, waiting: Waiting, names: Names) -> Iterator[Names]:
+def _matches(writer: Writer, waiting: Waiting, names: Matched) -> Iterator[Matched]:
     """The values of the names, for each match of values with their patterns."""
     if not waiting:
         yield names
         return
     (pattern, atom), *others = waiting
     rest = tuple(others)
-    if isinstance(pattern, Made):
+    if isinstance(pattern, OutputOf):
         equation = writer.definition(atom, *pattern.primitives)
         if equation is None or (pattern.once and not writer.is_single_use(atom)):
             return
@@ -143,8 +143,8 @@ def _matches(writer: Writer, waiting: Waiting, names: Names) -> Iterator[Names]:
 
 
 def _operands(
-    writer: Writer, pattern: Made, equation: Equation, rest: Waiting, names: Names
-) -> Iterator[Names]:
+    writer: Writer, pattern: OutputOf, equation: Equation, rest: Waiting, names: Matched
+) -> Iterator[Matched]:
     """The matches of an equation's operands, in both orders if it is commutative."""
     if pattern.name:
         names = {**names, pattern.name: equation}
@@ -153,7 +153,7 @@ def _operands(
         yield from _matches(writer, rest, names)
     elif len(operands) == len(inputs):
         yield from _matches(writer, (*zip(operands, inputs, strict=True), *rest), names)
-        alike = inputs[0] is inputs[-1] or all(isinstance(o, Value) for o in operands)
+        alike = inputs[0] is inputs[-1] or all(isinstance(o, AnyValue) for o in operands)
         if equation.primitive.commutative and not alike:
             pairs = zip(operands, inputs[::-1], strict=True)
             yield from _matches(writer, (*pairs, *rest), names)

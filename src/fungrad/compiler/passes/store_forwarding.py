@@ -42,7 +42,7 @@ SPENT = 16
 
 
 class Places(Record):
-    """Places along `axes` adjacent axes behind `lead` others, numbered in C order."""
+    """Places along `axes` adjacent axes after `lead` others, numbered in C order."""
 
     lead: int
     axes: int
@@ -52,7 +52,7 @@ class Places(Record):
     """Whether they are a slice, so that the written value has the axis."""
 
 
-class Part(Record):
+class WrittenItem(Record):
     """The value at a place that a slice wrote: an item of `values`."""
 
     values: Atom
@@ -219,7 +219,7 @@ class _Forwarder:
         chain.links.append(equation)
         for place in range(at.start, at.stop):
             part = at.kept and entry is not ZERO
-            chain.write(place, Part(entry, place - at.start) if part else entry)
+            chain.write(place, WrittenItem(entry, place - at.start) if part else entry)
         self.members[output] = Member(chain, len(chain.links))
         if output in self.whole:
             self.atom(output)
@@ -308,7 +308,7 @@ class _Forwarder:
         """An entry as an atom."""
         if entry is ZERO:
             return self._zeros(like, chain.item, chain.dtype)
-        if isinstance(entry, Part):
+        if isinstance(entry, WrittenItem):
             index = Index((*[WHOLE] * chain.lead, entry.number))
             return self.make(like, getitem, entry.values, index=index)
         atom: Atom = entry
@@ -382,7 +382,7 @@ class _Forwarder:
         start = 0
         while start < len(entries):
             stop, first = start + 1, entries[start]
-            if isinstance(first, Part):
+            if isinstance(first, WrittenItem):
                 while stop < len(entries) and entries[stop] == (
                     first.values, first.number + stop - start
                 ):  # fmt: skip
@@ -393,7 +393,7 @@ class _Forwarder:
                     index = Index((*[WHOLE] * chain.lead, cut))
                     piece = self.make(like, getitem, piece, index=index)
             else:
-                while stop < len(entries) and not isinstance(entries[stop], Part):
+                while stop < len(entries) and not isinstance(entries[stop], WrittenItem):
                     stop += 1
                 items = [self._item(like, chain, entry) for entry in entries[start:stop]]
                 piece = self.make(like, stack, *items)

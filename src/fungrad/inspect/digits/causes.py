@@ -219,7 +219,7 @@ def _inside(found: Operations, graph: Graph, in_loop: bool) -> None:
 
 
 def _through(x: Any, *names: str) -> Any:
-    """The operation behind products and quotients with constants, or others of these names."""
+    """The operation before products and quotients with constants, or others of these names."""
     for _ in range(20):
         if type(x) is not Operation or x.primitive not in names:
             return x
@@ -247,7 +247,7 @@ def _is_square(x: Any) -> bool:
 
 
 def _reaches(x: Any, test: Callable[[Any], bool], depth: int = 6) -> bool:
-    """Whether an operation near behind a value fulfils a test."""
+    """Whether one of the last operations that made a value fulfils a test."""
     if type(x) is not Operation or depth == 0:
         return False
     return test(x) or any(_reaches(o, test, depth - 1) for o in x.operands)

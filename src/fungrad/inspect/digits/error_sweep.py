@@ -4,7 +4,7 @@
 with respect to it, and returns sums of squares of cotangents times errors as the "cotangent" of an
 accumulator. Reverse mode adds cotangents of one value over all its uses, so that an accumulator
 collects the errors of all steps of a loop, without storing them by step, in programs, branches and
-loops alike. `ObservingTrace` puts an `observe` behind each operation that rounds; in loops and
+loops alike. `ObservingTrace` puts an `observe` after each operation that rounds; in loops and
 branches it does so in their Graphs.
 """
 

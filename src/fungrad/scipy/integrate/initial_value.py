@@ -222,7 +222,7 @@ def _by_method(
     if gradient == "direct" or plain:
         if plain or t_eval is None or dense:
             return _at_steps(problem, t_eval, dense)
-        return (t_eval, *_behind_failure(solve_at(problem, t_eval)))
+        return (t_eval, *_after_failure(solve_at(problem, t_eval)))
     if dense:
         raise UnsupportedArgumentError(
             f"solve_ivp(dense_output=True, gradient='adjoint'){user_line()}: the interpolants "
@@ -235,10 +235,10 @@ def _by_method(
     solver = ExplicitSolver(problem.method, problem.tolerances, shape_of(y0)[0])
     ys, evaluations, failed = _by_adjoint(problem.fun, solver, np.concatenate(parts), y0, bound)
     times = times if given else np.concatenate(parts)
-    return (times, *_behind_failure((ys[1:] if given else ys, evaluations, failed)))
+    return (times, *_after_failure((ys[1:] if given else ys, evaluations, failed)))
 
 
-def _behind_failure(found: tuple[Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
+def _after_failure(found: tuple[Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
     ys, evaluations, failed = found
     return ys, None, evaluations, failed
 

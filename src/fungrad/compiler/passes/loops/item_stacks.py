@@ -21,7 +21,7 @@ JOINED = 4
 """The fewest items of an array, in order, that become one slice of it."""
 
 
-class Piece(NamedTuple):
+class ItemRun(NamedTuple):
     """Items of an array in order, or one value.
 
     Attributes:
@@ -49,15 +49,15 @@ class Stacks:
     def __init__(self, equations: Sequence[Equation]) -> None:
         self.made = {v: (e, n) for e in equations for n, v in enumerate(e.outputs)}
 
-    def pieces(self, atoms: Sequence[Atom]) -> list[Piece]:
+    def pieces(self, atoms: Sequence[Atom]) -> list[ItemRun]:
         """Values as pieces of arrays, as long as possible."""
-        found: list[Piece] = []
+        found: list[ItemRun] = []
         items = [self._item(atom) for atom in atoms]
         at = 0
         while at < len(atoms):
             piece = self._longest(items, at)
             if piece is None or piece.items < JOINED:
-                found.append(Piece(atoms[at], (), 0, 0, 1))
+                found.append(ItemRun(atoms[at], (), 0, 0, 1))
                 at += 1
             else:
                 found.append(piece)
@@ -82,7 +82,7 @@ class Stacks:
         return x, tuple([e % n if type(e) is int else e
                          for e, n in zip(entries, x.type.shape, strict=False)])  # fmt: skip
 
-    def _longest(self, items: Sequence[Any], at: int) -> Piece | None:
+    def _longest(self, items: Sequence[Any], at: int) -> ItemRun | None:
         """The longest piece that begins with an item."""
         if items[at] is None or at + 1 == len(items) or items[at + 1] is None:
             return None
@@ -99,7 +99,7 @@ class Stacks:
             if item is None or item[0] is not x or item[1] != index:
                 break
             count += 1
-        return Piece(x, first, axis, step, count)
+        return ItemRun(x, first, axis, step, count)
 
     def joined(self, like: Equation, atoms: Sequence[Atom]) -> tuple[list[Equation], Atom | None]:
         """Equations that stack values along a new axis 0, and the stack; None if it is too large
@@ -131,7 +131,7 @@ class Stacks:
         end()
         return equations, parts[0] if len(parts) == 1 else made(concatenate, *parts, axis=0)
 
-    def _slice(self, made: Any, piece: Piece) -> Atom:
+    def _slice(self, made: Any, piece: ItemRun) -> Atom:
         """The items of a piece along axis 0."""
         first, step, n = piece.entries[piece.axis], piece.step, piece.items
         stop = first + n * step

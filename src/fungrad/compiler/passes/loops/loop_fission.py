@@ -1,12 +1,12 @@
 """Loop fission: moves work out of a scan, so that one large operation replaces many small ones.
 
-A carried sum of products becomes one product of stacks behind the loop, as in backpropagation
+A carried sum of products becomes one product of stacks after the loop, as in backpropagation
 through time by hand; a carried sum of scattered values becomes one scatter of stacks. With small
 arrays, equations that depend on xs alone move before it. Sums of cotangents are regrouped, equal to
 rounding; the program's own sums are not.
 
 Without equations moved before the loop a Kalman filter's gradient takes 1.40 times the time,
-without sums of products behind it 1.55 times, the gradient of an LSTM of one sequence 1.66
+without sums of products after it 1.55 times, the gradient of an LSTM of one sequence 1.66
 times, and that of a table of 1,000 numbers, one of which each step reads, 130 times.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.passes.loops.open_scan import Loop, Term, movable, on_numbers, small
+from fungrad.compiler.passes.loops.open_scan import OpenScan, Term, movable, on_numbers, small
 from fungrad.compiler.passes.simplify.reassociation import known_first
 from fungrad.control_flow.scan import scan
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
@@ -42,8 +42,8 @@ def split_loops(graph: Graph) -> Graph:
         if equation.primitive is not scan or equation.params["length"] < 2:
             equations.append(equation)
             continue
-        loop = Loop(equation)
-        _sum_behind(loop)
+        loop = OpenScan(equation)
+        _sum_after(loop)
         if not on_numbers(loop.body):
             if graph.reassociates:
                 known_first(loop, loop.invariants() | {v for v, _ in loop.xs}, small)
@@ -55,9 +55,9 @@ def split_loops(graph: Graph) -> Graph:
     return graph.replace(constants=tuple(constants), equations=tuple(equations), outputs=outputs)
 
 
-def _sum_behind(loop: Loop) -> None:
+def _sum_after(loop: OpenScan) -> None:
     """Moves carried sums of products, of scattered values, and of values that are stacked anyway,
-    behind the loop.
+    after the loop.
     """
     made, reads = loop.made(), loop.reads()
     kept: list[Any] = []
@@ -82,7 +82,7 @@ def _sum_behind(loop: Loop) -> None:
 
 
 def _summed(
-    loop: Loop, term: Atom | Equation, made: dict[Atom, Equation], reads: Counter[Atom]
+    loop: OpenScan, term: Atom | Equation, made: dict[Atom, Equation], reads: Counter[Atom]
 ) -> Callable[[], Term] | None:
     """A function that makes the sum of a term over all steps; None if it stays in the loop."""
     if isinstance(term, Equation):  # index_add
@@ -98,7 +98,7 @@ def _summed(
     return None
 
 
-def _sum_of_products(loop: Loop, product: Equation) -> Term:
+def _sum_of_products(loop: OpenScan, product: Equation) -> Term:
     """The product of stacks that is the sum of the products of all steps."""
     inputs = tuple([loop.stack(a) for a in product.inputs])
     first, second = product.params["contract"]
@@ -106,7 +106,7 @@ def _sum_of_products(loop: Loop, product: Equation) -> Term:
     return Term(product, inputs, [(dot_general, {"contract": pairs, "batch": ((), ())})])
 
 
-def _product(loop: Loop, equation: Equation) -> bool:
+def _product(loop: OpenScan, equation: Equation) -> bool:
     """Whether a product is one of loop-variant values that may be stacked."""
     if equation.params["batch"][0]:
         return False
@@ -114,13 +114,13 @@ def _product(loop: Loop, equation: Equation) -> bool:
     return all(a not in fixed and a.type.ndim > 0 and _stackable(loop, a) for a in equation.inputs)
 
 
-def _stackable(loop: Loop, atom: Atom) -> bool:
+def _stackable(loop: OpenScan, atom: Atom) -> bool:
     size: int = atom.type.size * loop.length
     return isinstance(atom, Variable) and size <= costs.hoisted_stack
 
 
 def _scattered(
-    loop: Loop, equation: Equation, inputs: tuple[Atom, ...], shape: Shape
+    loop: OpenScan, equation: Equation, inputs: tuple[Atom, ...], shape: Shape
 ) -> Callable[[], Term] | None:
     """The sum of values that each step adds at an index; None if their axes cannot follow that of
     the steps.
@@ -177,7 +177,7 @@ def added(
 # --- fission --------------------------------------------------------------------------------------
 
 
-def move_before(loop: Loop) -> None:
+def move_before(loop: OpenScan) -> None:
     """Hoists equations that depend on xs and invariants only: they run once, for all steps."""
     moved, fixed = _movable(loop)
     gone = {e for e in moved if not fixed.issuperset(e.outputs)}
@@ -195,14 +195,14 @@ def move_before(loop: Loop) -> None:
     loop.xs = [(v, a) for v, a in loop.xs if v in used]
 
 
-def _drop_copies(loop: Loop) -> None:
+def _drop_copies(loop: OpenScan) -> None:
     """Renames the ys of a loop that are its xs."""
     stacks = dict(loop.xs)
     loop.names.update({outer: stacks[v] for v, outer in loop.ys if v in stacks})
     loop.ys = [(v, outer) for v, outer in loop.ys if v not in stacks]
 
 
-def _movable(loop: Loop) -> tuple[list[Equation], set[Atom]]:
+def _movable(loop: OpenScan) -> tuple[list[Equation], set[Atom]]:
     """The equations that depend on xs and invariants only, and the values that depend on invariants
     only: their equations stay in the loop, too.
     """
@@ -219,7 +219,7 @@ def _movable(loop: Loop) -> tuple[list[Equation], set[Atom]]:
     return moved, fixed
 
 
-def _affordable(loop: Loop, made: Sequence[Atom], given: Sequence[Atom]) -> bool:
+def _affordable(loop: OpenScan, made: Sequence[Atom], given: Sequence[Atom]) -> bool:
     """Whether new stacks are small, or no larger than the scan's present ones."""
     size: int = loop.length * sum(v.type.size for v in made)
     return size <= max(costs.free_stack, sum(a.type.size for a in given))

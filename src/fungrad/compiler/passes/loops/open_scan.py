@@ -1,4 +1,4 @@
-"""A scan under rewriting: the equations of its body, and those before and behind the loop."""
+"""A scan under rewriting: the equations of its body, and those before and after the loop."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Term(NamedTuple):
     operations: Sequence[tuple[Any, dict[str, Any]]]
 
 
-class Loop:
+class OpenScan:
     """A scan under rewriting: pairs of a variable of the body and its counterpart outside."""
 
     def __init__(self, equation: Equation) -> None:
@@ -130,7 +130,7 @@ class Loop:
         return stack
 
     def summed(self, item: Any, *terms: Term) -> None:
-        """Writes the final value of a carry behind the loop: its initial value plus sums.
+        """Writes the final value of a carry after the loop: its initial value plus sums.
 
         A sum has the source line of its term if that is known, else the scan's.
         """

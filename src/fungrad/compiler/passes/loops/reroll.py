@@ -5,7 +5,7 @@ times. Each operand of an equation is made at the same place of its step or of o
 before (carried); or is the same in all steps; or comes from outside of the loop (a literal, an item
 of an array, a value of another loop), one for each step.
 Guard: parameters are the same in all steps, but for reads that do not depend on the loop.
-Replacement: one scan. Values that are read behind the loop are stacked, and so are the values from
+Replacement: one scan. Values that are read after the loop are stacked, and so are the values from
 outside: items of one array in order are a slice of it. Loops in the body are found likewise.
 Reason: a gradient through 500 steps that read an array takes 7 us a call in place of 148, through
 500 of a hidden Markov model 58 us in place of 9,202 (benchmarks/python_loops.py).
@@ -21,8 +21,8 @@ from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.loops.item_stacks import Stacks, with_slices
 from fungrad.compiler.passes.loops.traced_loops import (
     OPERANDS,
-    Loop,
-    Made,
+    StepValue,
+    TracedLoop,
     TracedLoops,
     rerolled_weight,
 )
@@ -78,7 +78,7 @@ def _length(graph: Graph) -> float:
 def _with_one_loop(graph: Graph) -> Graph | None:
     """The Graph with the first of its loops as a scan; None if it has none."""
     trace = TracedLoops(graph)
-    loops: list[Loop] = []
+    loops: list[TracedLoop] = []
     for period, start, stop in trace.periods():
         if all(stop <= other.start or other.stop <= start for other in loops):
             loop = trace.loop(period, start, stop)
@@ -96,18 +96,18 @@ class _Scan:
       loop: the loop among them.
     """
 
-    def __init__(self, trace: TracedLoops, loop: Loop) -> None:
+    def __init__(self, trace: TracedLoops, loop: TracedLoop) -> None:
         self.trace, self.loop = trace, loop
         self.equations = trace.equations
         self.before: list[Equation] = []
         self.constants = list(trace.graph.constants)
         self.consts: dict[Variable, tuple[Variable, Variable]] = {}
-        self.carry: dict[Made, tuple[Variable, Atom]] = {}
+        self.carry: dict[StepValue, tuple[Variable, Atom]] = {}
         self.xs: dict[tuple[Any, ...], tuple[Variable, Any]] = {}
 
     def graph(self) -> Graph | None:
         """The Graph with the scan; None if values of the steps cannot be stacked."""
-        loop, names = self.loop, dict[Made, Variable]()
+        loop, names = self.loop, dict[StepValue, Variable]()
         inside = [n for n in range(loop.period) if n not in loop.outside]
         body = []
         for place in inside:
@@ -116,7 +116,7 @@ class _Scan:
             if inputs is None:
                 return None
             outputs = tuple([Variable(v.type) for v in equation.outputs])
-            names.update((Made(place, k, 0), v) for k, v in enumerate(outputs))
+            names.update((StepValue(place, k, 0), v) for k, v in enumerate(outputs))
             body.append(copied(equation, tuple(inputs), outputs))
         return self._replaced(body, names)
 
@@ -126,13 +126,13 @@ class _Scan:
         return range(first, first + self.loop.period)
 
     def _inputs(
-        self, place: int, equation: Equation, names: dict[Made, Variable]
+        self, place: int, equation: Equation, names: dict[StepValue, Variable]
     ) -> list[Atom] | None:
         """The operands of an equation of the body; None if they cannot be stacked."""
         inputs: list[Atom] = []
         for k in range(len(equation.inputs)):
             found = self.trace.operand(self.loop, place, k)
-            if isinstance(found, Made):
+            if isinstance(found, StepValue):
                 inputs.append(names[found] if not found.lag else self._carried(found, place, k))
             elif isinstance(found, list):
                 x = self._of_each_step(found, equation, k)
@@ -146,7 +146,7 @@ class _Scan:
                 inputs.append(found)
         return inputs
 
-    def _carried(self, value: Made, place: int, k: int) -> Variable:
+    def _carried(self, value: StepValue, place: int, k: int) -> Variable:
         """The variable of a value of an earlier step, and its first values."""
         for step in range(value.lag):
             at = value._replace(lag=value.lag - step)
@@ -169,7 +169,7 @@ class _Scan:
             return None
         return self.xs.setdefault(tuple(atoms), (Variable(strong), atoms))[0]
 
-    def _replaced(self, body: list[Equation], names: dict[Made, Variable]) -> Graph | None:
+    def _replaced(self, body: list[Equation], names: dict[StepValue, Variable]) -> Graph | None:
         loop, graph, like = self.loop, self.trace.graph, self.equations[self.loop.start]
         moved = [e for n, e in enumerate(self.equations[loop.start : loop.stop])
                  if n % loop.period in loop.outside]  # fmt: skip
@@ -202,12 +202,12 @@ class _Scan:
         equations = (*before, *self.before, whole, *items, *after)
         return graph.replace(constants=tuple(self.constants), equations=equations)
 
-    def _last(self, value: Made) -> Variable:
+    def _last(self, value: StepValue) -> Variable:
         """The value of the last step."""
         return self.equations[self.loop.stop - self.loop.period + value.place].outputs[value.output]
 
     def _ys(
-        self, names: dict[Made, Variable], read: set[Atom]
+        self, names: dict[StepValue, Variable], read: set[Atom]
     ) -> list[tuple[Variable, list[Variable]]]:
         """The values of the body that are read after the loop, each with those of all steps. What a
         carry ends with is read there without a stack.

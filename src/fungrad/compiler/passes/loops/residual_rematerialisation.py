@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fungrad.compiler.passes.loops.open_scan import Loop, computed, movable, on_numbers
+from fungrad.compiler.passes.loops.open_scan import OpenScan, computed, movable, on_numbers
 from fungrad.control_flow.scan import scan
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.primitives.facts import is_arithmetic
@@ -50,7 +50,7 @@ def _on_arrays(first: Equation, later: Equation) -> bool:
 
 def _thinned(one: Equation, other: Equation, reads: Counter[Atom]) -> tuple[Equation, Equation]:
     """The two scans with the smallest stacks between them."""
-    first, later = Loop(one), Loop(other)
+    first, later = OpenScan(one), OpenScan(other)
     count = Counter(a for _, a in later.xs)
     left = {
         o: v for v, o in first.ys if isinstance(v, Variable) and 0 < count[o] == reads[o]
@@ -94,7 +94,7 @@ def _thinned(one: Equation, other: Equation, reads: Counter[Atom]) -> tuple[Equa
 
 
 def _recompute(
-    loop: Loop, left: dict[Any, Variable], equations: list[Equation], names: Renaming
+    loop: OpenScan, left: dict[Any, Variable], equations: list[Equation], names: Renaming
 ) -> None:
     """Computes values in a loop, in place of reading the stacks that hold them."""
     read: Renaming = {x: names[left[o]] for x, o in loop.xs if o in left}
@@ -113,14 +113,14 @@ def minimum_cut(
     """The values of the fewest bytes from which the wanted ones can be computed.
 
     The maximum flow by augmentation along shortest paths (Edmonds & Karp, 1972), to one wanted
-    value after the other. Nodes without a path never get one again, so that each node behind the
+    value after the other. Nodes without a path never get one again, so that each node after the
     cut is searched once.
 
     Args:
-      wanted: the values that are read behind the cut.
+      wanted: the values that are read after the cut.
       made: the equation of each value.
       given: whether a value is available in any case.
-      allowed: whether an equation may be computed behind the cut.
+      allowed: whether an equation may be computed after the cut.
     """
     source = "source"
     free: dict[Any, dict[Any, float]] = defaultdict(dict)
@@ -144,12 +144,12 @@ def minimum_cut(
                 if atom not in values:
                     values[atom] = None
                     waiting.append(atom)
-    behind = set[Any]()
+    after = set[Any]()
     for end in ends:
-        while end not in behind:
-            towards = _towards(end, source, free, behind)
+        while end not in after:
+            towards = _towards(end, source, free, after)
             if source not in towards:
-                behind.update(towards)
+                after.update(towards)
                 break
             path, node = [], source
             while node != end:
@@ -159,19 +159,19 @@ def minimum_cut(
             for a, b in path:
                 free[a][b] -= flow
                 free[b][a] += flow
-    return [v for v in values if (v, 1) in behind and (v, 0) not in behind]
+    return [v for v in values if (v, 1) in after and (v, 0) not in after]
 
 
-def _towards(end: Any, source: Any, free: Any, behind: set[Any]) -> dict[Any, Any]:
+def _towards(end: Any, source: Any, free: Any, after: set[Any]) -> dict[Any, Any]:
     """The nodes with free paths to an end, each with the next node of a shortest one; the search
-    stops at the source, and enters no node behind the cut.
+    stops at the source, and enters no node after the cut.
     """
     towards = {end: end}
     nodes = [end]
     for b in nodes:
         if b == source:
             break
-        new = [a for a in free[b] if free[a][b] and a not in towards and a not in behind]
+        new = [a for a in free[b] if free[a][b] and a not in towards and a not in after]
         towards.update(dict.fromkeys(new, b))
         nodes += new
     return towards

@@ -31,7 +31,7 @@ DIVISIONS = 8
 """How often a range of equations is divided in search of a loop."""
 
 
-class Loop(NamedTuple):
+class TracedLoop(NamedTuple):
     """A loop in a Graph.
 
     Attributes:
@@ -56,7 +56,7 @@ class Loop(NamedTuple):
         return self.period - len(self.outside)
 
 
-class Made(NamedTuple):
+class StepValue(NamedTuple):
     """A value that a step makes, `lag` steps before it is read: its place in the step."""
 
     place: int
@@ -129,7 +129,7 @@ class TracedLoops:
         same: np.ndarray = self.words[period:] == self.words[:-period]
         return same
 
-    def loop(self, period: int, start: int, stop: int) -> Loop | None:
+    def loop(self, period: int, start: int, stop: int) -> TracedLoop | None:
         """The longest loop of a period within a range; None if all are too short."""
         start = self._boundary(period, start, stop)
         low, high = 0, (stop - start) // period
@@ -139,7 +139,7 @@ class TracedLoops:
             if high - low < TIMES or short:
                 return None
             found = self._checked(period, start + low * period, high - low)
-            if isinstance(found, Loop):
+            if isinstance(found, TracedLoop):
                 outside = sum([self._weight(first + n, first + n + 1) for n in found.outside])
                 weight = self._weight(first, first + period) - outside
                 return found if weight * found.times >= costs.rerolled_equations else None
@@ -172,14 +172,14 @@ class TracedLoops:
                 passing[first + length - period] -= 1
         return start + int(np.argmin(np.cumsum(passing[:-1])))
 
-    def _checked(self, period: int, start: int, times: int) -> Loop | int:
+    def _checked(self, period: int, start: int, times: int) -> TracedLoop | int:
         """The loop of a range, or the step at which the range has to be divided; 0 if that does not
         help.
         """
         steps = slice(start, start + period * times)
         changes = np.diff(self.params[steps].reshape(times, period), axis=0) != 0
         outside = frozenset(np.flatnonzero(changes.any(axis=0)).tolist())
-        loop = Loop(start, period, times, outside)
+        loop = TracedLoop(start, period, times, outside)
         for place in range(period):
             for k in range(min(OPERANDS, len(self.equations[start + place].inputs))):
                 step = self._wrong(loop, place, k)
@@ -187,11 +187,11 @@ class TracedLoops:
                     return int(np.argmax(changes[:, place])) + 1 if place in outside else step
         return loop
 
-    def _operand(self, loop: Loop, place: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def _operand(self, loop: TracedLoop, place: int, k: int) -> tuple[np.ndarray, np.ndarray]:
         steps = slice(loop.start + place, loop.stop, loop.period)
         return self.maker[steps, k], self.which[steps, k]
 
-    def _wrong(self, loop: Loop, place: int, k: int) -> int | None:
+    def _wrong(self, loop: TracedLoop, place: int, k: int) -> int | None:
         """The step at which an operand is not as in the steps before, 0 if it never is; None if it
         is what a loop can read.
         """
@@ -210,20 +210,20 @@ class TracedLoops:
             return int(np.argmin(kept)) + 1
         return 0 if moved.any() else (int(maker[0]) - loop.start) // loop.period + 1
 
-    def _same_in_all(self, loop: Loop, maker: np.ndarray, which: np.ndarray) -> bool:
+    def _same_in_all(self, loop: TracedLoop, maker: np.ndarray, which: np.ndarray) -> bool:
         one = (maker == maker[0]).all() and (which == which[0]).all()
         return bool(one) and int(maker[0]) < loop.start
 
-    def _later(self, loop: Loop, maker: np.ndarray, which: np.ndarray) -> Made | None:
+    def _later(self, loop: TracedLoop, maker: np.ndarray, which: np.ndarray) -> StepValue | None:
         """The value of this or of an earlier step that an operand is in all steps."""
         first = int(maker[0]) - loop.start
         lag, place = -(first // loop.period), first % loop.period
         regular = (np.diff(maker) == loop.period).all() and (which == which[0]).all()
         if not regular or int(maker[0]) < 0 or lag > LAGS or place in loop.outside:
             return None
-        return Made(place, int(which[0]), lag)
+        return StepValue(place, int(which[0]), lag)
 
-    def operand(self, loop: Loop, place: int, k: int) -> Atom | Made | list[Atom]:
+    def operand(self, loop: TracedLoop, place: int, k: int) -> Atom | StepValue | list[Atom]:
         """What an operand is: the same in all steps, made by a step, or one value for each step."""
         maker, which = self._operand(loop, place, k)
         atoms = [e.inputs[k] for e in self.equations[loop.start + place : loop.stop : loop.period]]

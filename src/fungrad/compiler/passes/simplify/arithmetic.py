@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.passes.patterns import Number, Value, made, rule
+from fungrad.compiler.passes.patterns import AnyValue, Number, made, rule
 from fungrad.compiler.passes.rewriter import Writer, exchanged
 from fungrad.compiler.passes.value_facts import floats, gives_floats, gives_real
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.primitives.elementwise.family import add, div, mul, neg, sub
 
-X, Y, C = Value("x"), Value("y"), Number("c")
+X, Y, C = AnyValue("x"), AnyValue("y"), Number("c")
 
 # --- numbers --------------------------------------------------------------------------------------
 

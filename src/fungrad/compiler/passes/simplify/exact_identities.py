@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.passes.patterns import CONSTANT, Rule, Value, made, rule
+from fungrad.compiler.passes.patterns import CONSTANT, AnyValue, Rule, made, rule
 from fungrad.compiler.passes.rewriter import Writer, apply_rules, exchanged
 from fungrad.compiler.passes.simplify import arithmetic, slices
 from fungrad.compiler.passes.simplify import select as choices
@@ -40,7 +40,7 @@ from fungrad.primitives.movement.scatter import index_add
 from fungrad.primitives.primitive import full
 from fungrad.support.lazy import imported
 
-X = Value("x")
+X = AnyValue("x")
 _UNIFORM = (CONSTANT, broadcast_to, full)
 """Primitives that can make an array of one value."""
 

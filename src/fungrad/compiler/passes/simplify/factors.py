@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fungrad.compiler.passes.patterns import Value, made, rule
+from fungrad.compiler.passes.patterns import AnyValue, made, rule
 from fungrad.compiler.passes.rewriter import Writer, rewritten
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.primitives.linalg.cholesky_qr import cholesky
@@ -19,7 +19,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import conj, transpose
 from fungrad.retracing.inlining import placed
 
 
-@rule(made(solve, Value("a"), Value("b")), "a Cholesky factor is a triangle")
+@rule(made(solve, AnyValue("a"), AnyValue("b")), "a Cholesky factor is a triangle")
 def of_a_factor(writer: Writer, equation: Equation, a: Atom, b: Atom) -> Atom | None:
     last, triangle, found = a.type.ndim - 1, "lower", a
     while (step := writer.definition(found, transpose, conj)) is not None:
@@ -38,7 +38,7 @@ RULES = (of_a_factor,)
 
 def values_with_vectors(graph: Graph) -> Graph:
     """Takes eigenvalues and singular values from the factorisation of the same matrix that also
-    computes vectors, if there is one behind them.
+    computes vectors, if there is one after them.
     """
     whole: dict[Any, Any] = {eigvalsh: eigh, svdvals: svd}
     found = {(e.primitive, *e.inputs): e for e in graph.equations if e.primitive in (eigh, svd)}

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fungrad.compiler.passes.patterns import Value, made, rule
+from fungrad.compiler.passes.patterns import AnyValue, made, rule
 from fungrad.compiler.passes.rewriter import Writer, applied, doubles
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.primitives.contraction.dot_general import dot_general
@@ -27,13 +27,13 @@ from fungrad.retracing.inlining import placed
 
 PRODUCT, SUM = (mul, div), (add, sub)
 """Each group's operation, and its inverse."""
-Part = tuple[Atom, bool]
+Member = tuple[Atom, bool]
 """A factor or a term, and whether it is a divisor, or is subtracted."""
 
 
-def parts(atom: Atom, group: Any, definition: Callable[..., Equation | None]) -> list[Part]:
+def parts(atom: Atom, group: Any, definition: Callable[..., Equation | None]) -> list[Member]:
     """The factors of a product, or the terms of a sum, in order."""
-    found: list[Part] = []
+    found: list[Member] = []
     waiting = [(atom, False)]
     while waiting:
         atom, inverse = waiting.pop()
@@ -58,7 +58,7 @@ def _squared(equation: Equation, group: Any) -> bool:
     return group is PRODUCT and (two or equation.primitive is square)
 
 
-def together(write: Callable[..., Atom], group: Any, found: Sequence[Part]) -> Part:
+def together(write: Callable[..., Atom], group: Any, found: Sequence[Member]) -> Member:
     """Parts combined into one, which is inverse if all of them are."""
     inverse = all(other for _, other in found)
     (total, _), *others = sorted(found, key=lambda part: part[1] is not inverse)
@@ -71,7 +71,8 @@ def together(write: Callable[..., Atom], group: Any, found: Sequence[Part]) -> P
 
 
 @rule(
-    made(reduce_sum, Value("x")), "sum(x * r) is sum(x) * r, and sum(x * y + z) is x . y + sum(z)",
+    made(reduce_sum, AnyValue("x")),
+    "sum(x * r) is sum(x) * r, and sum(x * y + z) is x . y + sum(z)",
     of=(mul, div, neg, add, sub, power, square),
 )  # fmt: skip
 def sum_of_products(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
@@ -90,12 +91,12 @@ def sum_of_products(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
         return writer.add(equation, primitive, *inputs, **params)
 
     terms = parts(x, SUM, alike) if x.type.ndim == 1 else [(x, False)]
-    sums: list[Part] = []
-    rest: list[Part] = []
+    sums: list[Member] = []
+    rest: list[Member] = []
     begun = False  # by a sum that is never -0.0
     for term, minus in terms:
-        inside: list[Part] = []
-        outside: list[Part] = []
+        inside: list[Member] = []
+        outside: list[Member] = []
         for part in parts(term, PRODUCT, definition):
             (outside if _steady(*part, equation) else inside).append(part)
         whole = [i for i, (a, inverse) in enumerate(inside) if a.type == x.type and not inverse]
@@ -182,8 +183,8 @@ def known_first(loop: Any, known: set[Atom], small: Callable[[Equation], bool]) 
         elif len(steps) == 1 and small(equation) and _link(equation, *steps):
             group = SUM if equation.primitive in SUM else PRODUCT
             links[equation.outputs[0]] = equation
-            fixed: list[Part] = []
-            others: list[Part] = []
+            fixed: list[Member] = []
+            others: list[Member] = []
             for part in parts(equation.outputs[0], group, definition):
                 constant = isinstance(part[0], Literal) or part[0] in known
                 (fixed if constant else others).append(part)

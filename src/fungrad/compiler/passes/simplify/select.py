@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from fungrad.compiler.passes.patterns import Made, Number, Value, made, once, rule
+from fungrad.compiler.passes.patterns import AnyValue, Number, OutputOf, made, once, rule
 from fungrad.compiler.passes.rewriter import Writer
 from fungrad.compiler.passes.value_facts import positive_zero, with_zeros_added
 from fungrad.ir.graph import Atom, Equation, Literal
@@ -25,7 +25,7 @@ from fungrad.primitives.elementwise.family import (
 )
 from fungrad.primitives.elementwise.ufuncs import invert
 
-CONDITION, X, Y = Value("condition"), Value("x"), Value("y")
+CONDITION, X, Y = AnyValue("condition"), AnyValue("x"), AnyValue("y")
 
 
 @rule(made(select, CONDITION, X, Y), "a select of a select is one", of=(select,))
@@ -87,8 +87,8 @@ def chosen_either_way(
     return x
 
 
-def _beside_zeros(name: str) -> Made:
-    return once(select, Value(f"condition_{name}"), Value(name), Number(f"zero_{name}", 0))
+def _beside_zeros(name: str) -> OutputOf:
+    return once(select, AnyValue(f"condition_{name}"), AnyValue(name), Number(f"zero_{name}", 0))
 
 
 @rule(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fungrad.compiler.passes.patterns import Value, made, rule
+from fungrad.compiler.passes.patterns import AnyValue, made, rule
 from fungrad.compiler.passes.rewriter import Writer
 from fungrad.compiler.passes.value_facts import with_zeros_added
 from fungrad.ir.graph import Atom, Equation
@@ -19,7 +19,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import concatenate, pad,
 from fungrad.primitives.movement.scatter import index_add
 from fungrad.primitives.movement.static_index import selected
 
-X = Value("x")
+X = AnyValue("x")
 Box = Sequence[range]
 
 

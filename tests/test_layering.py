@@ -40,6 +40,7 @@ FOLDERS = (
     "rounding",
     "compiler.cost_model",
     "compiler.levels",
+    "compiler.refusal",
     "compiler.self_check",
     "compiler.passes",
     "compiler.loop_ir",

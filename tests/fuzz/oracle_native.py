@@ -24,15 +24,11 @@ from .oracles import oracle, own_formula
 Call = tuple[Any, Sequence[Any], bool]
 
 
-def _of_arrays(graph: Any) -> Any:
-    return fused.fused_kernel(graph, cheap=True)
-
-
 @contextmanager
 def loops_over_arrays() -> Iterator[None]:
     """Makes native code use only loops over arrays within the context, even for short ones."""
     with (
-        mock.patch.object(backend, "GENERATORS", [_of_arrays]),
+        mock.patch.object(backend, "GENERATORS", [fused.cheap_kernel]),
         mock.patch.object(clusters, "LEAST", 0),
     ):
         yield

@@ -16,10 +16,10 @@ import fungrad as fg
 from fungrad import lax
 from fungrad.compiler.native import array_loops
 from fungrad.compiler.native.array_loops import loop_kernel, small_kernel
-from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Module
 from fungrad.compiler.native.programs import scalar_kernel
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.compiler.refusal import Refused
 from fungrad.runtime.thread_pool import num_threads
 
 rng = np.random.default_rng(5)

@@ -23,8 +23,10 @@ from fungrad import lax
 from fungrad.compiler import backend_choice
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.native import backend, entry
-from fungrad.compiler.native.kernel import Kernel, Refused
+from fungrad.compiler.native.generators import Generator
+from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.llvm_ir import Function, Module
+from fungrad.compiler.refusal import Refused
 from fungrad.ir.graph import Graph, Verification
 
 GIVEN = [("ptr", "arrays"), ("i64", "begin"), ("i64", "end"), ("ptr", "scratch")]
@@ -47,7 +49,7 @@ def sines_as_a_thousand(graph: Graph) -> Kernel:
 
 @pytest.fixture
 def thousands(native: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "GENERATORS", [sines_as_a_thousand])
+    monkeypatch.setattr(backend, "GENERATORS", [Generator(sines_as_a_thousand)])
     monkeypatch.setattr(Verification, "runs", "never")
 
 
@@ -131,7 +133,7 @@ def test_eager_loops_are_offered_too(thousands: None, monkeypatch: pytest.Monkey
         seen.append([e.primitive.name for e in graph.equations])
         raise Refused("it only looks")
 
-    monkeypatch.setattr(backend, "GENERATORS", [watching])
+    monkeypatch.setattr(backend, "GENERATORS", [Generator(watching)])
     found = fg.lax.fori_loop(0, 5, lambda i, x: x * 1.5, np.ones(3))
     np.testing.assert_array_equal(found, np.full(3, 1.5**5))
     assert seen and seen[0] == ["scan"]

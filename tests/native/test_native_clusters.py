@@ -17,8 +17,9 @@ from fungrad.compiler.cost_model import costs
 from fungrad.compiler.native import clusters, fused
 from fungrad.compiler.native.clusters import with_clusters
 from fungrad.compiler.native.fused import fused_kernel
-from fungrad.compiler.native.kernel import Refused
+from fungrad.compiler.native.generators import chosen
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.ir.graph import Graph
 from fungrad.runtime import buffer_pool
 from fungrad.tracing.interpreter import evaluate
@@ -30,13 +31,10 @@ def graph_of(f: Callable[..., Any], *args: Any) -> Graph:
     return optimised(fg.jit(f).lower(*args).graph)
 
 
-def taken(cluster: Graph) -> Callable[..., Any] | None:
-    """The program of a cluster if loops over arrays support it, else None."""
-    try:
-        fused_kernel(cluster)
-    except Refused:
-        return None
-    return lambda *xs: evaluate(cluster, xs)
+def taken(cluster: Graph) -> Callable[..., Any] | Refusal:
+    """The program of a cluster if loops over arrays support it, else the refusal."""
+    kernel, refusals = chosen(cluster, [fused_kernel])
+    return refusals[-1] if kernel is None else lambda *xs: evaluate(cluster, xs)
 
 
 def clustered(f: Callable[..., Any], *args: Any) -> tuple[int, list[str]]:
@@ -295,8 +293,9 @@ def test_many_operations_on_small_arrays_are_a_cluster():
 def test_a_refused_cluster_is_not_tried_again_as_it_is() -> None:
     tried = []
 
-    def refuse(graph: Any) -> None:
+    def refuse(graph: Any) -> Refusal:
         tried.append([e.primitive.name for e in graph.equations])
+        return refusal("no")
 
     graph = graph_of(lambda x: np.sin(x) * np.exp(x) + x, rng.normal(size=5000))
     assert with_clusters(graph, refuse) is None

@@ -16,7 +16,7 @@ from native_loops import element_loop, ours
 
 import fungrad as fg
 from fungrad.compiler.native.element_operations import apply, apply_equation, cost, known
-from fungrad.compiler.native.kernel import Refused
+from fungrad.compiler.refusal import Refused
 
 FLOATS, INTEGERS, BOOLS = (np.float64, np.float32), (np.int64, np.int32), (np.bool_,)
 LANES = (1, 4, 8, 16)

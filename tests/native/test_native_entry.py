@@ -13,8 +13,9 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from fungrad.compiler.native import entry, symbols
-from fungrad.compiler.native.kernel import Kernel, Refused
+from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.llvm_ir import Function, Module, Value
+from fungrad.compiler.refusal import Refused
 from fungrad.ir.types import Type
 
 GIVEN = [("ptr", "arrays"), ("i64", "begin"), ("i64", "end"), ("ptr", "scratch")]

@@ -13,10 +13,11 @@ pytest.importorskip("llvmlite")
 import fungrad as fg
 from fungrad.compiler.native import entry, fused
 from fungrad.compiler.native.fused import fused_kernel
-from fungrad.compiler.native.kernel import Kernel, Refused
+from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.llvm_ir import Function
 from fungrad.compiler.native.row_buffers import BufferedNest
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.compiler.refusal import Refused
 from fungrad.extend import Along, Section, linear
 from fungrad.ir.graph import Graph
 from fungrad.tracing.interpreter import evaluate

@@ -17,9 +17,9 @@ pytest.importorskip("llvmlite")
 import fungrad as fg
 from fungrad import lax
 from fungrad.compiler.native.array_loops import loop_kernel
-from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.programs import scalar_kernel
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.compiler.refusal import Refused
 
 F64 = np.float64
 

@@ -11,8 +11,9 @@ pytest.importorskip("llvmlite")
 
 import fungrad as fg
 from fungrad.compiler.native import entry
-from fungrad.compiler.native.kernel import Refused
-from fungrad.compiler.native.products import MOST, product_kernel
+from fungrad.compiler.native.products import MOST
+from fungrad.compiler.native.single_equations import single_kernel
+from fungrad.compiler.refusal import Refused
 from fungrad.primitives.contraction.dot_general import dot_general
 
 Pair = tuple[tuple[int, ...], tuple[int, ...]]
@@ -23,7 +24,7 @@ rng = np.random.default_rng(7)
 
 def kernel(x: Any, y: Any, contract: Pair, batch: Pair = NONE) -> Any:
     graph = fg.jit(lambda x, y: dot_general(x, y, contract=contract, batch=batch)).lower(x, y).graph
-    return product_kernel(graph)
+    return single_kernel(graph)
 
 
 def check(x: Any, y: Any, contract: Pair, batch: Pair = NONE) -> None:

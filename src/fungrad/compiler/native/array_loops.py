@@ -9,22 +9,22 @@ the carry where the step before wrote it, and writes stacked results directly in
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fungrad.compiler.native.clusters import cluster_graph, with_clusters
-from fungrad.compiler.native.convolutions import convolution_kernel
 from fungrad.compiler.native.entry import SHARED
-from fungrad.compiler.native.factorisations import RULES, factorisation_kernel, factorised
-from fungrad.compiler.native.fused import fused_kernel
-from fungrad.compiler.native.kernel import GIVEN_UP, Kernel, Refusal, Refused, kernel_function
+from fungrad.compiler.native.factorisations import RULES, factorised
+from fungrad.compiler.native.fused import cheap_kernel
+from fungrad.compiler.native.generators import Generator, chosen
+from fungrad.compiler.native.kernel import GIVEN_UP, Kernel, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value
-from fungrad.compiler.native.products import product_kernel
 from fungrad.compiler.native.programs import LOOPS, OF_MATRICES, scalar_kernel
-from fungrad.compiler.native.recurrences import recurrence_kernel
+from fungrad.compiler.native.single_equations import single_kernel
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.compiler.refusal import Refusal, Refused, attempted, refusal
 from fungrad.compiler.scalar.structural import structural
 from fungrad.control_flow.loop_bodies import parts
 from fungrad.control_flow.scan import scan
@@ -50,27 +50,35 @@ ARRAYS = 250
 """The most pointers that a part receives."""
 
 
-def small_kernel(graph: Graph) -> Kernel:
-    """`scalar_kernel`, or `loop_kernel` if that halves a long program."""
+def _small(graph: Graph) -> Kernel:
+    """The program of numbers; that of loops over arrays if its text is half of a long one's."""
     made = scalar_kernel(graph)
-    if len(made.module) > LONG:
-        try:
-            other = loop_kernel(graph)
-        except Refused:
-            return made
-        return other if 2 * len(other.module) < len(made.module) else made
+    other = attempted(lambda: loop_kernel(graph)) if len(made.module) > LONG else made
+    if isinstance(other, Kernel) and 2 * len(other.module) < len(made.module):
+        return other
     return made
 
 
-def loop_kernel(graph: Graph) -> Kernel:
-    """The kernel of a Graph with loops, or with factorisations.
-
-    Raises:
-      Refused: if it has no scan, other equations, or large intermediates for little work.
-    """
+def _loops_refusal(graph: Graph) -> Refusal | None:
+    """Why a Graph is not one of loops, or with factorisations."""
     first = graph.equations[0].primitive if len(graph.equations) == 1 else None
     if first not in (scan, None) or not any(map(_takes_time, graph.equations)):
-        raise Refused("neither a scan nor a factorisation", "moves")
+        return refusal("neither a scan nor a factorisation", "moves")
+    return _effects(graph)
+
+
+def _effects(graph: Graph) -> Refusal | None:
+    found = next(filter(effectful, graph.equations), None)
+    return None if found is None else refusal("effects", "effects", found)
+
+
+def _loops(graph: Graph) -> Kernel:
+    """The kernel of a Graph with loops.
+
+    Raises:
+      Refused: if a part has none, or for large intermediates for little work.
+    """
+    first = graph.equations[0].primitive if len(graph.equations) == 1 else None
     mine = set(graph.equations[0].outputs)
     own = len(mine & {*graph.outputs}) == len(graph.outputs)
     made = _scan(graph) if first is scan and own else _sequence(graph)
@@ -88,26 +96,31 @@ def _takes_time(equation: Equation) -> bool:
     return structural(equation.primitive) is not None or factorised(equation)
 
 
-def _part(graph: Graph) -> Kernel:
-    """The kernel of a part."""
-    (first, *_), found = graph.equations, list[Refusal]()
-    for generator in _LOOPS if structural(first.primitive) else _ARRAYS:
-        try:
-            return generator(graph)
-        except Refused as reason:
-            found.append(reason.refusal)
-    equation, code, why, sizes = found[-1]
-    raise Refused(why, code, equation or first, **sizes)
+def _part(graph: Graph) -> Kernel | Refusal:
+    """The kernel of a part; why it has none."""
+    (first, *_) = graph.equations
+    loop = structural(first.primitive) is not None
+    kernel, refusals = chosen(graph, LOOP_GENERATORS if loop else ARRAY_GENERATORS)
+    if kernel is not None:
+        return kernel
+    last = refusals[-1]
+    return last._replace(equation=last.equation or first)
 
 
-def _rows(graph: Graph) -> Kernel:
-    """The kernel of an equation on stacked matrices, as a scan over them."""
+def _stack_refusal(graph: Graph) -> Refusal | None:
+    """Why a Graph is not one equation on stacked matrices."""
     (equation, *more) = graph.equations
     if more or equation.primitive not in {*OF_MATRICES, *RULES}:
-        raise Refused(equation.primitive.name)
+        return refusal(equation.primitive.name, equation=equation)
+    if max(a.type.ndim for a in equation.inputs) < 3:
+        return refusal("a matrix that is not in a stack", equation=equation)
+    return None
+
+
+def _stack(graph: Graph) -> Kernel:
+    """The kernel of an equation on stacked matrices, as a scan over them."""
+    (equation,) = graph.equations
     depth, length = max((a.type.ndim, a.type.shape[0]) for a in equation.inputs)
-    if depth < 3:
-        raise Refused("a matrix that is not in a stack")
     atoms = dict.fromkeys(equation.inputs)
     rows = [a for a in atoms if a.type.ndim == depth and a.type.shape[0] == length]
     others = [a for a in atoms if a not in rows]
@@ -121,32 +134,37 @@ def _rows(graph: Graph) -> Kernel:
     return _scan(graph.replace(equations=(loop,)))
 
 
-def sequence_kernel(graph: Graph) -> Kernel:
+def _sequence_refusal(graph: Graph) -> Refusal | None:
+    """Why a Graph is not a sequence of parts that are worth a call each."""
+    most = max([v.type.size for e in graph.equations for v in e.outputs], default=0)
+    if len(graph.equations) > MANY:
+        return refusal(f"a sequence of {len(graph.equations)} equations", "long")
+    if len(graph.equations) < 2 or most < FEW:
+        return refusal(f"a sequence of arrays of {most} elements", "small", elements=most)
+    return _effects(graph)
+
+
+def _parts_in_order(graph: Graph) -> Kernel:
     """The kernel of a Graph whose parts are kernels.
 
     Raises:
       Refused: if a part has none, or for large intermediates, which the buffer pool keeps.
     """
-    most = max([v.type.size for e in graph.equations for v in e.outputs], default=0)
-    if len(graph.equations) > MANY:
-        raise Refused(f"a sequence of {len(graph.equations)} equations", "long")
-    if len(graph.equations) < 2 or most < FEW:
-        raise Refused(f"a sequence of arrays of {most} elements", "small", elements=most)
     made = _sequence(graph)
     if made.scratch > LARGE:
         raise Refused(f"{made.scratch} bytes of new memory", "memory", bytes=made.scratch)
     return made
 
 
-def _fused(graph: Graph) -> Kernel:
-    return fused_kernel(graph, cheap=True)
-
-
-_ARRAYS: Sequence[Callable[[Graph], Kernel]] = (
-    product_kernel, recurrence_kernel, convolution_kernel, _fused, _rows, factorisation_kernel,
-    scalar_kernel,
+small_kernel = Generator(_small)
+loop_kernel = Generator(_loops, _loops_refusal)
+sequence_kernel = Generator(_parts_in_order, _sequence_refusal)
+LOOP_GENERATORS = (small_kernel, loop_kernel)
+"""The generators of one loop."""
+ARRAY_GENERATORS = (
+    single_kernel, cheap_kernel, Generator(_stack, _stack_refusal), scalar_kernel,
 )  # fmt: skip
-_LOOPS: Sequence[Callable[[Graph], Kernel]] = small_kernel, loop_kernel
+"""The generators of a part without loops."""
 
 
 class _Writer:
@@ -281,13 +299,11 @@ def _steps(graph: Graph) -> tuple[list[_Step], dict[Atom, Any]]:
     """The parts of a Graph in order, and the values that are known already.
 
     Raises:
-      Refused: for effects, and if the parts have too many lines of IR.
+      Refused: if a part has no kernel, or the parts have too many lines of IR.
     """
-    if any(map(effectful, graph.equations)):
-        raise Refused("effects", "effects")
     found = list[_Step]()
     known, lines = dict[Atom, Any](), 0
-    for equation in (with_clusters(graph, _cluster, 0) or graph).equations:
+    for equation in (with_clusters(graph, _part, 0, loops=False) or graph).equations:
         primitive, params, (out, *more) = equation.primitive, equation.params, equation.outputs
         runner = params.get("runner")
         part = runner if isinstance(runner, Kernel) else None
@@ -299,7 +315,10 @@ def _steps(graph: Graph) -> tuple[list[_Step], dict[Atom, Any]]:
                 continue
             if primitive is not reshape and (more or out.type.size):
                 alone = cluster_graph(graph, [equation])
-                part, inputs, outputs = _part(alone), alone.inputs, alone.outputs
+                own = _part(alone)
+                if isinstance(own, Refusal):
+                    raise Refused(own)
+                part, inputs, outputs = own, alone.inputs, alone.outputs
         found.append((part, inputs, outputs))
         if part is None:  # a reshaped array, or one without elements
             continue
@@ -342,15 +361,6 @@ def _assign(made: _Writer, steps: Sequence[_Step]) -> None:
     memory = made.room(size_of(layout))
     for v, (start, _) in zip(inner, layout, strict=True):
         made.pointers[v] = made.code.at(memory, start)
-
-
-def _cluster(graph: Graph) -> Any:
-    try:
-        return _part(graph)
-    except Refused:
-        if structural(graph.equations[0].primitive):
-            raise
-        return None
 
 
 def _scan(graph: Graph) -> Kernel:

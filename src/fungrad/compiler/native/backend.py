@@ -6,33 +6,32 @@ The choice depends on the Graph and the machine alone.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.loop_ir.printer import Later
 from fungrad.compiler.native import (
-    convolutions,
     entry,
     factorisations,
     machine_code,
-    recurrences,
     short_axes,
     symbols,
 )
-from fungrad.compiler.native.array_loops import loop_kernel, sequence_kernel, small_kernel
+from fungrad.compiler.native.array_loops import LOOP_GENERATORS, sequence_kernel
 from fungrad.compiler.native.clusters import Reasons, in_pool, with_clusters
 from fungrad.compiler.native.complex_numbers import real_form
-from fungrad.compiler.native.convolutions import convolution_kernel, convolves
 from fungrad.compiler.native.element_operations import cost
 from fungrad.compiler.native.fused import fused_kernel
-from fungrad.compiler.native.kernel import Kernel, Refusal, Refused
+from fungrad.compiler.native.generators import Generator, chosen
+from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.programs import long_kernel
-from fungrad.compiler.native.recurrences import recurrence_kernel, recurrent
 from fungrad.compiler.native.short_axes import unrollable
+from fungrad.compiler.native.single_equations import separate, single, single_kernel
 from fungrad.compiler.native.tiles import with_tiles
 from fungrad.compiler.numpy_backend.backend import NumpyBackend, build
 from fungrad.compiler.passes.pipeline import expanded_size, optimised, repeats
+from fungrad.compiler.refusal import Refusal, attempted, refusal
 from fungrad.compiler.scalar.structural import structural
 from fungrad.compiler.self_check.checked_program import CheckedBackend
 from fungrad.control_flow.call import Runner
@@ -41,12 +40,8 @@ from fungrad.ir.types import Type
 from fungrad.primitives.facts import factor_of_complex
 from fungrad.runtime import buffer_pool
 
-Generator = Callable[[Graph], Kernel]
-LOOPS: Sequence[Generator] = small_kernel, loop_kernel
-GENERATORS: list[Generator] = [*LOOPS, fused_kernel, sequence_kernel, long_kernel]
-"""Functions that make a kernel of a Graph, in the order in which they are tried; each raises
-Refused for Graphs that it does not support.
-"""
+GENERATORS = [*LOOP_GENERATORS, fused_kernel, sequence_kernel, long_kernel]
+"""The generators of whole programs, in the order of preference."""
 CALLS = 10_000
 """A program has to save the time of its build in so many calls."""
 CALL = 1_500.0
@@ -75,16 +70,18 @@ class Native(CheckedBackend):
     def compile(self, graph: Graph) -> Runner:
         better = optimised(graph)
         on_numpy = functools.partial(_NUMPY.compile, better)
-        fallback = Later(on_numpy, graph, _NUMPY.compile)
-        return self._whole(better, fallback) or self._mixed(better) or on_numpy()
+        if not usable():
+            return on_numpy()
+        found = self._whole(better, Later(on_numpy, graph, _NUMPY.compile))
+        return (self._mixed(better) or on_numpy()) if isinstance(found, Refusal) else found
 
-    def _whole(self, graph: Graph, fallback: Later) -> Runner | None:
-        """The native program of an optimised Graph; None if it is long because several calls run
-        one Graph, which then has a program of its own.
-        """
-        if expanded_size(graph) > costs.native_equations and repeats(graph):
-            return None
-        return self._native(graph, fallback)
+    def _whole(self, graph: Graph, fallback: Later) -> Runner | Refusal:
+        """The native program of an optimised Graph, or why it has none."""
+        size = expanded_size(graph)
+        if size > costs.native_equations and repeats(graph):
+            # several calls run one Graph, which then has a program of its own
+            return refusal(f"{size} equations with those of calls", "long", equations=size)
+        return self._native(graph, fallback, GENERATORS)
 
     def loop(self, equation: Equation, steps: Runner) -> Runner | None:
         inputs: Any = equation.inputs
@@ -94,59 +91,60 @@ class Native(CheckedBackend):
             return _NUMPY.loop(equation, steps)
 
         fallback = Later(lambda: on_numpy() or steps, graph, _NUMPY.compile)
-        return self._native(graph, fallback) or on_numpy()
+        found = self._native(graph, fallback, GENERATORS) if usable() else None
+        return on_numpy() if found is None or isinstance(found, Refusal) else found
 
     def _native(
-        self, graph: Graph, fallback: Later, generators: Sequence[Generator] | None = None,
-        times: float = 1.0, into: int = 0,
-    ) -> Runner | None:  # fmt: skip
-        """The native program of a Graph; None if it runs on NumPy.
+        self, graph: Graph, fallback: Later, generators: Sequence[Generator], times: float = 1.0,
+        into: int = 0,
+    ) -> Runner | Refusal:  # fmt: skip
+        """The native program of a Graph, or the last reason why it has none.
 
         Args:
           graph: the optimised Graph.
           fallback: the NumPy program.
-          generators: the generators to try; None for all.
+          generators: those that are asked, in order.
           times: how often it runs per call of the user's function.
           into: how many outputs, the first ones, are arguments.
         """
-        if not usable():
-            return None
-        refused: list[Refusal] = []
-        graph.derived["refused"] = refused
-        for generator in GENERATORS if generators is None else generators:
-            try:
-                kernel = generator(real_form(graph))
-                more = kernel.outputs[len(kernel.outputs) - kernel.doubtful :]
-                outputs = [*graph.output_types, *more]
-                kernel = kernel._replace(inputs=graph.input_types, outputs=outputs)
-                if self.only_profitable:
-                    weigh(graph, kernel, times)
-                instead = kernel.written(fallback) if into else fallback
-                run = entry.callable(kernel.into(into), instead)
-                run = _Unless(run, instead) if kernel.doubtful else run
-            except Refused as reason:
-                refused.append(reason.refusal)
-            else:
-                graph.derived.pop("refused", None)  # another thread may have built it, too
-                return run
-        return None
+
+        def whole(kernel: Kernel) -> Kernel:
+            """A kernel of the real form as one of the Graph."""
+            more = kernel.outputs[len(kernel.outputs) - kernel.doubtful :]
+            return kernel._replace(inputs=graph.input_types, outputs=[*graph.output_types, *more])
+
+        def fits(kernel: Kernel) -> Refusal | None:
+            unpaid = unprofitable(graph, kernel, times) if self.only_profitable else None
+            return unpaid or entry.refusal_of(whole(kernel))
+
+        real = attempted(lambda: real_form(graph))
+        if isinstance(real, Refusal):
+            graph.derived["refused"] = [real]
+            return real
+        found, refusals = chosen(real, generators, fits)
+        if found is None:
+            graph.derived["refused"] = refusals
+            return refusals[-1]
+        kernel = whole(found)
+        instead = kernel.written(fallback) if into else fallback
+        run = entry.callable(kernel.into(into), instead)
+        graph.derived.pop("refused", None)  # of another setting
+        return _Unless(run, instead) if kernel.doubtful else run
 
     def _mixed(self, graph: Graph) -> Runner | None:
         """The program of a Graph with native clusters; None if it has none."""
-        if not usable():
-            return None
         programs: list[Runner] = []
 
-        def make(cluster: Graph, times: float = 1.0, into: int = 0) -> Runner | None:
+        def make(cluster: Graph, times: float = 1.0, into: int = 0) -> Runner | Refusal:
             first, *more = cluster.equations
             loop = not more and first.primitive.multiple and not unrollable(first)
-            generators: Sequence[Generator] = LOOPS if loop else [fused_kernel]
-            if not more and (recurrent(first) or convolves(first)):
-                generators = [recurrence_kernel, convolution_kernel]
+            generators: Sequence[Generator] = LOOP_GENERATORS if loop else [fused_kernel]
+            if not more and separate(first):
+                generators = [single_kernel]
             fallback = Later(functools.partial(build, cluster), cluster, _NUMPY.compile)
             reused = [] if into else in_pool(cluster, graph)
             found = self._native(cluster, fallback, generators, times, into or len(reused))
-            if found is not None:
+            if not isinstance(found, Refusal):
                 programs.append(found)
                 if reused:
                     return functools.partial(_in_reused_memory, found, reused)
@@ -189,15 +187,16 @@ def usable() -> bool:
     return not reason
 
 
-def weigh(graph: Graph, kernel: Kernel, times: float = 1.0) -> None:
-    """Raises Refused if building a kernel takes longer than CALLS calls save, each of which runs it
-    `times` times.
+def unprofitable(graph: Graph, kernel: Kernel, times: float = 1.0) -> Refusal | None:
+    """The refusal of a kernel that takes longer to build than CALLS calls save, each of which runs
+    it `times` times.
     """
     saved = CALL + numpy_ns(graph) - kernel.cost_ns
-    if kernel.build_ms * 1e6 > CALLS * times * saved:
-        raise Refused(f"would take {kernel.build_ms:.0f} ms to build and save "
-                      f"{saved / 1e3:.1f} us a call", "time",
-                      build_ms=kernel.build_ms, saved_us=saved / 1e3)  # fmt: skip
+    if kernel.build_ms * 1e6 <= CALLS * times * saved:
+        return None
+    return refusal(f"would take {kernel.build_ms:.0f} ms to build and save "
+                   f"{saved / 1e3:.1f} us a call", "time",
+                   build_ms=kernel.build_ms, saved_us=saved / 1e3)  # fmt: skip
 
 
 def numpy_ns(graph: Graph) -> float:
@@ -211,10 +210,9 @@ def _numpy_ns(equation: Equation) -> float:
         return costs.numpy_call + short_axes.numpy_ns(equation)
     if equation.primitive.module.startswith("fungrad.primitives.linalg."):
         return LAPACK_CALL + factorisations.TERM * factorisations.terms(equation)
-    if recurrent(equation):
-        return costs.numpy_call + recurrences.numpy_ns(equation)
-    if convolves(equation):
-        return convolutions.numpy_ns(equation)
+    own = single(equation)
+    if own is not None and own.numpy_ns is not None:
+        return own.numpy_ns(equation)
     if held is None:
         size = max([a.type.size for a in (*equation.inputs, *equation.outputs)], default=1)
         call = min(costs.numpy_call, costs.scalar_operation * size)

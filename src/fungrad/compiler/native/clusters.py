@@ -15,14 +15,13 @@ from typing import Any
 from fungrad.compiler.levels import Levels
 from fungrad.compiler.native.axis_splits import joins_or_splits
 from fungrad.compiler.native.block_sums import reduction
-from fungrad.compiler.native.convolutions import convolves
 from fungrad.compiler.native.fused import known_equation
 from fungrad.compiler.native.gathers import before_loops, writes, written
 from fungrad.compiler.native.index_maps import SHORT, shifts
-from fungrad.compiler.native.kernel import Refusal, Refused
-from fungrad.compiler.native.recurrences import recurrent
 from fungrad.compiler.native.short_axes import matrix_of, times_vector, unrollable
+from fungrad.compiler.native.single_equations import separate
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.while_loop import while_loop
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
@@ -43,7 +42,7 @@ moved values multiplies the places at which values are computed.
 MOST = 24
 """The most kernels of one Graph."""
 Make = Callable[[Graph], Any]
-"""Makes the native program of a Graph, or its Kernel; None if it is refused."""
+"""Makes the native program of a Graph, or its Kernel; the Refusal if it has none."""
 
 
 class Reasons(dict[Equation, Refusal]):
@@ -55,28 +54,30 @@ class Reasons(dict[Equation, Refusal]):
 
 
 def with_clusters(
-    graph: Graph, make: Make, least: int = LEAST, reasons: Reasons | None = None
-) -> Graph | None:
+    graph: Graph, make: Make, least: int = LEAST, reasons: Reasons | None = None,
+    loops: bool = True,
+) -> Graph | None:  # fmt: skip
     """The Graph with clusters replaced by calls of native programs; None if there are none.
 
     Args:
       graph: the Graph, after the passes.
-      make: makes native programs; the Graph it is given keeps its reasons in `derived`.
+      make: makes native programs.
       least: the fewest elements, over all equations, of a cluster.
       reasons: receives why equations are in none.
+      loops: whether loops, or clusters of their bodies, are made native, too.
     """
     reasons = Reasons() if reasons is None else reasons
     if any(map(effectful, graph.equations)):
-        reasons.note(graph.equations, Refused("effects", "effects").refusal)
+        reasons.note(graph.equations, refusal("effects", "effects"))
         return None
     calls = _Calls(graph, make, least, reasons)
     for members in sorted(_clusters(graph, graph.equations, 0), key=_work, reverse=True):
         calls.take(members, 0)
     within: dict[Equation, Equation] = {}
     for equation in graph.equations:
-        if recurrent(equation) or convolves(equation):
+        if separate(equation):
             calls.add([equation])
-        if equation.primitive in (scan, while_loop) and not calls.add([equation]):
+        if loops and equation.primitive in (scan, while_loop) and not calls.add([equation]):
             body = with_clusters(optimised(equation.params["body"]), make, LEAST_OFTEN, reasons)
             if body is not None:
                 params = {**equation.params, "body": body}
@@ -103,9 +104,9 @@ class _Calls:
         if most or (len(members) < FEW and size < self.least):
             count = "1 element" if size == 1 else f"{size:,} elements"
             small = f"{count}: below the {self.least:,} of a kernel"
-            why = Refused(f"there are {MOST} kernels", "long", kernels=MOST) if most else (
-                Refused(small, "small", elements=size, least=self.least))  # fmt: skip
-            self.reasons.note(members, why.refusal)
+            why = refusal(f"there are {MOST} kernels", "long", kernels=MOST) if most else (
+                refusal(small, "small", elements=size, least=self.least))  # fmt: skip
+            self.reasons.note(members, why)
             return
         if not (new and self.add(members)) and cut < 3:
             for part in sorted(_clusters(self.graph, members, cut + 1), key=_work, reverse=True):
@@ -115,10 +116,8 @@ class _Calls:
         """Makes equations native; False if they are refused."""
         inner = cluster_graph(self.graph, members)
         runner = self.make(inner)
-        if runner is None:
-            refused = inner.derived.get("refused", ())
-            if refused:
-                self.reasons.note(members, refused[-1])
+        if isinstance(runner, Refusal):
+            self.reasons.note(members, runner)
             return False
         self.found.append(native_call(members[0], runner, inner.inputs, inner.outputs, members))
         self.gone.update(members)

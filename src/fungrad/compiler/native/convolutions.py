@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from fungrad.compiler.native.element_operations import TYPES, type_of
-from fungrad.compiler.native.kernel import Kernel, Refused, kernel_function
+from fungrad.compiler.native.generators import Single
+from fungrad.compiler.native.kernel import Kernel, kernel_function
 from fungrad.compiler.native.llvm_ir import FLOATS, Module, Value, size_of
 from fungrad.compiler.native.machine_code import host
+from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.primitives.contraction.convolution import convolve
 
@@ -26,15 +28,20 @@ TERM, NUMPYS, CALL = 0.05, 0.33, 3_000.0
 """Nanoseconds of a term here and in NumPy, and of NumPy's call."""
 
 
-def convolves(equation: Equation) -> bool:
-    """Whether an equation is a convolution of floats with enough results for lanes."""
-    if equation.primitive is not convolve or any(isinstance(a, Literal) for a in equation.inputs):
-        return False
+def _refusal(equation: Equation) -> Refusal | None:
+    """Why a convolution has no kernel: other numbers than floats, or too few results for lanes."""
     types = [a.type for a in (*equation.inputs, *equation.outputs)]
     dtype, lead = types[2].dtype, types[2].shape[:-1]
-    if any(t.dtype != dtype or not t.size or t.shape[:-1] not in ((), lead) for t in types):
-        return False
-    return TYPES.get(dtype) in FLOATS and types[2].shape[-1] >= _lanes(types[2])
+    if any(t.dtype != dtype for t in types) or TYPES.get(dtype) not in FLOATS:
+        return refusal(f"{equation.primitive.name} of {dtype}", "dtype", equation)
+    if any(isinstance(a, Literal) for a in equation.inputs):
+        return refusal(f"{equation.primitive.name} of a number", equation=equation)
+    if any(not t.size or t.shape[:-1] not in ((), lead) for t in types):
+        return refusal(f"{equation.primitive.name} of empty or broadcast arrays", equation=equation)
+    count, least = types[2].shape[-1], _lanes(types[2])
+    if count < least:
+        return refusal(f"{count} results", "small", equation, results=count, least=least)
+    return None
 
 
 def _lanes(type_: Any) -> int:
@@ -46,22 +53,10 @@ def terms(equation: Equation) -> int:
     return equation.outputs[0].type.size * min(a.type.shape[-1] for a in equation.inputs)
 
 
-def numpy_ns(equation: Equation) -> float:
+def _numpy_ns(equation: Equation) -> float:
     """An estimate of NumPy's time for a convolution."""
     rows = math.prod(equation.outputs[0].type.shape[:-1])
     return CALL * rows + NUMPYS * terms(equation)
-
-
-def convolution_kernel(graph: Graph) -> Kernel:
-    """The kernel of a Graph that is one convolution.
-
-    Raises:
-      Refused: if it is another Graph.
-    """
-    (equation, *more) = graph.equations
-    if more or not convolves(equation) or graph.constants:
-        raise Refused(f"{equation.primitive.name} is no convolution")
-    return _Convolution(graph, equation).kernel()
 
 
 class _Convolution:
@@ -171,3 +166,10 @@ class _Convolution:
 
         code.for_range(low, high, term)
         code.store(code.get(total), code.at(self.out, i, self.type))
+
+
+_KERNEL = Single(
+    _refusal, lambda graph, equation: _Convolution(graph, equation).kernel(), _numpy_ns,
+    constants=False, separate=True,
+)  # fmt: skip
+KERNELS = {convolve: _KERNEL}

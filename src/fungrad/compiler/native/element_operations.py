@@ -16,9 +16,9 @@ import numpy as np
 
 from fungrad.compiler.native import powers
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
-from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Operand, Value
 from fungrad.compiler.native.powers import LONGEST, integer_power, product_of
+from fungrad.compiler.refusal import Refused
 from fungrad.ir.graph import Equation, Literal
 from fungrad.primitives.elementwise import family, ufuncs
 from fungrad.primitives.elementwise.family import select

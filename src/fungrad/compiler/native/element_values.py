@@ -30,8 +30,8 @@ from fungrad.compiler.native.index_maps import (
     flat,
     loops_of,
 )
-from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
+from fungrad.compiler.refusal import Refused
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.primitives.elementwise.by_elements import elementwise
 from fungrad.primitives.elementwise.family import add

@@ -15,7 +15,7 @@ import numpy as np
 from numpy import ndarray
 
 from fungrad.compiler.native import threads
-from fungrad.compiler.native.kernel import GIVEN_UP, Kernel, Refused
+from fungrad.compiler.native.kernel import GIVEN_UP, Kernel
 from fungrad.compiler.native.llvm_ir import Function, Value
 from fungrad.compiler.native.machine_code import Built, assembly, build, host
 from fungrad.compiler.native.symbols import (
@@ -30,6 +30,7 @@ from fungrad.compiler.native.symbols import (
     RAISING,
     registered,
 )
+from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.ir.canonical import canonical, in_rows
 from fungrad.ir.types import Type
 
@@ -106,11 +107,8 @@ def callable(kernel: Kernel, fallback: Runner) -> Runner:
     """The builtin function of a kernel.
 
     Args:
-      kernel: receives an entry.
+      kernel: receives an entry; `refusal_of` it is None.
       fallback: the NumPy program, for arguments that the entry does not accept.
-
-    Raises:
-      Refused: if entries do not support the type of an argument or result.
     """
     program = Program(kernel, fallback)
     runner: Runner = program.callable(program)
@@ -150,18 +148,19 @@ _new_builtin = ctypes.PYFUNCTYPE(
 
 
 def write(kernel: Kernel) -> None:
-    """Adds the entry, `fg_entry`, to the module of a kernel.
+    """Adds the entry, `fg_entry`, to the module of a kernel for which `refusal_of` is None."""
+    _Entry(kernel).write()
 
-    Raises:
-      Refused: if entries do not support the type of an argument or result.
-    """
+
+def refusal_of(kernel: Kernel) -> Refusal | None:
+    """Why a kernel can have no entry; None if it can."""
     types = [*kernel.inputs, *kernel.outputs]
     for type in types:
         if type.dtype.name not in DTYPES:
-            raise Refused(f"arguments or results of {type}")
+            return refusal(f"arguments or results of {type}", "dtype")
     if len(types) + len(kernel.constants) > MOST_ARRAYS:
-        raise Refused(f"{len(types)} arguments and results")
-    _Entry(kernel).write()
+        return refusal(f"{len(types)} arguments and results", "long")
+    return None
 
 
 class _Entry:

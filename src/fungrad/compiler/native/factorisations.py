@@ -15,9 +15,11 @@ import numpy as np
 
 from fungrad.compiler.native.element_operations import convert, type_of
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
-from fungrad.compiler.native.kernel import GIVEN_UP, Kernel, Refused, kernel_function
+from fungrad.compiler.native.generators import Single
+from fungrad.compiler.native.kernel import GIVEN_UP, Kernel, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Operand, Value
 from fungrad.compiler.native.machine_code import host
+from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.primitives.elementwise.ufuncs import log
 from fungrad.primitives.linalg.cholesky_pullback import cholesky_pullback
@@ -37,25 +39,20 @@ TERM = 0.12
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
 
-def factorisation_kernel(graph: Graph) -> Kernel:
-    """The kernel of a Graph that is a factorisation of one matrix, or a system of equations.
-
-    Raises:
-      Refused: if it is another Graph, or the matrix is large.
-    """
-    (equation, *more) = graph.equations
+def _refusal(equation: Equation) -> Refusal | None:
+    """Why a factorisation of one matrix, or a system of equations, has no kernel."""
     atoms = (*equation.inputs, *equation.outputs)
-    known = not more and equation.primitive in RULES
-    known = known and all(a.type.dtype in _FLOATS for a in atoms)
-    if not known or any(isinstance(a, Literal) for a in equation.inputs):
-        raise Refused(equation.primitive.name)
+    if any(a.type.dtype not in _FLOATS for a in atoms):
+        return refusal(equation.primitive.name, "dtype", equation)
+    if any(isinstance(a, Literal) for a in equation.inputs):
+        return refusal(f"{equation.primitive.name} of a number", equation=equation)
     if any(a.type.ndim > 2 for a in atoms):
-        raise Refused("a stack of matrices")
+        return refusal("a stack of matrices", equation=equation)
     lengths = [n for a in equation.inputs for n in a.type.shape]
-    rows = max(lengths)
-    if not min(lengths) or not LEAST < rows <= ROWS:
-        raise Refused(f"a matrix of {rows} rows or columns", "long", rows=rows)
-    return _Writer(graph, equation).kernel()
+    rows = max(lengths, default=0)
+    if not min(lengths, default=0) or not LEAST < rows <= ROWS:
+        return refusal(f"a matrix of {rows} rows or columns", "long", equation, rows=rows)
+    return None
 
 
 def factorised(equation: Equation) -> bool:
@@ -472,3 +469,6 @@ RULES: Mapping[Any, Callable[..., None]] = {
     hermitian_weights: _weights,
 }
 """What writes a primitive."""
+KERNELS = dict.fromkeys(
+    RULES, Single(_refusal, lambda graph, equation: _Writer(graph, equation).kernel())
+)

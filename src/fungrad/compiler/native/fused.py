@@ -7,6 +7,7 @@ rows for each choice of axes. Work is divided into units of about 4,096 elements
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from fungrad.compiler.native.complex_numbers import real_form
 from fungrad.compiler.native.element_operations import TYPES, cost, known, of_python
 from fungrad.compiler.native.element_values import Body, Source
 from fungrad.compiler.native.gathers import Write, Written, indirect, searches, written
+from fungrad.compiler.native.generators import Generator
 from fungrad.compiler.native.index_maps import (
     SHORT,
     FlatMaps,
@@ -28,7 +30,7 @@ from fungrad.compiler.native.index_maps import (
     Through,
     movable,
 )
-from fungrad.compiler.native.kernel import LINES, Kernel, Refusal, Refused, kernel_function
+from fungrad.compiler.native.kernel import LINES, Kernel, kernel_function
 from fungrad.compiler.native.llvm_ir import Function, Module
 from fungrad.compiler.native.loop_nests import Nest, Root
 from fungrad.compiler.native.row_buffers import box_nest, row_nest
@@ -39,6 +41,7 @@ from fungrad.compiler.native.rows import (
     row_maps,
 )
 from fungrad.compiler.native.short_axes import times_vector, unrollable, unrolled
+from fungrad.compiler.refusal import Refusal, Refused, attempted, refusal
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
 from fungrad.primitives.elementwise.by_elements import elementwise
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum, reshape
@@ -58,32 +61,50 @@ ONE_CALL = 0.1
 """Nanoseconds per element for which one NumPy call is as fast."""
 
 
-def fused_kernel(graph: Graph, cheap: bool = False) -> Kernel:
-    """The kernel of a Graph; `cheap` accepts also one that only moves elements, or makes one cheap
-    NumPy call.
+def _refusal(graph: Graph, cheap: bool = False) -> Refusal | None:
+    """Why loops over arrays do not compute a Graph, by its equations; None if they may.
+
+    Args:
+      graph: the Graph.
+      cheap: whether one that only moves elements, or makes one cheap NumPy call, is accepted.
+    """
+    found = next(filter(effectful, graph.equations), None)
+    if found is not None:
+        return refusal("effects", "effects", found)
+    if len(graph.equations) == 1 and not cheap and times_vector(graph.equations[0]):
+        return refusal("a single product with a vector", "moves", graph.equations[0])
+    made = attempted(lambda: unrolled(with_split_axes(graph))[0])
+    if isinstance(made, Refusal):
+        return made
+    live = drop_dead(made).equations
+    own = next(filter(None, map(refusal_of, live)), None)
+    if own is None and not cheap and sum(map(_work, live)) <= ONE_CALL:
+        return refusal("data movement only, or a single NumPy call", "moves")
+    return own
+
+
+def _kernel(graph: Graph) -> Kernel:
+    """The kernel of a Graph: with short axes unrolled, or if its layout forbids that with loops
+    along them.
 
     Raises:
-      Refused: if loops cannot compute it; the message says why.
+      Refused: if the layout forbids both, or the text is too long.
     """
     graph = with_split_axes(graph)
-    (first, *more) = graph.equations or [None]
-    if first is not None and not (more or cheap) and times_vector(first):
-        raise Refused("a single product with a vector", "moves", first)
     whole, doubtful = unrolled(graph)
-    if any(unrollable(e) and not times_vector(e) for e in graph.equations):
-        made = _Program(whole, cheap, short=True).kernel()
-    else:
-        made = _with_or_without_short_axes(whole, cheap)
+    made: Kernel | Refusal = refusal("too many operations along short axes", "long")
+    if _has_short_axes(whole):
+        made = attempted(lambda: _Program(whole, short=True).kernel())
+    if isinstance(made, Refusal):
+        if any(unrollable(e) and not times_vector(e) for e in graph.equations):
+            raise Refused(made)
+        made = _Program(whole).kernel()
     return made._replace(doubtful=doubtful)
 
 
-def _with_or_without_short_axes(graph: Graph, cheap: bool) -> Kernel:
-    if _has_short_axes(graph):
-        try:
-            return _Program(graph, cheap, short=True).kernel()
-        except Refused:
-            pass  # with loops along them it may be possible
-    return _Program(graph, cheap).kernel()
+fused_kernel = Generator(_kernel, _refusal)
+cheap_kernel = Generator(_kernel, functools.partial(_refusal, cheap=True))
+"""The generator of parts of a native program, where even one move is a call less."""
 
 
 def _has_short_axes(graph: Graph) -> bool:
@@ -105,10 +126,10 @@ def refusal_of(equation: Equation) -> Refusal | None:
     if reason is None:
         return None
     if equation.primitive is reshape:
-        return Refused("a reshape that joins or splits axes", "layout", equation).refusal
+        return refusal("a reshape that joins or splits axes", "layout", equation)
     dtypes = [a.type.dtype for a in (*equation.inputs, *equation.outputs)]
     other = any(dtype not in TYPES and dtype.kind != "c" for dtype in dtypes)
-    return Refused(reason, "dtype" if other else "form", equation).refusal
+    return refusal(reason, "dtype" if other else "form", equation)
 
 
 def known_equation(equation: Equation) -> str | None:
@@ -140,11 +161,11 @@ def known_equation(equation: Equation) -> str | None:
 def _known_complex(equation: Equation) -> str | None:
     """`known_equation` of an equation on complex numbers."""
     inputs = dict.fromkeys([a for a in equation.inputs if isinstance(a, Variable)])
-    try:
-        graph = real_form(Graph(tuple(inputs), (), (equation,), equation.outputs))
-    except Refused as reason:
-        return str(reason)
-    return next(filter(None, map(known_equation, graph.equations)), None)
+    alone = Graph(tuple(inputs), (), (equation,), equation.outputs)
+    found = attempted(lambda: real_form(alone))
+    if isinstance(found, Refusal):
+        return found.reason
+    return next(filter(None, map(known_equation, found.equations)), None)
 
 
 def _work(equation: Equation) -> float:
@@ -181,25 +202,16 @@ class _Program:
 
     Args:
       graph: the Graph.
-      cheap: see `fused_kernel`.
       short: whether short axes are unrolled.
+
+    Raises:
+      Refused: if the arrays have no such loops in common.
     """
 
-    def __init__(self, graph: Graph, cheap: bool = False, short: bool = False) -> None:
-        if any(map(effectful, graph.equations)):
-            raise Refused("effects", "effects")
+    def __init__(self, graph: Graph, short: bool = False) -> None:
         self.graph, self.module = graph, Module()
         self.source = Source(graph, short)
-        if short and not _has_short_axes(graph):
-            raise Refused("too many operations along short axes", "long")
-        live = drop_dead(graph).equations
-        for equation in live:
-            refused = refusal_of(equation)
-            if refused is not None:
-                raise Refused(refused.reason, refused.code, equation)
-        if not cheap and sum(map(_work, live)) <= ONE_CALL:
-            raise Refused("data movement only, or a single NumPy call", "moves")
-        self.sums = self._to_numbers(live)
+        self.sums = self._to_numbers(drop_dead(graph).equations)
         self.written = self._writes()
         self.stored = [n for n, a in enumerate(graph.outputs)
                        if self.source.is_array(a) and n not in self.written]  # fmt: skip
@@ -308,11 +320,10 @@ class _Program:
             if len(along) > 1:
                 raise Refused("reductions along different axes", "layout")
             maps = next((m for m in choices if {m.reduced} == along), choices[0])
-            try:
-                found = embedded(self.source, maps, atoms, nests[maps])
-            except Refused:
+            found = embedded(self.source, maps, atoms, nests[maps])
+            if isinstance(found, Refusal):
                 if along:
-                    raise
+                    raise Refused(found)
                 beside.append((n, one))
                 continue
             if isinstance(one, Write):

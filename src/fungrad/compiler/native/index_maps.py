@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fungrad.compiler.native.kernel import Refused
+from fungrad.compiler.refusal import Refused
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.primitives.elementwise.by_elements import elementwise
 from fungrad.primitives.facts import FIRST, Along, Section, sections_of

@@ -1,14 +1,11 @@
-"""Kernel: a native program without its entry. Refused: the error that leaves a Graph to NumPy;
-Refusal: what it says, as data."""
+"""Kernel: a native program without its entry."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.compiler.native.llvm_ir import Function, Module
-from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
 from fungrad.support.lazy import Record
 
@@ -91,54 +88,6 @@ class Kernel(Record):
         """An estimate of the time that LLVM takes to build it."""
         fixed, line = QUICK if self.quick else WELL
         return fixed + line * len(self.module)
-
-
-class Refused(Exception):
-    """A Graph, or a part of it, cannot be native code.
-
-    Args:
-      reason: why, in words.
-      code: the kind of the reason: "form" (no generator has such code), "dtype", "small", "moves",
-        "long", "time", "memory", "effects", "layout".
-      equation: the equation at fault, if it is one.
-      sizes: the numbers of the reason, by name.
-    """
-
-    def __init__(
-        self, reason: str, code: str = "form", equation: Equation | None = None, **sizes: float
-    ) -> None:
-        super().__init__(reason)
-        self.code = code
-        self.equation = equation
-        self.sizes = sizes
-
-    @property
-    def refusal(self) -> Refusal:
-        """What it says, as data."""
-        return Refusal(self.equation, self.code, str(self), self.sizes)
-
-
-class Refusal(Record):
-    """Why an equation, or a Graph, is not native code.
-
-    Attributes:
-      equation: the equation at fault; None if it is none in particular.
-      code: the kind of the reason: see `Refused`.
-      reason: why, in words.
-      sizes: the numbers of the reason, by name.
-    """
-
-    equation: Equation | None
-    code: str
-    reason: str
-    sizes: Mapping[str, float]
-
-    def __str__(self) -> str:
-        if self.equation is None:
-            return self.reason
-        source, name = self.equation.source, self.equation.primitive.name
-        line = "" if source is None else f" ({Path(source.file).name}:{source.line})"
-        return f"{name}{line}: {self.reason}"
 
 
 def kernel_function(module: Module, result: str = "void") -> Function:

@@ -13,10 +13,12 @@ from typing import NamedTuple
 
 from fungrad.compiler.native.block_sums import Reduction
 from fungrad.compiler.native.element_operations import TYPES, type_of
-from fungrad.compiler.native.kernel import Kernel, Refused, kernel_function
+from fungrad.compiler.native.generators import Single
+from fungrad.compiler.native.kernel import Kernel, kernel_function
 from fungrad.compiler.native.llvm_ir import FLOATS, Module, Value, size_of
 from fungrad.compiler.native.machine_code import host
-from fungrad.ir.graph import Atom, Graph, Literal
+from fungrad.compiler.refusal import Refusal, refusal
+from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise import family
 from fungrad.tracing.memory_order import dense
@@ -44,19 +46,17 @@ class Part(NamedTuple):
     lanes: int
 
 
-def product_kernel(graph: Graph) -> Kernel:
-    """The kernel of a Graph that is a product.
-
-    Raises:
-      Refused: if it is another Graph, or the product is for the BLAS.
-    """
-    (equation, *more) = graph.equations
+def _refusal(equation: Equation) -> Refusal | None:
+    """Why a product has no kernel: its numbers, or it is for the BLAS."""
     dtypes = {atom.type.dtype for atom in (*equation.inputs, *equation.outputs)}
     known = len(dtypes) == 1 and TYPES.get(min(dtypes), "i1") != "i1"
-    known = known and not any(isinstance(atom, Literal) for atom in equation.inputs)
-    if more or equation.primitive is not dot_general or not known:
-        raise Refused(equation.primitive.name)
-    return _Product(graph).kernel()
+    if not known or any(isinstance(atom, Literal) for atom in equation.inputs):
+        return refusal(equation.primitive.name, equation=equation)
+    x, (contracted, _) = equation.inputs[0].type, equation.params["contract"]
+    terms = math.prod([*equation.outputs[0].type.shape, *[x.shape[i] for i in contracted]])
+    if not 0 < terms <= MOST:
+        return refusal(f"a product of {terms} terms", "long", equation, terms=terms)
+    return None
 
 
 class _Product:
@@ -83,8 +83,6 @@ class _Product:
         summed = [Axis(x.shape[i], (steps_x[i], steps_y[j], 0)) for i, j in pairs]
         self.contracted = [axis for axis in summed if axis.length != 1]
         self.terms = math.prod([axis.length for axis in (*self.outer, *self.contracted)])
-        if not 0 < self.terms <= MOST:
-            raise Refused(f"a product of {self.terms} terms")
         self._choose()
 
     def _choose(self) -> None:
@@ -232,3 +230,6 @@ class _Product:
             return
         for lane in range(x.lanes):
             code.store(code.lane(x, lane), code.at(pointer, lane * step, self.type))
+
+
+KERNELS = {dot_general: Single(_refusal, lambda graph, equation: _Product(graph).kernel())}

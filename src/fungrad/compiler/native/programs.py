@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,13 +10,15 @@ import numpy as np
 
 from fungrad.compiler.native.element_operations import TYPES, apply, cost, known, of_python, type_of
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
-from fungrad.compiler.native.kernel import LINES, Kernel, Refused
+from fungrad.compiler.native.generators import Generator
+from fungrad.compiler.native.kernel import LINES, Kernel
 from fungrad.compiler.native.llvm_ir import FLOATS, Value
 from fungrad.compiler.native.scalar_emitter import NativeEmitter
 from fungrad.compiler.native.short_axes import on_elements
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.compiler.refusal import Refusal, Refused, refusal
 from fungrad.compiler.scalar import element_rules
-from fungrad.compiler.scalar.emitter import Costs, Elements, Stack, Unsupported, shaped
+from fungrad.compiler.scalar.emitter import Costs, Elements, Stack, shaped
 from fungrad.compiler.scalar.emitter import Value as Number
 from fungrad.compiler.scalar.planning import Elementwise, Planner, Rule, Structural
 from fungrad.compiler.scalar.scalarise import Scalariser
@@ -54,7 +57,15 @@ COSTS = Costs(operation=0.5, pick=0.5, assign=0.2, trips=100)
 """Nanoseconds, and the assumed trip count of loops of unknown length."""
 
 
-def scalar_kernel(graph: Graph, longest: int = 0) -> Kernel:
+def _refusal(graph: Graph) -> Refusal | None:
+    """Why numbers do not compute a Graph, by its arguments and results; None if they may."""
+    for type_ in [v.type for v in (*graph.inputs, *graph.outputs)]:
+        if type_.dtype not in TYPES:
+            return refusal(f"arguments or results of {type_}", "dtype")
+    return None
+
+
+def _kernel(graph: Graph, longest: int = 0) -> Kernel:
     """The native program of a Graph of small arrays, loops and branches.
 
     Args:
@@ -62,28 +73,14 @@ def scalar_kernel(graph: Graph, longest: int = 0) -> Kernel:
       longest: the most lines of IR of a program without loops; 0 for the usual limit.
 
     Raises:
-      Refused: if it has other equations, or its program would be too long.
+      Refused: if the plan meets other equations, or the program would be too long.
     """
-    try:
-        return _written(optimised(graph), longest)
-    except Unsupported as error:
-        raise Refused(str(error), equation=error.equation) from None
-
-
-def long_kernel(graph: Graph) -> Kernel:
-    """`scalar_kernel` of a program of any length, where loops over arrays are not possible."""
-    return scalar_kernel(graph, LINES)
-
-
-def _written(graph: Graph, longest: int) -> Kernel:
+    graph = optimised(graph)
     inputs, outputs = [v.type for v in graph.inputs], [a.type for a in graph.outputs]
     leaves, records = _needs(graph)
     longest = LOOPS if leaves else longest or _longest(graph)
     emitter = NativeEmitter(len(inputs), len(outputs), leaves, records, longest)
     walk = Scalariser(Planner(emitter, ELEMENTWISE, RULES, _structural, COSTS))
-    for type_ in (*inputs, *outputs):
-        if type_.dtype not in emitter.dtypes:
-            raise Unsupported(f"arguments or results of {type_}")
     given = [emitter.argument(place, type_) for place, type_ in enumerate(inputs)]
     results = walk.graph(graph, given)
     for place, (value, type_) in enumerate(zip(results, outputs, strict=True)):
@@ -93,6 +90,11 @@ def _written(graph: Graph, longest: int) -> Kernel:
         emitter.module, inputs, outputs, scratch=emitter.memory.size, cost_ns=walk.cost,
         interruptible=leaves, constants=emitter.constants,
     )  # fmt: skip
+
+
+scalar_kernel = Generator(_kernel, _refusal)
+long_kernel = Generator(functools.partial(_kernel, longest=LINES), _refusal)
+"""`scalar_kernel` of a program of any length, where loops over arrays are not possible."""
 
 
 def _longest(graph: Graph) -> int:
@@ -244,7 +246,7 @@ class _Eliminated:
 
 def _values(walk: Any, x: Elements, type: str) -> list[Row]:
     if not 0 < len(x) <= MOST:
-        raise Unsupported(f"a system of {len(x)} equations")
+        raise Refused(f"a system of {len(x)} equations")
     return [[walk.emitter.converted(number, type) for number in row] for row in x]
 
 
@@ -327,7 +329,7 @@ def _formed(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Eleme
     """An equation by its form on elements; what has no solution leaves the program to NumPy."""
     found = on_elements(equation)
     if found is None:
-        raise Unsupported(f"{equation.primitive.name} of {equation.outputs[0].type}")
+        raise Refused(f"{equation.primitive.name} of {equation.outputs[0].type}")
     graph, doubtful = found
     given = dict(zip(equation.inputs, inputs, strict=True))
     results = walk.graph(graph, [given[v] for v in dict.fromkeys(equation.inputs)])

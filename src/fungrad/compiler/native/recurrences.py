@@ -11,10 +11,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.native.element_operations import OPERATIONS, TYPES, convert, type_of
-from fungrad.compiler.native.kernel import Kernel, Refused, kernel_function
+from fungrad.compiler.native.generators import Single
+from fungrad.compiler.native.kernel import Kernel, kernel_function
 from fungrad.compiler.native.llvm_ir import FLOATS, Function, Module, Value, size_of
 from fungrad.compiler.native.machine_code import host
+from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.primitives.elementwise.family import add, mul
 from fungrad.primitives.elementwise.ufuncs import maximum, minimum
@@ -36,35 +39,25 @@ ACCUMULATED, PASS = 3.3, 2.0
 """
 
 
-def recurrent(equation: Equation) -> bool:
-    """Whether an equation is a recurrence along an axis of arrays that native code knows."""
-    if equation.primitive not in OPERATION and equation.primitive is not linear_recurrence:
-        return False
-    atoms = (*equation.inputs, *equation.outputs)
-    if any(isinstance(a, Literal) or a.type.dtype not in TYPES for a in atoms):
-        return False
-    return equation.outputs[0].type.size > 0 and equation.outputs[0].type.dtype.kind in "fi"
+def _refusal(equation: Equation) -> Refusal | None:
+    """Why a recurrence along an axis has no kernel: its numbers, or it is empty."""
+    name, atoms = equation.primitive.name, (*equation.inputs, *equation.outputs)
+    out = equation.outputs[0].type
+    for dtype in [a.type.dtype for a in atoms]:
+        if dtype not in TYPES or out.dtype.kind not in "fi":
+            return refusal(f"{name} of {dtype}", "dtype", equation)
+    if any(isinstance(a, Literal) for a in atoms) or not out.size:
+        return refusal(f"{name} of an empty array or a number", equation=equation)
+    return None
 
 
-def numpy_ns(equation: Equation) -> float:
+def _numpy_ns(equation: Equation) -> float:
     """An estimate of NumPy's time for a recurrence."""
     size = equation.outputs[0].type.size
     if equation.primitive is not linear_recurrence:
-        return ACCUMULATED * size
+        return costs.numpy_call + ACCUMULATED * size
     length: int = equation.outputs[0].type.shape[equation.params["axis"]]
-    return PASS * size * max(1, length.bit_length())
-
-
-def recurrence_kernel(graph: Graph) -> Kernel:
-    """The kernel of a Graph that is one recurrence.
-
-    Raises:
-      Refused: if it is another Graph.
-    """
-    (equation, *more) = graph.equations
-    if more or not recurrent(equation) or graph.constants:
-        raise Refused(f"{equation.primitive.name} is no recurrence")
-    return _Recurrence(graph, equation).kernel()
+    return costs.numpy_call + PASS * size * max(1, length.bit_length())
 
 
 class _Recurrence:
@@ -150,3 +143,10 @@ class _Recurrence:
         operation: Callable[[Function, Value, Value], Value]
         operation = OPERATIONS[OPERATION[self.equation.primitive]][kind]
         return operation(code, y, xs[0])
+
+
+_KERNEL = Single(
+    _refusal, lambda graph, equation: _Recurrence(graph, equation).kernel(), _numpy_ns,
+    constants=False, separate=True,
+)  # fmt: skip
+KERNELS = dict.fromkeys((*OPERATION, linear_recurrence), _KERNEL)

@@ -9,6 +9,7 @@ phase. Expensive values that several phases need are kept in a buffer of one ite
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -19,9 +20,9 @@ from fungrad.compiler.native.element_operations import cost, type_of
 from fungrad.compiler.native.element_values import Body, Key, Source
 from fungrad.compiler.native.gathers import direct_atoms, writes
 from fungrad.compiler.native.index_maps import IndexMaps, Piece, Place, loops_of
-from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.compiler.native.loop_nests import BLOCK, Nest, Root
+from fungrad.compiler.refusal import Refusal, Refused, attempted, refusal
 from fungrad.ir.graph import Atom, Equation
 from fungrad.primitives.facts import Along
 
@@ -296,9 +297,9 @@ def for_arrays(source: Source) -> set[Atom]:
 
 def embedded(
     source: Source, maps: IndexMaps, atoms: Sequence[Atom], known: Sequence[Root]
-) -> list[list[Piece]]:
+) -> list[list[Piece]] | Refusal:
     """The values of a root, mapped to the loops at which most of its operands are computed already;
-    once for each index along short axes.
+    once for each index along short axes. Why there are no such loops.
     """
     if not source.is_array(atoms[0]):
         places = source.elements(atoms[0])
@@ -314,13 +315,13 @@ def embedded(
             continue
         places = maps.places(shape, [Along(i) for i in chosen])
         pieces = [[Piece(atom, place) for atom in atoms] for place in places]
-        try:
-            mine = source.demanded(maps, [p for some in pieces for p in some], None)
-        except Refused:
+        needed = [p for some in pieces for p in some]
+        mine = attempted(functools.partial(source.demanded, maps, needed, None))
+        if isinstance(mine, Refusal):
             continue
         shared = len(mine.keys() & theirs.keys())
         if best is None or shared > best[0]:
             best = shared, pieces
     if best is None:
-        raise Refused("values that are neither rows nor slices of rows", "layout")
+        return refusal("values that are neither rows nor slices of rows", "layout")
     return best[1]

@@ -16,11 +16,11 @@ from fungrad.compiler.native.element_operations import TESTS, TYPES, apply, conv
 from fungrad.compiler.native.kernel import GIVEN_UP, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value, size_of
 from fungrad.compiler.native.rows_and_records import Column, Memory, Records, Rows
+from fungrad.compiler.refusal import Refused
 from fungrad.compiler.scalar.emitter import (
     TAPE_DTYPE,
     Block,
     Stack,
-    Unsupported,
     flattened,
     shaped,
 )
@@ -142,7 +142,7 @@ class NativeEmitter:
     def check_length(self) -> None:
         """Refuses programs that take too long to compile."""
         if len(self.module) > self.longest:
-            raise Unsupported("too many operations")
+            raise Refused("too many operations")
 
     def sum_of_products(self, pairs: Sequence[tuple[Number, Number]], dtype: Any) -> Number:
         type = type_of(dtype)
@@ -177,7 +177,7 @@ class NativeEmitter:
         primitive, code = equation.primitive, self.code
         divides, compares = primitive in DIVISIONS, primitive in TESTS
         if not (divides or compares or primitive in OF_PYTHON) or (divides and operands[1] == 0):
-            raise Unsupported(f"{primitive.name} of unbounded Python integers")
+            raise Refused(f"{primitive.name} of unbounded Python integers")
         code.overflown = "given_up"
         if divides and isinstance(operands[1], Value):
             self.must(convert(code, operands[1], "i1"))
@@ -394,7 +394,7 @@ class NativeEmitter:
         """An array in memory as a Stack along an axis."""
         type, length = type_of(type_.dtype), type_.shape[axis]
         if type_.size // length > SIZE:
-            raise Unsupported(f"rows of {type_.size // length} numbers")
+            raise Refused(f"rows of {type_.size // length} numbers")
         offsets, stride = _places(type_.shape, axis, size_of(type))
         rows = Rows(length, [type] * len(offsets))
         rows.columns += [self.memory.column(type, (name, place, stride)) for place in offsets]

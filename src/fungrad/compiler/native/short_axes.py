@@ -17,8 +17,8 @@ import numpy as np
 
 from fungrad.compiler.native.gathers import bounds, indirect
 from fungrad.compiler.native.index_maps import SHORT
-from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.passes.pipeline import as_optimised
+from fungrad.compiler.refusal import Refused
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.ir.types import Type
 from fungrad.primitives.contraction.dot_general import dot_general

@@ -20,12 +20,13 @@ from fungrad.compiler.numpy_backend.fusion import tiling
 from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster, cluster_and_schedule
 from fungrad.compiler.numpy_backend.fusion.row_access import REDUCED, multiplies
 from fungrad.compiler.numpy_backend.fusion.tile_lowering import TileLowering
+from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
 from fungrad.primitives.elementwise.by_elements import elementwise
 
-Make = Callable[[Graph, float, int], Runner | None]
+Make = Callable[[Graph, float, int], Runner | Refusal]
 """Makes the native program of a Graph, given its number of runs per call, and how many of its
-outputs, the first ones, it writes into arguments after its inputs; None if it is refused.
+outputs, the first ones, it writes into arguments after its inputs; the Refusal if it has none.
 """
 
 
@@ -72,14 +73,15 @@ def tiled(region: FusionCluster, make: Make) -> Runner | None:
     rows = _rows(region)
     axes: Mapping[Any, Any] = region.axes
 
-    def native(graph: Graph) -> Mapping[int, Runner] | None:
+    def native(graph: Graph) -> Mapping[int, Runner] | Refusal:
         """The program of some equations for each number of rows."""
         written = [axes[v] for v in graph.outputs if axes[v] != REDUCED]
-        if any(written):  # its rows are not contiguous
-            return None
+        if any(written):
+            return refusal("rows that are not contiguous", "layout")
         found = {n: make(tile_graph(graph, axes, n), region.length / rows, len(written))
                  for n in {rows, region.length % rows} - {0}}  # fmt: skip
-        return None if None in found.values() else found  # type: ignore[return-value]
+        refused = [made for made in found.values() if isinstance(made, Refusal)]
+        return refused[0] if refused else found  # type: ignore[return-value]
 
     body = with_clusters(region.body, native, LEAST_OFTEN)
     return None if body is None else _NativeTiles(region, rows, body.equations).region()

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.native.element_operations import apply_equation, cost, type_of
-from fungrad.compiler.native.kernel import Refused
 from fungrad.compiler.native.llvm_ir import Function, Value
 from fungrad.compiler.native.native_forms import Rule
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.compiler.refusal import Refusal, Refused, attempted
 from fungrad.ir.graph import Atom, Graph, Literal
 from fungrad.ir.types import Type
 from fungrad.tracing.graph_trace import stage
@@ -54,10 +54,8 @@ class Traced:
     @property
     def nanoseconds(self) -> float:
         """The estimated time of an element; 0 for a function that is refused once it is written."""
-        try:
-            return sum(map(cost, self.graph.equations))
-        except Refused:
-            return 0.0
+        graph = attempted(lambda: self.graph)
+        return 0.0 if isinstance(graph, Refusal) else sum(map(cost, graph.equations))
 
     def __call__(self, code: Function, *xs: Value) -> Value:
         lanes = xs[0].lanes

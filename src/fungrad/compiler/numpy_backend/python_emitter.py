@@ -18,6 +18,7 @@ import numpy as np
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.loop_ir.printer import defined
 from fungrad.compiler.numpy_backend.python_tapes import CHUNK, NumberTape, rows, tape_of
+from fungrad.compiler.refusal import Refused
 from fungrad.compiler.scalar.emitter import (
     BOOL,
     DTYPES,
@@ -27,7 +28,6 @@ from fungrad.compiler.scalar.emitter import (
     Block,
     Costs,
     Stack,
-    Unsupported,
     Value,
     flattened,
     shaped,
@@ -97,7 +97,7 @@ class PythonEmitter:
 
     def _line(self, text: str) -> None:
         if len(self.lines) >= LINES:
-            raise Unsupported("too many operations")
+            raise Refused("too many operations")
         self.lines.append("    " * self._indent + text)
 
     def _fresh(self) -> str:
@@ -122,7 +122,7 @@ class PythonEmitter:
 
     def _block(self, head: str, write: Block) -> None:
         if self._indent == DEEPEST:
-            raise Unsupported("blocks nested too deeply")
+            raise Refused("blocks nested too deeply")
         self._line(head)
         self._indent += 1
         before = len(self.lines)
@@ -137,7 +137,7 @@ class PythonEmitter:
         return Value(f"({number!r})" if number < 0 else repr(number), dtype, number)
 
     def long_constant(self, array: Any, type_: Any) -> Stack:
-        raise Unsupported(f"a constant of {type_}")
+        raise Refused(f"a constant of {type_}")
 
     def cost(self, form: ScalarForm, dtypes: Sequence[np.dtype[Any]], computed: Any) -> float:
         """Nanoseconds of a form on numbers of these dtypes, computed in dtype `computed`."""
@@ -222,7 +222,7 @@ class PythonEmitter:
         width = sum(t.size for t in types)
         array = length * width > LISTED
         if length * width > HELD or (array and any(t.dtype != FLOAT for t in types if t.size)):
-            raise Unsupported("a stack that is too long, or not of doubles")
+            raise Refused("a stack that is too long, or not of doubles")
         name = self._fresh()
         if not array:
             return PythonRows(name, length, width, reverse)
@@ -304,14 +304,14 @@ class PythonEmitter:
         """The next argument: its elements, or a Stack of its rows if it has many elements.
 
         Raises:
-          Unsupported: if its dtype is none of `DTYPES`, or it is too long.
+          Refused: if its dtype is none of `DTYPES`, or it is too long.
         """
         name = f"x{len(self._arguments)}"
         found: Any
         if type_ == TAPE:
             found = shaped([Value(f"{name}_t", TAPE_DTYPE)], ())
         elif type_.dtype not in DTYPES or type_.size > HELD:
-            raise Unsupported(str(type_))
+            raise Refused(str(type_))
         elif type_.size > self.size:
             length = type_.shape[0]
             width = type_.size // length

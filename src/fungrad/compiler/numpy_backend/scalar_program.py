@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.compiler.numpy_backend.python_emitter import PythonEmitter
+from fungrad.compiler.refusal import Refusal, Refused, attempted
 from fungrad.compiler.scalar.element_rules import RULES
-from fungrad.compiler.scalar.emitter import Costs, Unsupported
+from fungrad.compiler.scalar.emitter import Costs
 from fungrad.compiler.scalar.planning import Planner
 from fungrad.compiler.scalar.scalarise import FORMS, Scalariser
 from fungrad.compiler.scalar.structural import structural
@@ -30,10 +31,8 @@ def program(graph: Graph, instead: Program) -> Program | None:
       graph: the Graph.
       instead: runs in its place if the program gives up.
     """
-    try:
-        return _written(graph, instead)
-    except Unsupported:
-        return None
+    found = attempted(lambda: _written(graph, instead))
+    return None if isinstance(found, Refusal) else found
 
 
 def of_equation(equation: Equation, instead: Program) -> Program | None:
@@ -54,12 +53,12 @@ def _written(graph: Graph, instead: Program) -> Program:
     plan = walk.plans.plan(graph)
     types = [atom.type for atom in graph.outputs]
     if plan.cost + _transfers(types) > plan.arrays:
-        raise Unsupported("ufuncs cost less")
+        raise Refused("ufuncs cost less")
     outputs = walk.graph(graph, given)
     results = [emitter.result(o, type_) for o, type_ in zip(outputs, types, strict=True)]
     begin = emitter.argument_conversions()
     if walk.cost + _transfers([*types, *(type_ for type_, _ in begin)]) > plan.arrays:
-        raise Unsupported("ufuncs cost less")
+        raise Refused("ufuncs cost less")
     return emitter.function(graph.name, [line for _, line in begin], results, instead)
 
 

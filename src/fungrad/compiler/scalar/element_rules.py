@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.scalar.emitter import BOOL, Elements, Unsupported, boxed
+from fungrad.compiler.refusal import Refused
+from fungrad.compiler.scalar.emitter import BOOL, Elements, boxed
 from fungrad.compiler.scalar.planning import Rule, Write
 from fungrad.compiler.scalar.scalarise import Scalariser, elementwise
 from fungrad.ir.graph import Equation, Literal
@@ -69,9 +70,9 @@ def _getitem(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> li
     if not arrays:
         return [boxed(x[index.entries])]
     if len(arrays) != 1 or arrays[0].shape or index.entries[0] != ARRAY:
-        raise Unsupported("a gather by an index array")
+        raise Refused("a gather by an index array")
     if any(entry != slice(None) for entry in index.entries[1:]):
-        raise Unsupported("a gather by an index array among other indices")
+        raise Refused("a gather by an index array among other indices")
     result = np.empty(x.shape[1:], object)
     for place in np.ndindex(*result.shape):
         walk.pay(walk.costs.operation + walk.costs.pick * len(x))
@@ -81,7 +82,7 @@ def _getitem(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> li
 
 def _index_add(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     if len(inputs) > 2:
-        raise Unsupported("a scatter by index arrays")
+        raise Refused("a scatter by index arrays")
     result, dtype = inputs[0].copy(), equation.outputs[0].type.dtype
     flat = result.reshape(-1)
     places = np.arange(result.size).reshape(result.shape)[equation.params["index"].entries]
@@ -94,7 +95,7 @@ def _placed(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> lis
     """Elements at the places where `eval` puts their numbers, and zeros beside them."""
     primitive: Any = equation.primitive
     if sections_of(equation) is None:
-        raise Unsupported(f"{primitive.name} by index arrays")
+        raise Refused(f"{primitive.name} by index arrays")
     starts = itertools.accumulate([x.size for x in inputs], initial=1)
     numbers = [np.arange(start, start + x.size).reshape(x.shape)
                for x, start in zip(inputs, starts, strict=False)]  # fmt: skip
@@ -105,7 +106,7 @@ def _placed(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> lis
 
 def _known(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     if inputs:
-        raise Unsupported("index arrays that are not constant")
+        raise Refused("index arrays that are not constant")
     primitive: Any = equation.primitive
     return [walk.constants(primitive.eval(**equation.params), equation.outputs[0].type)]
 
@@ -161,7 +162,7 @@ def _dot(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[E
     x, y = inputs
     dtype = equation.outputs[0].type.dtype
     if dtype == BOOL:
-        raise Unsupported("a Boolean matrix product")
+        raise Refused("a Boolean matrix product")
     contract, batch = equation.params["contract"], equation.params["batch"]
     free_x = [i for i in range(x.ndim) if i not in (*contract[0], *batch[0])]
     free_y = [i for i in range(y.ndim) if i not in (*contract[1], *batch[1])]

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from fungrad.compiler.refusal import Refused
 from fungrad.support.lazy import Record
 
 FLOAT, INT, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
@@ -18,16 +19,6 @@ TAPE_DTYPE = np.dtype(object)
 Block = Callable[[], None]
 Elements = Any
 """An object array of Values."""
-
-
-class Unsupported(Exception):
-    """This Graph has no scalar program; it runs on arrays. `equation` is the one at fault, if it is
-    one.
-    """
-
-    def __init__(self, reason: str, equation: Any = None) -> None:
-        super().__init__(reason)
-        self.equation = equation
 
 
 class Value:
@@ -80,7 +71,7 @@ def flattened(values: Sequence[Any]) -> list[Value]:
     """The elements of all values, one after the other."""
     for value in values:
         if isinstance(value, Stack):
-            raise Unsupported("a large array that is read as a whole")
+            raise Refused("a large array that is read as a whole")
     return [part for value in values for part in value.reshape(-1)]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.compiler.refusal import Refused
 from fungrad.compiler.scalar.emitter import (
     BOOL,
     DTYPES,
@@ -17,7 +18,6 @@ from fungrad.compiler.scalar.emitter import (
     INT,
     Costs,
     Emitter,
-    Unsupported,
 )
 from fungrad.ir.graph import Equation, Graph
 from fungrad.support.lazy import Record
@@ -119,7 +119,7 @@ class Planner:
         """The plan of a Graph.
 
         Raises:
-          Unsupported: if it is too long, or an equation or a Type cannot be written.
+          Refused: if it is too long, or an equation or a Type cannot be written.
         """
         graph = optimised(graph)
         found = self._plans.get(graph)
@@ -148,7 +148,7 @@ class Planner:
                     arrays += times * (inner.arrays + step)
                 continue
             if not equation.outputs:  # an effect
-                raise Unsupported(primitive.name, equation)
+                raise Refused(primitive.name, equation=equation)
             rule, each = self._rules.get(primitive), self._elementwise.price(emitter, equation)
             size = equation.outputs[0].type.size
             arrays += costs.movement if rule is not None and rule.moves else costs.ufunc
@@ -159,9 +159,9 @@ class Planner:
                 rules.append((rule.write, rule.long))
                 cost += rule.operations(equation) * costs.operation
             else:
-                raise Unsupported(primitive.name, equation)
+                raise Refused(primitive.name, equation=equation)
             if operations > emitter.longest:
-                raise Unsupported("too many operations")
+                raise Refused("too many operations")
         return Plan(graph, rules, operations, cost, arrays)
 
     def times(self, length: int | None) -> int:
@@ -169,9 +169,9 @@ class Planner:
         return self.costs.trips if length is None else max(length, 1)
 
     def check(self, type_: Any, name: str = "a value") -> None:
-        """Raises Unsupported if a Type is not that of a small array of the emitter's dtypes."""
+        """Raises Refused if a Type is not that of a small array of the emitter's dtypes."""
         if type_.dtype not in self.emitter.dtypes or type_.size > self.emitter.size:
-            raise Unsupported(f"{name} of {type_}")
+            raise Refused(f"{name} of {type_}")
 
 
 def computed_in(equation: Equation) -> Any:

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.refusal import Refused
 from fungrad.compiler.scalar.emitter import (
     INT,
     Elements,
     Stack,
-    Unsupported,
     Value,
     flattened,
     shaped,
@@ -79,7 +79,7 @@ class Scalariser:
             return self.emitter.long_constant(np.asarray(value, type_.dtype), type_)
         self.plans.check(type_)
         if type(value) is int and not _LOWEST <= value <= _HIGHEST:
-            raise Unsupported("an integer of more than 64 bits")
+            raise Refused("an integer of more than 64 bits")
         numbers = np.asarray(value, type_.dtype).reshape(-1).tolist()
         return shaped([self.emitter.constant(n, type_.dtype) for n in numbers], type_.shape)
 
@@ -143,7 +143,7 @@ class Scalariser:
                 continue
             if isinstance(x, Stack):
                 if x.axis:
-                    raise Unsupported("a scan along another axis than the first")
+                    raise Refused("a scan along another axis than the first")
                 source, start = x.rows, x.start
             else:  # a small array
                 source, start = self.emitter.table(x.reshape(length, row.size), row.size), 0

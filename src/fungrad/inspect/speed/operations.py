@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fungrad.compiler.native.kernel import Refusal
 from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.compiler.refusal import Refusal
 from fungrad.control_flow.call import built, compiled, run
 from fungrad.inspect.speed.placement import (
     BLAS,

@@ -12,7 +12,8 @@ from typing import Any
 from fungrad.compiler import backend_choice
 from fungrad.compiler.native.element_operations import TYPES, cost
 from fungrad.compiler.native.fused import refusal_of
-from fungrad.compiler.native.kernel import Refusal, Refused
+from fungrad.compiler.refusal import Refusal
+from fungrad.compiler.refusal import refusal as because
 from fungrad.compiler.scalar.structural import structural
 from fungrad.control_flow.call import backend
 from fungrad.ir.graph import Equation, Graph, effectful, inner_graphs
@@ -67,11 +68,11 @@ def refusal(equation: Equation, reasons: Mapping[Equation, Refusal]) -> Refusal:
       reasons: what native code has said, by the identity of equations.
     """
     if of_host(equation):
-        return Refused("a call of a Python function", "host", equation).refusal
+        return because("a call of a Python function", "host", equation)
     if backend().name != "native":
         missing = not backend_choice.installed()
         found = "llvmlite is not installed" if missing else f"fg.config.backend is {_setting()!r}"
-        return Refused(found, "backend", equation).refusal
+        return because(found, "backend", equation)
     own = None if inner_graphs_of(equation) else refusal_of(equation)
     if own is not None:
         return own
@@ -79,8 +80,8 @@ def refusal(equation: Equation, reasons: Mapping[Equation, Refusal]) -> Refusal:
     if said is not None:
         return said
     if effectful(equation):
-        return Refused("an effect", "effects", equation).refusal
-    return Refused("nothing beside it is in a kernel", "moves", equation).refusal
+        return because("an effect", "effects", equation)
+    return because("nothing beside it is in a kernel", "moves", equation)
 
 
 def inner_graphs_of(equation: Equation) -> bool:

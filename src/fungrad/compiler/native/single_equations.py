@@ -1,0 +1,50 @@
+"""Kernels of single equations, by primitive: products, recurrences, convolutions, systems."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fungrad.compiler.native import convolutions, factorisations, products, recurrences
+from fungrad.compiler.native.generators import Generator, Single
+from fungrad.compiler.native.kernel import Kernel
+from fungrad.compiler.refusal import Refusal, refusal
+from fungrad.ir.graph import Equation, Graph
+
+SINGLE: dict[Any, Single] = {
+    **products.KERNELS,
+    **recurrences.KERNELS,
+    **convolutions.KERNELS,
+    **factorisations.KERNELS,
+}
+
+
+def single(equation: Equation) -> Single | None:
+    """The kernel of an equation alone; None if it has none."""
+    found = SINGLE.get(equation.primitive)
+    return None if found is None or found.refusal(equation) else found
+
+
+def separate(equation: Equation) -> bool:
+    """Whether an equation is worth a kernel of its own in a program that NumPy runs else."""
+    found = single(equation)
+    return found is not None and found.separate
+
+
+def _refusal(graph: Graph) -> Refusal | None:
+    """Why a Graph is not one such equation."""
+    (equation, *more) = graph.equations
+    found = SINGLE.get(equation.primitive)
+    if more or found is None:
+        return refusal(equation.primitive.name, equation=equation)
+    if graph.constants and not found.constants:
+        return refusal(f"{equation.primitive.name} of a constant", equation=equation)
+    return found.refusal(equation)
+
+
+def _kernel(graph: Graph) -> Kernel:
+    (equation,) = graph.equations
+    return SINGLE[equation.primitive].write(graph, equation)
+
+
+single_kernel = Generator(_kernel, _refusal)
+"""The kernel of a Graph of one equation."""

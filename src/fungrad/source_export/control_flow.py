@@ -12,7 +12,7 @@ from fungrad.compiler.loop_ir.program import Block, Exit, Expression, For, Value
 from fungrad.compiler.scalar.array_walk import ArrayControlFlow, handles
 from fungrad.compiler.scalar.control_flow_rules import RULES
 from fungrad.compiler.scalar.emitter import Elements, boxed
-from fungrad.compiler.scalar.emitter import Value as Array
+from fungrad.compiler.scalar.emitter import Number as Array
 from fungrad.control_flow.call import call
 from fungrad.control_flow.scan import scan, scan_pullback, scan_record
 from fungrad.control_flow.tape_type import TAPE

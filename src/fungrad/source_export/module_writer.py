@@ -24,7 +24,7 @@ from fungrad.compiler.numpy_backend.numpy_expressions import OF_INTEGERS, expres
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.scalar.array_walk import ArrayControlFlow, handles
 from fungrad.compiler.scalar.emitter import TAPE_DTYPE, Elements, boxed
-from fungrad.compiler.scalar.emitter import Value as Array
+from fungrad.compiler.scalar.emitter import Number as Array
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, inner_graphs
 from fungrad.ir.printer import name_of

@@ -18,8 +18,7 @@ from fungrad.compiler.native.short_axes import on_elements
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.refusal import Refusal, Refused, refusal
 from fungrad.compiler.scalar import element_rules
-from fungrad.compiler.scalar.emitter import Costs, Elements, Stack, shaped
-from fungrad.compiler.scalar.emitter import Value as Number
+from fungrad.compiler.scalar.emitter import Costs, Elements, Number, Stack, shaped
 from fungrad.compiler.scalar.planning import Elementwise, Planner, Rule, Structural
 from fungrad.compiler.scalar.scalarise import Scalariser
 from fungrad.compiler.scalar.structural import structural

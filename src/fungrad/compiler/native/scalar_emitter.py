@@ -20,11 +20,11 @@ from fungrad.compiler.refusal import Refused
 from fungrad.compiler.scalar.emitter import (
     TAPE_DTYPE,
     Block,
+    Number,
     Stack,
     flattened,
     shaped,
 )
-from fungrad.compiler.scalar.emitter import Value as Number
 from fungrad.primitives.elementwise import ufuncs
 from fungrad.primitives.elementwise.family import add, div, mul, neg, sub
 

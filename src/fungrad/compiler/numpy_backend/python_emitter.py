@@ -27,8 +27,8 @@ from fungrad.compiler.scalar.emitter import (
     TAPE_DTYPE,
     Block,
     Costs,
+    Number,
     Stack,
-    Value,
     flattened,
     shaped,
 )
@@ -104,18 +104,18 @@ class PythonEmitter:
         self._count += 1
         return f"v{self._count}"
 
-    def _named(self, expression: str, dtype: Any) -> Value:
+    def _named(self, expression: str, dtype: Any) -> Number:
         self._count += 1
         name = f"v{self._count}"
         self._line(f"{name} = {expression}")
-        return Value(name, dtype)
+        return Number(name, dtype)
 
-    def _read(self, values: Sequence[Value]) -> list[str]:
+    def _read(self, values: Sequence[Number]) -> list[str]:
         texts = [value.handle for value in values]
         self.used.update(texts)
         return texts
 
-    def _row(self, values: Sequence[Value | None]) -> str:
+    def _row(self, values: Sequence[Number | None]) -> str:
         texts = ["_" if value is None else value.handle for value in values]
         self.used.update(texts)
         return "(" + "".join(f"{text}, " for text in texts) + ")"
@@ -133,8 +133,8 @@ class PythonEmitter:
 
     # --- operations ---------------------------------------------------------------------------
 
-    def constant(self, number: Any, dtype: np.dtype[Any]) -> Value:
-        return Value(f"({number!r})" if number < 0 else repr(number), dtype, number)
+    def constant(self, number: Any, dtype: np.dtype[Any]) -> Number:
+        return Number(f"({number!r})" if number < 0 else repr(number), dtype, number)
 
     def long_constant(self, array: Any, type_: Any) -> Stack:
         raise Refused(f"a constant of {type_}")
@@ -147,12 +147,14 @@ class PythonEmitter:
             return found + self._costs.operation * sum(t != FLOAT for t in operands)
         return found
 
-    def apply(self, operation: Any, operands: Sequence[Value], computed: Any, result: Any) -> Value:
+    def apply(
+        self, operation: Any, operands: Sequence[Number], computed: Any, result: Any
+    ) -> Number:
         return self.written(operation.scalar, operands, computed, result)
 
     def written(
-        self, form: ScalarForm, operands: Sequence[Value], computed: Any, result: Any
-    ) -> Value:
+        self, form: ScalarForm, operands: Sequence[Number], computed: Any, result: Any
+    ) -> Number:
         """The result, of dtype `result`, of a form computed in dtype `computed`. If that is
         float64, the operands are converted to it, but for a condition.
         """
@@ -180,29 +182,29 @@ class PythonEmitter:
             name = f"{wished}_{count}"
         return name
 
-    def sum_of_products(self, pairs: Sequence[tuple[Value, Value]], dtype: Any) -> Value:
+    def sum_of_products(self, pairs: Sequence[tuple[Number, Number]], dtype: Any) -> Number:
         terms = [" * ".join(self._read(pair)) for pair in pairs]
         terms += ["0.0"] if dtype == FLOAT else []
         return self._named(" + ".join(terms), dtype)
 
-    def pick(self, column: Sequence[Value], index: Value) -> Value:
+    def pick(self, column: Sequence[Number], index: Number) -> Number:
         place = self._read([index])[0]
         return self._named(f"({', '.join(self._read(column))},)[{place}]", column[0].dtype)
 
-    def check_overflow(self, value: Value) -> None:
+    def check_overflow(self, value: Number) -> None:
         name = self._read([value])[0]
         self._line(f"if not {_LOWEST} <= {name} <= {_HIGHEST}: raise OverflowError")
 
     # --- variables and blocks -----------------------------------------------------------------
 
-    def variables(self, dtypes: Sequence[np.dtype[Any]]) -> list[Value]:
-        return [Value(self._fresh(), dtype) for dtype in dtypes]
+    def variables(self, dtypes: Sequence[np.dtype[Any]]) -> list[Number]:
+        return [Number(self._fresh(), dtype) for dtype in dtypes]
 
-    def assign(self, variables: Sequence[Value], values: Sequence[Value]) -> None:
+    def assign(self, variables: Sequence[Number], values: Sequence[Number]) -> None:
         left = ", ".join([variable.handle for variable in variables])
         self._line(f"{left} = {', '.join(self._read(values))}")
 
-    def while_loop(self, condition: Callable[[], Value], body: Block) -> None:
+    def while_loop(self, condition: Callable[[], Number], body: Block) -> None:
         def step() -> None:
             go = self._read([condition()])[0]
             self._line(f"if not {go}: break")
@@ -210,7 +212,7 @@ class PythonEmitter:
 
         self._block("while True:", step)
 
-    def branch(self, index: Value, branches: Sequence[Block]) -> None:
+    def branch(self, index: Number, branches: Sequence[Block]) -> None:
         last = len(branches) - 1
         for i, write in enumerate(branches):
             test = f"if {self._read([index])[0]} <= {i}:" if i < last else "else:"
@@ -229,19 +231,19 @@ class PythonEmitter:
         cost = self._costs.append * length * width
         return PythonRows(name, length, width, reverse, True, cost, self._fresh())
 
-    def table(self, rows: Sequence[Sequence[Value]], width: int) -> PythonRows:
+    def table(self, rows: Sequence[Sequence[Number]], width: int) -> PythonRows:
         name = self._fresh()
         self._line(f"{name} = [{', '.join(self._row(row) for row in rows)}]")
         return PythonRows(name, len(rows), width)
 
-    def unpack(self, rows: PythonRows, variables: Sequence[Sequence[Value | None]]) -> None:
+    def unpack(self, rows: PythonRows, variables: Sequence[Sequence[Number | None]]) -> None:
         self.used.add(rows.name)
         shown = [
             f"({', '.join('_' if v is None else v.handle for v in row)},)" for row in variables
         ]
         self._line(f"{', '.join(reversed(shown) if rows.last_first else shown)}, = {rows.name}")
 
-    def append(self, rows: PythonRows, values: Sequence[Value]) -> None:
+    def append(self, rows: PythonRows, values: Sequence[Number]) -> None:
         row = self._row(values)
         self._line(f"{rows.part} += {row}" if rows.array else f"{rows.name}.append({row})")
 
@@ -249,7 +251,7 @@ class PythonEmitter:
         self,
         length: int,
         reverse: bool,
-        reads: Sequence[tuple[PythonRows, Sequence[Value | None]]],
+        reads: Sequence[tuple[PythonRows, Sequence[Number | None]]],
         makes: PythonRows | None,
         step: Block,
     ) -> None:
@@ -283,18 +285,18 @@ class PythonEmitter:
 
     # --- tapes --------------------------------------------------------------------------------
 
-    def tape(self, types: Sequence[Any], single: bool) -> Value:
+    def tape(self, types: Sequence[Any], single: bool) -> Number:
         constant = f"k{len(self._namespace)}"
         self._namespace[constant] = tuple(types)
         return self._named(f"NumberTape({constant}, {single})", TAPE_DTYPE)
 
-    def push(self, tape: Value, values: Sequence[Value]) -> None:
+    def push(self, tape: Number, values: Sequence[Number]) -> None:
         self._line(f"{self._read([tape])[0]}.rows.append({self._row(values)})")
 
-    def pop(self, tape: Value, variables: Sequence[Value]) -> None:
+    def pop(self, tape: Number, variables: Sequence[Number]) -> None:
         self._line(f"{self._row(variables)} = {self._read([tape])[0]}.rows[0]")
 
-    def unwind(self, tape: Value, variables: Sequence[Value], step: Block) -> None:
+    def unwind(self, tape: Number, variables: Sequence[Number], step: Block) -> None:
         target = self._row(variables) if variables else "_"
         self._block(f"for {target} in reversed({self._read([tape])[0]}.rows):", step)
 
@@ -309,7 +311,7 @@ class PythonEmitter:
         name = f"x{len(self._arguments)}"
         found: Any
         if type_ == TAPE:
-            found = shaped([Value(f"{name}_t", TAPE_DTYPE)], ())
+            found = shaped([Number(f"{name}_t", TAPE_DTYPE)], ())
         elif type_.dtype not in DTYPES or type_.size > HELD:
             raise Refused(str(type_))
         elif type_.size > self.size:
@@ -318,7 +320,7 @@ class PythonEmitter:
             rows = PythonRows(f"{name}r", length, width, array=type_.size > LISTED)
             found = Stack(rows, type_, 0, width)
         else:
-            values = [Value(f"{name}_{i}", type_.dtype) for i in range(type_.size)]
+            values = [Number(f"{name}_{i}", type_.dtype) for i in range(type_.size)]
             found = shaped(values, type_.shape)
         self._arguments.append((name, type_, found))
         return found

@@ -40,7 +40,7 @@ class AnyValue(Record):
     name: str
 
 
-class Number(Record):
+class LiteralNumber(Record):
     """A literal number, equal to `value` if that is given."""
 
     name: str
@@ -59,7 +59,7 @@ class OutputOf(Record):
     name: str
 
 
-Pattern = AnyValue | Number | OutputOf
+Pattern = AnyValue | LiteralNumber | OutputOf
 
 
 def made(primitives: Any, *operands: Pattern, name: str = "") -> OutputOf:
@@ -109,7 +109,7 @@ def rule(
     for operand in pattern.operands:
         if isinstance(operand, OutputOf):
             makers.update(operand.primitives)
-        elif isinstance(operand, Number):
+        elif isinstance(operand, LiteralNumber):
             makers.add(Literal)
     return lambda replace: Rule(pattern, reason, replace, tuple(makers), guard)
 
@@ -133,7 +133,7 @@ def _matches(writer: Writer, waiting: Waiting, names: Matched) -> Iterator[Match
         yield from _operands(writer, pattern, equation, rest, names)
         writer.restore(mark)
         return
-    if isinstance(pattern, Number):
+    if isinstance(pattern, LiteralNumber):
         if not isinstance(atom, Literal):
             return
         if pattern.value is not None and not bool(atom.value == pattern.value):

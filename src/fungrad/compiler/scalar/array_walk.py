@@ -25,7 +25,7 @@ from fungrad.compiler.loop_ir.program import (
     Value,
 )
 from fungrad.compiler.scalar.emitter import TAPE_DTYPE, Elements, boxed, flattened
-from fungrad.compiler.scalar.emitter import Value as Array
+from fungrad.compiler.scalar.emitter import Number as Array
 from fungrad.control_flow.tape_type import TAPE
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type

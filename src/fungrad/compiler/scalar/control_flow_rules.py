@@ -1,6 +1,6 @@
 """Rules for loops, branches and calls, and their forward and backward halves, for all walks.
 
-The scalarising walk has a Value for each element, the walk of exported source (source_export) one
+The scalarising walk has a Number for each element, the walk of exported source (source_export) one
 for each array. A walk decides which rows a scan reads and makes; an emitter writes the statements.
 The residuals of loops of unknown length are records on a tape.
 """
@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 
 from fungrad.compiler.loop_ir.names import Names
 from fungrad.compiler.scalar.array_walk import ArrayControlFlow
-from fungrad.compiler.scalar.emitter import Elements, Value, boxed, flattened
+from fungrad.compiler.scalar.emitter import Elements, Number, boxed, flattened
 from fungrad.compiler.scalar.planning import Structural, Write
 from fungrad.compiler.scalar.structural import installed
 from fungrad.control_flow.call import call
@@ -70,9 +70,9 @@ def _while(
     n = len(carry)
     tapes = [emitter.tape(body.output_types[n:], single=False)] if recorded else []
 
-    def condition() -> Value:
+    def condition() -> Number:
         (go,) = walk.graph(params["cond"], [*cond_consts, *carry])
-        found: Value = go[()]
+        found: Number = go[()]
         return found
 
     def step() -> None:

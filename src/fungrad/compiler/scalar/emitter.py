@@ -18,10 +18,10 @@ DTYPES = (FLOAT, INT, BOOL)
 TAPE_DTYPE = np.dtype(object)
 Block = Callable[[], None]
 Elements = Any
-"""An object array of Values."""
+"""An object array of Numbers."""
 
 
-class Value:
+class Number:
     """A number, or a tape, of the program that is written.
 
     Attributes:
@@ -55,19 +55,19 @@ class Stack(Record):
     axis: int = 0
 
 
-def shaped(values: Sequence[Value], shape: tuple[int, ...]) -> Elements:
-    """Values as an array of a shape."""
+def shaped(values: Sequence[Number], shape: tuple[int, ...]) -> Elements:
+    """Numbers as an array of a shape."""
     found = np.empty(len(values), object)
     found[:] = values
     return found.reshape(shape)
 
 
 def boxed(value: Any) -> Elements:
-    """A value as an array: NumPy's indexing returns a bare Value for one element."""
+    """A value as an array: NumPy's indexing returns a bare Number for one element."""
     return value if isinstance(value, np.ndarray) else shaped([value], ())
 
 
-def flattened(values: Sequence[Any]) -> list[Value]:
+def flattened(values: Sequence[Any]) -> list[Number]:
     """The elements of all values, one after the other."""
     for value in values:
         if isinstance(value, Stack):
@@ -111,34 +111,36 @@ class Emitter(Protocol):
     long_arrays: bool
     """Whether it writes long constants, and a row's values that are small stacks."""
 
-    def constant(self, number: Any, dtype: np.dtype[Any]) -> Value:
+    def constant(self, number: Any, dtype: np.dtype[Any]) -> Number:
         """A known number."""
 
     def long_constant(self, array: Any, type_: Any) -> Stack:
         """A constant array that is too long to be split into numbers."""
 
-    def apply(self, operation: Any, operands: Sequence[Value], computed: Any, result: Any) -> Value:
+    def apply(
+        self, operation: Any, operands: Sequence[Number], computed: Any, result: Any
+    ) -> Number:
         """The result, of dtype `result`, of a primitive computed in dtype `computed`."""
 
-    def sum_of_products(self, pairs: Sequence[tuple[Value, Value]], dtype: Any) -> Value:
+    def sum_of_products(self, pairs: Sequence[tuple[Number, Number]], dtype: Any) -> Number:
         """x0 * y0 + x1 * y1 + ..., from left to right; for floats plus a zero, as in BLAS."""
 
-    def pick(self, column: Sequence[Value], index: Value) -> Value:
+    def pick(self, column: Sequence[Number], index: Number) -> Number:
         """The element at an index that is known when the program runs."""
 
-    def check_overflow(self, value: Value) -> None:
+    def check_overflow(self, value: Number) -> None:
         """Gives up if an integer differs from the result of 64-bit arithmetic."""
 
-    def variables(self, dtypes: Sequence[np.dtype[Any]]) -> list[Value]:
+    def variables(self, dtypes: Sequence[np.dtype[Any]]) -> list[Number]:
         """New variables; `assign` sets them, and so do blocks that read rows or tapes."""
 
-    def assign(self, variables: Sequence[Value], values: Sequence[Value]) -> None:
+    def assign(self, variables: Sequence[Number], values: Sequence[Number]) -> None:
         """Sets variables, all at once: the values may be variables among them."""
 
-    def while_loop(self, condition: Callable[[], Value], body: Block) -> None:
+    def while_loop(self, condition: Callable[[], Number], body: Block) -> None:
         """A loop of unknown length; calling the blocks writes their statements."""
 
-    def branch(self, index: Value, branches: Sequence[Block]) -> None:
+    def branch(self, index: Number, branches: Sequence[Block]) -> None:
         """Runs the first branch whose position is at least the index, or else the last."""
 
     def rows(self, length: int, types: Sequence[Any], reverse: bool) -> Any:
@@ -146,10 +148,10 @@ class Emitter(Protocol):
         the other; a reversed scan appends its last row first.
         """
 
-    def table(self, rows: Sequence[Sequence[Value]], width: int) -> Any:
+    def table(self, rows: Sequence[Sequence[Number]], width: int) -> Any:
         """Rows of these values."""
 
-    def unpack(self, rows: Any, variables: Sequence[Sequence[Value | None]]) -> None:
+    def unpack(self, rows: Any, variables: Sequence[Sequence[Number | None]]) -> None:
         """Sets variables, a sequence for each row, to the numbers of all rows; None skips one."""
 
     def scan(
@@ -159,17 +161,17 @@ class Emitter(Protocol):
         variable that a step reads it from, or None. `step` appends to the Rows `makes`.
         """
 
-    def append(self, rows: Any, values: Sequence[Value]) -> None:
+    def append(self, rows: Any, values: Sequence[Number]) -> None:
         """Appends the row of this step of a scan."""
 
-    def tape(self, types: Sequence[Any], single: bool) -> Value:
+    def tape(self, types: Sequence[Any], single: bool) -> Number:
         """An empty tape for records of values of these Types; `single` if it holds only one."""
 
-    def push(self, tape: Value, values: Sequence[Value]) -> None:
+    def push(self, tape: Number, values: Sequence[Number]) -> None:
         """Appends a record to a tape."""
 
-    def pop(self, tape: Value, variables: Sequence[Value]) -> None:
+    def pop(self, tape: Number, variables: Sequence[Number]) -> None:
         """Sets variables to the only record of a tape."""
 
-    def unwind(self, tape: Value, variables: Sequence[Value], step: Block) -> None:
+    def unwind(self, tape: Number, variables: Sequence[Number], step: Block) -> None:
         """A loop over the records of a tape, the last one first; each sets the variables."""

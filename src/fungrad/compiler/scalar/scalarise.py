@@ -1,7 +1,7 @@
 """Scalarisation: a Graph of small arrays becomes operations on numbers, one for each element.
 
-A value of the Graph is an object array of `Value`s, so moving elements costs nothing at run time. A
-Graph is planned first (planning.py), then walked once: rules call an Emitter, which writes the
+A value of the Graph is an object array of `Number`s, so moving elements costs nothing at run time.
+A Graph is planned first (planning.py), then walked once: rules call an Emitter, which writes the
 program.
 """
 
@@ -16,8 +16,8 @@ from fungrad.compiler.refusal import Refused
 from fungrad.compiler.scalar.emitter import (
     INT,
     Elements,
+    Number,
     Stack,
-    Value,
     flattened,
     shaped,
 )
@@ -83,7 +83,7 @@ class Scalariser:
         numbers = np.asarray(value, type_.dtype).reshape(-1).tolist()
         return shaped([self.emitter.constant(n, type_.dtype) for n in numbers], type_.shape)
 
-    def zero(self, dtype: Any) -> Value:
+    def zero(self, dtype: Any) -> Number:
         """The number 0 of a dtype."""
         return self.emitter.constant(dtype.type(0).item(), dtype)
 
@@ -132,12 +132,12 @@ class Scalariser:
 
     def reads(
         self, xs: Sequence[Any], rows: Sequence[Elements], length: int
-    ) -> list[tuple[Any, list[Value | None]]]:
+    ) -> list[tuple[Any, list[Number | None]]]:
         """The Rows that a loop reads, each with the variables for its columns.
 
         None stands for a column that is not read. A column that is read twice has one variable.
         """
-        found: dict[int, tuple[Any, list[Value | None]]] = {}
+        found: dict[int, tuple[Any, list[Number | None]]] = {}
         for x, row in zip(xs, rows, strict=True):
             if not row.size:
                 continue
@@ -175,7 +175,7 @@ class Scalariser:
         """Counts the cost of an operation that is written here."""
         self.cost += cost * self._weight
 
-    def total(self, parts: Sequence[Value], operation: Any, dtype: Any) -> Value:
+    def total(self, parts: Sequence[Number], operation: Any, dtype: Any) -> Number:
         """The parts combined by a primitive of two operands, one after the other."""
         result = parts[0]
         for part in parts[1:]:

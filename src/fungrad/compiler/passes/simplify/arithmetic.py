@@ -15,18 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.passes.patterns import AnyValue, Number, made, rule
+from fungrad.compiler.passes.patterns import AnyValue, LiteralNumber, made, rule
 from fungrad.compiler.passes.rewriter import Writer, exchanged
 from fungrad.compiler.passes.value_facts import floats, gives_floats, gives_real
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.primitives.elementwise.family import add, div, mul, neg, sub
 
-X, Y, C = AnyValue("x"), AnyValue("y"), Number("c")
+X, Y, C = AnyValue("x"), AnyValue("y"), LiteralNumber("c")
 
 # --- numbers --------------------------------------------------------------------------------------
 
 
-@rule(made(mul, X, Number("one", 1)), "x * 1 is x", guard=gives_real)
+@rule(made(mul, X, LiteralNumber("one", 1)), "x * 1 is x", guard=gives_real)
 def times_one(writer: Writer, equation: Equation, x: Atom, one: Literal) -> Atom | None:
     return x
 

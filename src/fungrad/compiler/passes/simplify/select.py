@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from fungrad.compiler.passes.patterns import AnyValue, Number, OutputOf, made, once, rule
+from fungrad.compiler.passes.patterns import AnyValue, LiteralNumber, OutputOf, made, once, rule
 from fungrad.compiler.passes.rewriter import Writer
 from fungrad.compiler.passes.value_facts import positive_zero, with_zeros_added
 from fungrad.ir.graph import Atom, Equation, Literal
@@ -88,7 +88,9 @@ def chosen_either_way(
 
 
 def _beside_zeros(name: str) -> OutputOf:
-    return once(select, AnyValue(f"condition_{name}"), AnyValue(name), Number(f"zero_{name}", 0))
+    return once(
+        select, AnyValue(f"condition_{name}"), AnyValue(name), LiteralNumber(f"zero_{name}", 0)
+    )
 
 
 @rule(

@@ -741,3 +741,61 @@ def test_arrays_over_foreign_memory_pass_functions_that_return_views(memory):
         return np.sum(np.atleast_2d(held) * x) + np.sum(np.outer(held, unpickled)) * x[0]
 
     assert fg.grad(f)(np.ones(2)).tolist() == fg.jit(fg.grad(f))(np.ones(2)).tolist() == [10.0, 2.0]
+
+
+class Holder:
+    """An object over an array, as a column or the cell of a crystal."""
+
+    def __init__(self, values):
+        self.values = np.asarray(values, dtype=float)
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+
+def parts(x):
+    z = np.empty(2, complex)
+    z.real = x
+    z.imag = [x, 2 * x]
+    return np.sum(np.abs(z) ** 2)
+
+
+def real_part_of_floats(x):
+    z = np.ones((2, 2))
+    z[0].real = x
+    return np.sum(z**2)
+
+
+def from_holder(x):
+    out = np.zeros((2, 2))
+    out[:] = Holder([[x, 0.0], [0.0, x]])
+    return np.sum(out**2)
+
+
+def into_holder(x):
+    held = Holder(np.zeros((2, 2)))
+    np.asarray(held)[:1] = Holder([[x, 2 * x]])
+    return np.sum(held.values**2)
+
+
+@pytest.mark.parametrize("f", [parts, real_part_of_floats, from_holder, into_holder])
+def test_real_imag_and_arrays_of_objects(f):
+    x = 1.5
+    value, slope = fg.value_and_grad(f)(x)
+    assert np.isclose(value, f(x)) and np.isclose(slope, (f(x + 1e-6) - f(x - 1e-6)) / 2e-6)
+    assert np.isclose(fg.grad(fg.grad(f))(x), slope / x)
+    assert np.isclose(fg.jvp(f, (x,), (1.0,))[1], slope)
+    assert np.allclose(fg.vmap(f)(np.array([x, 2.0])), [f(x), f(2.0)])
+    assert np.isclose(fg.jit(fg.grad(f))(x), slope)
+
+
+def test_a_real_array_has_no_imaginary_part_to_set():
+    def f(x):
+        z = np.zeros(2)
+        with pytest.raises(TypeError):
+            z.imag = 1.0
+        with pytest.raises(TypeError):
+            z.imag = x
+        return x
+
+    assert fg.grad(f)(1.0) == 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import cmath
 import math
 
@@ -40,6 +41,10 @@ class Unit:
 PROGRAMS = {
     "float": as_float,
     "format": as_text,
+    "percent": lambda x: x**2 if "%.1f %s %d" % (x, "a", x) == "1.5 a 1" else 0.0,  # noqa: UP031
+    "percent of one": lambda x: x**2 if "%.2e" % x == "1.50e+00" else 0.0,  # noqa: UP031
+    "positional": lambda x: x**2 if np.format_float_positional(x, precision=1) == "1.5" else 0.0,
+    "scientific": lambda x: x**2 if np.format_float_scientific(x) == "1.5e+00" else 0.0,
     "float of an array": of_one_element,
     "map(float)": mapped,
     "__float__": lambda x: float(Unit(x)) ** 2,
@@ -133,3 +138,9 @@ def test_wrong_arguments():
         fg.grad(lambda x: (x * np.ones(2)).item())(1.0)
     with pytest.raises(TypeError):
         fg.grad(lambda x: float(x + 1j))(1.0)
+
+
+def test_a_remainder_is_no_text():
+    assert fg.grad(lambda x: (7.0 % x) * (x % np.float64(4.0)))(1.5) == 1.0 - 4 * 1.5
+    with pytest.raises(fg.errors.GradientCutError):
+        fg.grad(lambda x: array.array("d", [x])[0] % 2.0)(1.5)

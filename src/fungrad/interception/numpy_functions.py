@@ -25,6 +25,7 @@ from fungrad.numpy.repeat_pad_roll import as_strided
 from fungrad.tracing import interception
 from fungrad.tracing.created_arrays import (
     KINDS,
+    NO_ARRAY,
     Writable,
     Written,
     holds_traced,
@@ -105,6 +106,9 @@ def _made_of(value: Any, found: Any) -> Any:
     kind = type(value)
     if kind in _OURS and not found.flags.owndata:  # NumPy dropped the class
         return value if value.shape == found.shape else value.reshape(found.shape)
+    if type(found.base) is Writable:  # the same, of an object that holds it
+        view = view_over(found.base, found, found.base)
+        return found if view is None else view
     if kind in _LISTS or (found.flags.owndata and issubclass(kind, (np.ndarray, np.generic))):
         return writable(found)
     return found
@@ -183,7 +187,7 @@ def _of_array_likes(original: Callable[..., Any]) -> Callable[..., Any]:
                 try:
                     found = original(*args, **kwargs)
                 except ValueError as error:
-                    if _NO_ARRAY not in str(error) or not holds_traced(given := _unpacked(args)):
+                    if NO_ARRAY not in str(error) or not holds_traced(given := _unpacked(args)):
                         raise
                     return function(*given, **kwargs)
                 return found if not interception.copies else in_shadows(found, args, kwargs)
@@ -195,10 +199,6 @@ def _of_array_likes(original: Callable[..., Any]) -> Callable[..., Any]:
         return ours(*args, **kwargs)
 
     return _named_as(function, original)
-
-
-_NO_ARRAY = "__array__ method not producing an array"
-"""Words of NumPy's error for an object whose `__array__` returns a traced array."""
 
 
 def _unpacked(value: Any) -> Any:

@@ -39,6 +39,10 @@ class _Memory(ndarray):
     __slots__ = ()
 
 
+NO_ARRAY = "__array__ method not producing an array"
+"""Words of NumPy's error for an object whose `__array__` returns a traced array."""
+
+
 class Writable(ndarray):
     """An array of plain numbers that may become one of traced values."""
 
@@ -82,8 +86,13 @@ class Writable(ndarray):
     def __setitem__(self, index: Any, value: Any) -> None:
         if self.dtype.char != "O" and (holds_traced(value) or holds_traced(index)):
             registry.write(self, index, value)
-        else:
+            return
+        try:
             ndarray.__setitem__(self, index, value)
+        except ValueError as error:
+            if NO_ARRAY not in str(error):
+                raise
+            registry.write(self, index, registry.operand(value))
 
     def fill(self, value: Any) -> None:
         """ndarray.fill, also with a traced value."""
@@ -98,6 +107,27 @@ class Writable(ndarray):
             registry.functions[np.put](self, ind, v, mode)
         else:
             ndarray.put(self, ind, v, mode)
+
+    @property
+    def real(self) -> Any:
+        """ndarray.real, into which traced values can be written."""
+        return ndarray.real.__get__(self)
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.real[...] = value
+
+    @property
+    def imag(self) -> Any:
+        """ndarray.imag, into which traced values can be written."""
+        return ndarray.imag.__get__(self)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if self.dtype.kind == "c" and holds_traced(value):
+            self.imag[...] = value
+        else:
+            ndarray.imag.__set__(self, value)  # type: ignore[attr-defined]
 
     @property
     def flat(self) -> Any:

@@ -35,6 +35,7 @@ from fungrad.tracing.ways_out import call_at
 _STORES = frozenset(
     [opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opcode.opmap]
 )
+_BINARY_OP = opcode.opmap["BINARY_OP"]
 _FILLS = frozenset(["fill", "put"])
 """The methods of an ndarray that ask for numbers and write them."""
 
@@ -83,6 +84,27 @@ def stored() -> bool:
         return False
     call = call_at(code, frame.f_lasti)
     return call is not None and getattr(call.func, "attr", "") in _FILLS
+
+
+_REMAINDERS = frozenset(
+    [i for i, (_, sign) in enumerate(opcode._nb_ops) if sign in ("%", "%=")]  # type: ignore[attr-defined]
+)
+"""The arguments of BINARY_OP for `%`, which asks for the numbers of a text's right side."""
+_TEXTS = frozenset(["format_float_positional", "format_float_scientific"])
+
+
+def formatted() -> bool:
+    """Whether the method that calls this was called by `text % tracer`, or by a function of NumPy
+    that makes a text of a number.
+
+    Operators of numbers and arrays call a method of the tracer for `%`, and never ask for a float.
+    """
+    frame = sys._getframe(2)
+    code = frame.f_code
+    if code.co_name in _TEXTS and frame.f_globals.get("__name__") == "numpy._core.arrayprint":
+        return True
+    instruction, argument = code.co_code[frame.f_lasti : frame.f_lasti + 2]
+    return instruction == _BINARY_OP and argument in _REMAINDERS
 
 
 _OFF = (

@@ -23,7 +23,7 @@ from fungrad.numpy.protocol.implements import as_array
 from fungrad.primitives.movement.reshape_broadcast_cast import cast, number, reshape
 from fungrad.tracing.aliasing import fresh
 from fungrad.tracing.concrete_answers import whole
-from fungrad.tracing.refusals import bound_before, refused_number, refused_store, stored
+from fungrad.tracing.refusals import bound_before, formatted, refused_number, refused_store, stored
 from fungrad.tracing.source_location import is_scipy
 from fungrad.tracing.trace import (
     EVAL,
@@ -178,6 +178,8 @@ def _of(x: Tracer, asked: str, answer: Any) -> Any:
 def _float(self: Tracer) -> float:
     if stored():
         raise refused_store(self.type)
+    if formatted() and self.dtype.kind != "c":  # its number does not cut a gradient
+        return self.owner.concrete(self, AbstractValueError, "format(x) by %", float)
     found: float = _of(self, "float()", float)
     return found
 

@@ -56,7 +56,7 @@ def test_the_attributes_of_a_tracer_are_those_of_the_array(transform):
         assert x.dtype == np.float64 and x.itemsize == 8 and x.nbytes == 48
         assert x.type == typeof(x) == Type((2, 3), np.float64) and shape_of(x) == (2, 3)
         assert np.shape(x) == (2, 3) and np.ndim(x) == 2 and np.size(x) == 6
-        assert "f64[2,3]" in repr(x)
+        assert "f64[2,3]" in f"{x!r}."
         rows = list(x)
         assert len(rows) == 2 and rows[0].shape == (3,)
         first, second = x

@@ -12,6 +12,7 @@ from fungrad.interception import python_numbers as python_numbers
 from fungrad.interception import scipy_functions as scipy_functions
 from fungrad.interception import scipy_transforms as scipy_transforms
 from fungrad.interception import sparse_matrices as sparse_matrices
+from fungrad.interception import statistics_functions as statistics_functions
 from fungrad.tracing.trace import registry as _registry
 
 _registry.complete = True

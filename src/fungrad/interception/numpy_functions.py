@@ -19,10 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.errors import UnsupportedArgumentError
 from fungrad.numpy.creation import array, asarray, full
 from fungrad.numpy.protocol.implements import array_from
 from fungrad.numpy.repeat_pad_roll import as_strided
 from fungrad.tracing import interception
+from fungrad.tracing.aliasing import array_over
 from fungrad.tracing.created_arrays import (
     KINDS,
     NO_ARRAY,
@@ -33,7 +35,7 @@ from fungrad.tracing.created_arrays import (
     writable,
 )
 from fungrad.tracing.refusals import refused_memory
-from fungrad.tracing.source_location import is_library, is_ours
+from fungrad.tracing.source_location import is_library, is_ours, user_line
 from fungrad.tracing.stand_ins import ArrayStandIn
 from fungrad.tracing.subclass_arrays import OfTraced, holds_own, value_of, viewed
 from fungrad.tracing.trace import EVAL, Tracer, current, registry, typeof, unsupported
@@ -434,6 +436,23 @@ def _scalar_class(original: Any) -> Callable[..., Any]:
     return call
 
 
+def _iterator(original: Any) -> Callable[..., Any]:
+    """A call of np.nditer; of a traced array alone, an iterator over its elements in its order."""
+
+    def call(op: Any, *args: Any, **kwargs: Any) -> Any:
+        if not holds_traced(op) or current() is EVAL:
+            return original(op, *args, **kwargs)
+        if args or kwargs or isinstance(op, (list, tuple)):
+            raise UnsupportedArgumentError(
+                f"np.nditer was called on a traced value{user_line()} with other arguments, or "
+                "several arrays. fungrad has np.nditer(x), which reads one array: write `for index "
+                "in np.ndindex(x.shape)` with x[index], or zip of the raveled arrays."
+            )
+        return map(array_over, iter(asarray(op).ravel("K")))
+
+    return call
+
+
 interception.register(
     np.lib.stride_tricks, {"as_strided": _strided(np.lib.stride_tricks.as_strided)}
 )
@@ -441,5 +460,6 @@ _IN_ORDER = ("ascontiguousarray", "asfortranarray", "require")
 _compiled = {name: _of_memory(getattr(np, name), name) for name in _IN_ORDER}
 interception.register(np, _table(np), _compiled)
 interception.register_calls(np, {name: _scalar_class(getattr(np, name)) for name in _SCALARS})
+interception.register_calls(np, {"nditer": _iterator(np.nditer)})
 interception.register(np.linalg, _table(np.linalg))
 interception.register_later("numpy.fft", _table)

@@ -5,13 +5,15 @@ Their results are objects of Python and NumPy, without derivatives.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fungrad.numpy.protocol.implements import implements, known, of_arrays
 from fungrad.numpy.protocol.operands import array_of
-from fungrad.tracing.trace import Tracer, shape_of, typeof
+from fungrad.tracing.trace import Tracer, shape_of, typeof, words
+from fungrad.tracing.traced_text import text_of
 
 
 def _stand_in(value: Any) -> Any:
@@ -102,14 +104,17 @@ shares_memory = implements(np.shares_memory)(_shares)
 # --- text -----------------------------------------------------------------------------------------
 
 
-def _text(a: Any, *args: Any, **kwargs: Any) -> str:
-    """The text of a traced value: its type and transform."""
-    return repr(a)
+def _text(original: Callable[..., str]) -> Callable[..., str]:
+    def text(a: Any, *args: Any, **kwargs: Any) -> str:
+        """The text of a traced value: its type and transform."""
+        return text_of(a, words(a), lambda value: original(value, *args, **kwargs))
+
+    return implements(original)(text)
 
 
-array_repr = implements(np.array_repr)(_text)
-array_str = implements(np.array_str)(_text)
-array2string = implements(np.array2string)(_text)
+array_repr = _text(np.array_repr)
+array_str = _text(np.array_str)
+array2string = _text(np.array2string)
 
 
 __all__ = [

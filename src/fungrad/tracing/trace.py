@@ -507,9 +507,7 @@ class Tracer(metaclass=_TracerClass):
         return id(self)
 
     def __repr__(self) -> str:
-        if self.owner.ended and type(self.inner) is not Tracer:
-            return repr(self.inner)
-        return f"Tracer({self.type}, {self.owner.label()})"
+        return words(self)
 
     def __bool__(self) -> bool:
         if stored():
@@ -587,6 +585,13 @@ class Tracer(metaclass=_TracerClass):
     def at(self) -> Any:
         """Functional updates: `x.at[index].set(value)` returns a new array."""
         return registry.at(self)
+
+
+def words(tracer: Tracer) -> str:
+    """What a traced value is, as `repr` shows it."""
+    if tracer.owner.ended and type(tracer.inner) is not Tracer:
+        return repr(tracer.inner)
+    return f"Tracer({tracer.type}, {tracer.owner.label()})"
 
 
 def is_number(tracer: Tracer) -> bool:

@@ -29,7 +29,8 @@ from fungrad.numpy.protocol.result_order import copy_in_order
 from fungrad.primitives.primitive import Later
 from fungrad.tracing.aliasing import fresh
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import OfArrays, OfNumbers, Tracer, registry
+from fungrad.tracing.trace import OfArrays, OfNumbers, Tracer, registry, words
+from fungrad.tracing.traced_text import text_of
 
 
 def _copy(self: Tracer, order: str = "C") -> Any:
@@ -42,6 +43,14 @@ def _deepcopy(self: Tracer, memo: Any) -> Any:
 
 def _contains(self: Tracer, item: Any) -> bool:
     return bool(np.any(self == item))
+
+
+def _str(self: Tracer) -> str:
+    return text_of(self, words(self), str)
+
+
+def _repr(self: Tracer) -> str:
+    return text_of(self, words(self), repr)
 
 
 def _is_integer(self: Tracer) -> bool:
@@ -78,6 +87,8 @@ _MODULES: tuple[Any, ...] = (
 METHODS: dict[str, Any] = {
     "__contains__": OfArrays(_contains),
     "__format__": _format,
+    "__repr__": _repr,
+    "__str__": _str,
     "__copy__": _copy,
     "__deepcopy__": _deepcopy,
     "copy": _copy,

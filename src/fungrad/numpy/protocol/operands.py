@@ -28,6 +28,7 @@ from fungrad.tracing.source_location import is_scipy
 from fungrad.tracing.trace import (
     EVAL,
     STRONG,
+    OfNumbers,
     Tracer,
     current,
     is_weak,
@@ -230,9 +231,21 @@ def _tolist(self: Tracer) -> Any:
     return [_tolist(self[i]) for i in range(len(self))]
 
 
+def _of_float(name: str) -> Any:
+    """A method of floats that gives the number in another form, as fractions.Fraction asks for."""
+
+    def method(self: Tracer) -> Any:
+        return _of(self, f".{name}()", lambda value: getattr(float(value), name)())
+
+    method.__name__ = name
+    return OfNumbers(method)
+
+
 METHODS: dict[str, Any] = {
     "__complex__": _complex,
     "__float__": _float,
+    "as_integer_ratio": _of_float("as_integer_ratio"),
+    "hex": _of_float("hex"),
     "item": _item,
     "tolist": _tolist,
 }

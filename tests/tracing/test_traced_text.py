@@ -1,0 +1,71 @@
+"""The text of traced values: shown as it is, computed with as the text of the number."""
+
+from __future__ import annotations
+
+import pickle
+import pprint
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+from fungrad.errors import AbstractValueError, GradientCutError
+
+stop = fg.stop_gradient
+COMPUTED = {
+    "len": lambda x: len(str(stop(x))),
+    "len of repr": lambda x: len(repr(stop(x))),
+    "len of a formatted one": lambda x: len(f"{stop(x)}"),
+    "equal": lambda x: 3 if str(stop(x)) == "2.0" else 1,
+    "unequal": lambda x: 3 if str(stop(x)) != "2.0" else 1,
+    "less": lambda x: 3 if str(stop(x)) < "3" else 1,
+    "key": lambda x: {"2.0": 3}.get(str(stop(x)), 1),
+    "hash": lambda x: hash(str(stop(x))) % 7,
+    "contains": lambda x: 3 if "2" in str(stop(x)) else 1,
+    "split": lambda x: len(str(stop(x)).split(".")[1]),
+    "slice": lambda x: int(str(stop(x))[:1]),
+    "loop": lambda x: sum(c == "2" for c in str(stop(x))),
+    "startswith": lambda x: 3 if str(stop(x)).startswith("2") else 1,
+    "of an array": lambda x: len(str(stop(x * np.ones(3)))),
+    "array2string": lambda x: len(np.array2string(stop(x * np.ones(3)), precision=3)),
+}
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_what_is_computed_with_a_text_is_computed_with_the_numbers(name):
+    f = COMPUTED[name]
+
+    def g(x):
+        return f(x) * x
+
+    jitted = fg.jit(g)
+    for x in (np.float64(2.0), np.float64(3.25), np.float64(2.0)):
+        assert jitted(x) == fg.value_and_grad(g)(x)[0] == g(x)
+        assert fg.grad(jitted)(x) == fg.jit(fg.grad(g))(x) == f(x)
+        assert fg.vmap(g)(np.array([x, x])).tolist() == [g(x)] * 2
+
+
+def test_a_text_without_a_number_is_an_error():
+    with pytest.raises(AbstractValueError, match="text"):
+        fg.make_jaxpr(lambda x: len(str(x)) * x)(2.0)
+    with pytest.raises(AbstractValueError, match="one value"):
+        fg.vmap(lambda x: len(str(x)) * x)(np.array([2.0, 3.25]))
+    for transform in (fg.jit, fg.grad, fg.make_jaxpr):
+        with pytest.raises(GradientCutError, match="text of a traced value"):
+            transform(lambda x: float(str(x)) * x)(2.0)
+
+
+def test_a_text_is_shown_as_it_is(capsys):
+    kept = []
+
+    def f(x):
+        print(x, f"{x!s:>60}|", f"{x}", str(x).rjust(60), sep="\n")
+        pprint.pprint({"x": x})
+        kept.append(str(x))
+        return x
+
+    fg.make_jaxpr(f)(2.0)
+    words = "Tracer(f64[]"
+    assert capsys.readouterr().out.count(words) == 5
+    assert kept[0].startswith(words) and len(kept[0]) > 20  # its trace is over
+    assert type(pickle.loads(pickle.dumps(kept[0]))) is str

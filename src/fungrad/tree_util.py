@@ -366,17 +366,7 @@ def register_dataclass(
             f"{names} and {static}."
         )
 
-    def flatten(x: Any) -> tuple[Sequence[Any], Any]:
-        return [getattr(x, n) for n in names], tuple(getattr(x, n) for n in static)
-
-    def unflatten(aux: Any, children: Sequence[Any]) -> Any:
-        # Not by __init__: its checks and conversions are for users' values, not for traced ones.
-        new = object.__new__(cls)
-        for name, value in zip((*names, *static), (*children, *aux), strict=True):
-            object.__setattr__(new, name, value)
-        return new
-
-    pytree.register(cls, flatten, unflatten, lambda _, n: (f".{name}" for name in names))
+    pytree.register(cls, *pytree.attribute_node(cls, names, static))
     return cls
 
 

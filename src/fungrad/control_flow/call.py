@@ -19,6 +19,7 @@ from fungrad.ir.graph import Atom, Equation, Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, or_zero
 from fungrad.retracing.graph_transforms import (
+    Differentiated,
     batch,
     differentiate,
     jvp_graph,
@@ -204,6 +205,23 @@ def structural(name: str, *, eval: Callable[..., Sequence[Any]], pure: bool = Fa
     (1.0, 2)
     """
 
+    def halves(graph: Graph, wanted: Sequence[bool], **params: Any) -> Differentiated:
+        return differentiate(shared(graph), wanted)
+
+    return structural_with(halves, name, eval=eval, pure=pure)
+
+
+def structural_with(
+    halves: Callable[..., Differentiated],
+    name: str,
+    *,
+    eval: Callable[..., Sequence[Any]],
+    pure: bool = True,
+) -> Primitive:
+    """A `structural` primitive whose reverse mode runs the halves of its Graph: `halves(graph,
+    wanted, **params)`.
+    """
+
     def jvp(primals: Any, tangents: Any, *, graph: Graph, **params: Any) -> Any:
         pushed = jvp_graph(graph, [t is not None for t in tangents])
         given = [t for t in tangents if t is not None]
@@ -215,21 +233,26 @@ def structural(name: str, *, eval: Callable[..., Sequence[Any]], pure: bool = Fa
         return results[:count], out_tangents
 
     def forward(args: Any, wanted: Any, *, graph: Graph, **params: Any) -> Any:
-        halves = differentiate(shared(graph), [bool(w) for w in wanted])
-        results = primitive(*args, graph=halves.forward, **params)
+        forward = halves(graph, [bool(w) for w in wanted], **params).forward
+        results = primitive(*args, graph=forward, **params)
+        # A residual that is an argument is returned as the caller's own value: a loop then finds
+        # the residuals that do not change from step to step, and keeps one of them.
+        given: dict[Atom, Any] = dict(zip(forward.inputs, args, strict=True))
         count = len(graph.outputs)
-        return results[:count], results[count:], [typeof(arg) for arg in args]
+        pairs = zip(forward.outputs[count:], results[count:], strict=True)
+        residuals = [given.get(atom, result) for atom, result in pairs]
+        return results[:count], residuals, [typeof(arg) for arg in args]
 
     def vjp(
         cotangents: Any, residuals: Any, args: Any, wanted: Any, *, graph: Graph, **params: Any
     ) -> list[Any]:
-        halves = differentiate(shared(graph), [bool(w) for w in wanted])
+        found = halves(graph, [bool(w) for w in wanted], **params)
         given = [
             or_zero(c, t) for c, t in zip(cotangents, graph.output_types, strict=True) if t.inexact
         ]
-        found = primitive(*residuals, *given, graph=halves.backward, **params)
+        cts = primitive(*residuals, *given, graph=found.backward, **params)
         result: list[Any] = [None] * len(args)
-        for position, cotangent in zip(halves.reached, found, strict=True):
+        for position, cotangent in zip(found.reached, cts, strict=True):
             result[position] = cotangent
         return result
 

@@ -289,7 +289,12 @@ _PARTS = ("inputs", "constants", "equations", "outputs", "name", "reassociate", 
 
 def inner_graphs(equation: Equation) -> Iterator[Graph]:
     """The Graphs among the parameters of one equation."""
-    for value in equation.params.values():
+    return graphs_of(equation.params)
+
+
+def graphs_of(params: dict[str, Any]) -> Iterator[Graph]:
+    """The Graphs among parameters."""
+    for value in params.values():
         if isinstance(value, Graph):
             yield value
         elif isinstance(value, tuple):

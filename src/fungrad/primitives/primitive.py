@@ -289,6 +289,7 @@ def _declaring_module() -> str:
         "elementwise",
         "multilinear",
         "structural",
+        "structural_with",
     ):
         assert frame.f_back is not None
         frame = frame.f_back

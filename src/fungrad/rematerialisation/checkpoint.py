@@ -11,26 +11,23 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fungrad.control_flow.call import run
+from fungrad.control_flow.call import run, structural_with
 from fungrad.control_flow.unroll import UNFOLDED
 from fungrad.custom_rules.closures_and_arguments import Arguments, captured, outputs_of, valueless
 from fungrad.errors import ArgumentError
-from fungrad.ir.graph import Atom, Graph
-from fungrad.ir.types import Type
-from fungrad.primitives.primitive import Primitive, or_zero
+from fungrad.ir.graph import Graph
+from fungrad.primitives.primitive import Primitive
 from fungrad.rematerialisation.eager_checkpoint import recomputed
 from fungrad.rematerialisation.policies import Budget, Policy, chosen, save_everything, save_nothing
 from fungrad.retracing.graph_transforms import (
     Differentiated,
-    batch,
     joint,
-    jvp_graph,
     memoised,
     split,
 )
 from fungrad.support import pytree
 from fungrad.tracing.source_location import boundary
-from fungrad.tracing.trace import EVAL, current, typeof
+from fungrad.tracing.trace import EVAL, current
 from fungrad.tracing.transformed_function import OfFunction
 
 
@@ -47,63 +44,8 @@ def cut(graph: Graph, wanted: Sequence[Any], policy: Policy) -> Differentiated:
     return result
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, graph: Graph, policy: Policy) -> Any:
-    pushed = jvp_graph(graph, [t is not None for t in tangents])
-    moved = [t for t in tangents if t is not None]
-    results = checkpointed(*primals, *moved, graph=pushed.graph, policy=policy)
-    count = len(graph.outputs)
-    out_tangents: list[Any] = [None] * count
-    for position, tangent in zip(pushed.moving, results[count:], strict=True):
-        out_tangents[position] = tangent
-    return results[:count], out_tangents
-
-
-def _forward(args: Sequence[Any], wanted: Sequence[Any], *, graph: Graph, policy: Policy) -> Any:
-    forward = cut(graph, wanted, policy).forward
-    results = checkpointed(*args, graph=forward, policy=policy)
-    # A residual that is an argument is returned as the caller's own value: a loop then finds the
-    # residuals that do not change from step to step, and keeps one of them.
-    given: dict[Atom, Any] = dict(zip(forward.inputs, args, strict=True))
-    count = len(graph.outputs)
-    residuals = [
-        given.get(atom, result)
-        for atom, result in zip(forward.outputs[count:], results[count:], strict=True)
-    ]
-    return results[:count], residuals, [typeof(arg) for arg in args]
-
-
-def _vjp(
-    cotangents: Sequence[Any], residuals: Any, args: Sequence[Type], wanted: Sequence[Any],
-    *, graph: Graph, policy: Policy,
-) -> list[Any]:  # fmt: skip
-    halves = cut(graph, wanted, policy)
-    given = [
-        or_zero(c, t) for c, t in zip(cotangents, graph.output_types, strict=True) if t.inexact
-    ]
-    found = checkpointed(*residuals, *given, graph=halves.backward, policy=policy)
-    result: list[Any] = [None] * len(args)
-    for position, cotangent in zip(halves.reached, found, strict=True):
-        result[position] = cotangent
-    return result
-
-
-def _batch(
-    args: Sequence[Any], batched: Sequence[bool], size: int, *, graph: Graph, policy: Policy
-) -> Any:
-    return checkpointed(
-        *args, graph=batch(graph, batched, size, all_outputs=True).graph, policy=policy
-    )
-
-
-checkpointed: Primitive = Primitive(
-    "checkpoint",
-    eval=lambda *args, graph, policy: tuple(run(graph, args)),
-    type=lambda *types, graph, policy: tuple(graph.output_types),
-    jvp=_jvp,
-    vjp=_vjp,
-    forward=_forward,
-    batch=_batch,
-    multiple=True,
+checkpointed: Primitive = structural_with(
+    cut, "checkpoint", eval=lambda *args, graph, policy: run(graph, args)
 )
 """`checkpoint(*args, graph=, policy=)`: the outputs of a Graph. Never inlined, so that no pass
 merges recomputed equations with the originals."""

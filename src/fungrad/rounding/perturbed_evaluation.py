@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.control_flow.call import interpreted
-from fungrad.ir.graph import Equation, Graph, inner_graphs
+from fungrad.ir.graph import Equation, Graph, graphs_of, inner_graphs
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import add, sub
 from fungrad.primitives.elementwise.ufuncs import copysign, power, signbit
@@ -96,7 +96,8 @@ class PerturbedTrace(TimedTrace):
             args = [self.with_any_sign(arg) for arg in args]
         elif self.regrouped and (primitive is add or primitive is sub):
             args = [self.moved(arg, FUNCTION) for arg in args]
-        if rounding == EXACT or (primitive.multiple and rounding == OPERANDS and _runs(params)):
+        runs = any(graphs_of(params))  # which are perturbed on their own
+        if rounding == EXACT or (primitive.multiple and rounding == OPERANDS and runs):
             return self._exact(primitive, args, params)
         if isinstance(rounding, str):
             return self._collective(rounding, primitive, args, params)
@@ -241,15 +242,6 @@ def _raising(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
         return primitive.eval(*args, **params)
     except (ValueError, IndexError, np.linalg.LinAlgError) as error:
         raise Undefined from error
-
-
-def _runs(params: dict[str, Any]) -> bool:
-    """Whether a primitive with these parameters runs Graphs, which are perturbed on their own."""
-    for value in params.values():
-        for item in value if type(value) is tuple else (value,):
-            if isinstance(item, Graph):
-                return True
-    return False
 
 
 def _terms(args: Sequence[Any], params: dict[str, Any]) -> int:

@@ -241,17 +241,25 @@ def _dataclass_node(type_: type) -> Node:
     names = tuple(f.name for f in fields if not f.metadata.get("static", False))
     static = tuple(f.name for f in fields if f.metadata.get("static", False))
 
-    def flatten_dataclass(tree: Any) -> tuple[Sequence[Any], Hashable]:
+    return attribute_node(type_, names, static)
+
+
+def attribute_node(type_: type, names: Sequence[str], static: Sequence[str]) -> Node:
+    """The Node of instances whose children are attributes; the `static` ones are structure."""
+
+    def flatten_attributes(tree: Any) -> tuple[Sequence[Any], Hashable]:
         return [getattr(tree, n) for n in names], tuple(getattr(tree, n) for n in static)
 
-    def unflatten_dataclass(aux: Any, children: Sequence[Any]) -> Any:
+    def unflatten_attributes(aux: Any, children: Sequence[Any]) -> Any:
         # Not by __init__: its checks and conversions are for users' values, not for traced ones.
         new: Any = object.__new__(type_)
         for name, value in zip((*names, *static), (*children, *aux), strict=True):
             object.__setattr__(new, name, value)
         return new
 
-    return Node(flatten_dataclass, unflatten_dataclass, lambda _, n: (f".{name}" for name in names))
+    return Node(
+        flatten_attributes, unflatten_attributes, lambda _, n: (f".{name}" for name in names)
+    )
 
 
 _LEAF_TYPES: dict[type, Any] = dict.fromkeys((float, int, bool, complex, str, bytes))

@@ -22,7 +22,7 @@ from fungrad.control_flow.while_loop import while_loop
 from fungrad.custom_rules.custom_vjp_jvp import custom
 from fungrad.inspect.digits.opened_loops import opened, opens
 from fungrad.inspect.why.ablate_stops import is_stop
-from fungrad.ir.graph import Graph, Source, Variable
+from fungrad.ir.graph import Graph, Source, Variable, graphs_of
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import mul, select
 from fungrad.primitives.elementwise.ufuncs import abs as absolute
@@ -285,7 +285,7 @@ class ObservingTrace(Trace):
         """The results of an operation, observed where it errs."""
         parent: Trace = self.parent  # type: ignore[assignment]
         site = Site(where.source, primitive.name, where.backward)
-        runs = _runs(params) or "host" in params or primitive is custom
+        runs = any(graphs_of(params)) or "host" in params or primitive is custom
         if runs:
             self.unseen[site] = None
         elif is_backward_stable(primitive):
@@ -391,15 +391,6 @@ class ObservingTrace(Trace):
 
 def _placed(site: Site, where: Place) -> Site:
     return site if site.source is not None else site._replace(source=where.source)
-
-
-def _runs(params: dict[str, Any]) -> bool:
-    """Whether parameters hold Graphs."""
-    for value in params.values():
-        for item in value if type(value) is tuple else (value,):
-            if isinstance(item, Graph):
-                return True
-    return False
 
 
 def _is_short(value: Any) -> bool:

@@ -89,6 +89,13 @@ def axis_index(axis: Any, ndim: int) -> int:
     return index + ndim if index < 0 else index
 
 
+def axis_last(x: Any, axis: Any) -> tuple[Any, int]:
+    """An array with an axis moved to the end, and the index of that axis before."""
+    x = array_of(x)
+    axis = axis_index(axis, len(shape_of(x)))
+    return np.moveaxis(x, axis, -1), axis
+
+
 def axis_indices(axes: Any, ndim: int) -> tuple[int, ...]:
     """One axis or several, none of them twice, as indices of 0 ... ndim - 1."""
     if not isinstance(axes, (tuple, list)):

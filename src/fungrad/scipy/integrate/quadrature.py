@@ -23,7 +23,7 @@ from fungrad.errors import UnsupportedArgumentError
 from fungrad.host.external import pure_callback
 from fungrad.ir.types import Type
 from fungrad.numpy.protocol.implements import known
-from fungrad.numpy.protocol.operands import array_of, axis_index
+from fungrad.numpy.protocol.operands import array_of, axis_last
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.scipy.integrate.ode_adjoint import Joined, filled
@@ -205,12 +205,6 @@ def quad(
 _UNFIT = "If given, length of x along axis must be the same as y."
 
 
-def _last(y: Any, axis: int) -> tuple[Any, int]:
-    y = array_of(y)
-    axis = axis_index(axis, len(shape_of(y)))
-    return np.moveaxis(y, axis, -1), axis
-
-
 def _points(x: Any, y: Any, axis: int) -> Any:
     """x along the last axis, as the axis of y was moved there."""
     x = array_of(x)
@@ -269,7 +263,7 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
     >>> float(simpson([0.0, 1.0, 4.0]))
     2.6666666666666665
     """
-    y, axis = _last(y, axis)
+    y, axis = axis_last(y, axis)
     if x is not None:
         x = _points(x, y, axis)
     count = shape_of(y)[-1]
@@ -302,7 +296,7 @@ def cumulative_trapezoid(
     >>> cumulative_trapezoid([1.0, 2.0, 3.0], initial=0)
     array([0. , 1.5, 4. ])
     """
-    y, axis = _last(y, axis)
+    y, axis = axis_last(y, axis)
     if not shape_of(y)[-1]:
         raise ValueError("At least one point is required along `axis`.")
     steps = dx if x is None else np.diff(_points(x, y, axis))
@@ -339,7 +333,7 @@ def cumulative_simpson(
     >>> cumulative_simpson([0.0, 1.0, 4.0], initial=0)
     array([0.        , 0.33333333, 2.66666667])
     """
-    y, axis = _last(y, axis)
+    y, axis = axis_last(y, axis)
     if y.dtype.kind not in "fc":
         y = cast(y, np.dtype(np.float64))
     shape = shape_of(y)
@@ -393,7 +387,7 @@ def romb(y: Any, dx: Any = 1.0, axis: int = -1, show: Any = False) -> Any:
     """
     if show:
         raise ValueError("romb prints no table: `show` has to be False.")
-    y, _ = _last(y, axis)
+    y, _ = axis_last(y, axis)
     intervals = shape_of(y)[-1] - 1
     if intervals < 1 or intervals & (intervals - 1):
         raise ValueError("Number of samples must be one plus a non-negative power of 2.")

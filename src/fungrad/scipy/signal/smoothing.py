@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
-from fungrad.numpy.protocol.operands import array_of, axis_index
+from fungrad.numpy.protocol.operands import array_of, axis_last
 from fungrad.primitives.contraction.convolution import convolve_nd
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.scipy.optional import scipy_module
@@ -21,12 +21,6 @@ from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of
 
 _EXTENSIONS = {"mirror": "reflect", "nearest": "edge", "wrap": "wrap", "constant": "constant"}
-
-
-def _last(x: Any, axis: int) -> tuple[Any, int]:
-    x = array_of(x)
-    axis = axis_index(axis, len(shape_of(x)))
-    return np.moveaxis(x, axis, -1), axis
 
 
 def _floating(x: Any) -> Any:
@@ -56,7 +50,7 @@ def detrend(
     """
     if type not in ("linear", "l", "constant", "c"):
         raise ValueError("Trend type must be 'linear' or 'constant'.")
-    x, axis = _last(data, axis)
+    x, axis = axis_last(data, axis)
     x = _floating(x)
     if type in ("constant", "c"):
         return np.moveaxis(x - np.mean(x, axis=-1, keepdims=True), -1, axis)
@@ -91,7 +85,7 @@ def hilbert(x: Any, N: Any = None, axis: int = -1) -> Any:
     >>> np.round(np.abs(hilbert(np.cos(np.arange(8) * np.pi / 2))), 12)
     array([1., 1., 1., 1., 1., 1., 1., 1.])
     """
-    x, axis = _last(x, axis)
+    x, axis = axis_last(x, axis)
     if x.dtype.kind == "c":
         raise ValueError("x must be real.")
     length = shape_of(x)[-1] if N is None else N
@@ -133,7 +127,7 @@ def resample(
         raise UnsupportedArgumentError(
             f"resample(domain={domain!r}){user_line()}: transform back first, by np.fft.ifft."
         )
-    x, axis = _last(x, axis)
+    x, axis = axis_last(x, axis)
     length = shape_of(x)[-1]
     real = x.dtype.kind != "c"
     transformed = np.fft.fft(x)
@@ -245,7 +239,7 @@ def savgol_filter(
     """
     if mode not in (*_EXTENSIONS, "interp"):
         raise ValueError("mode must be 'mirror', 'constant', 'nearest' 'wrap' or 'interp'.")
-    x, axis = _last(x, axis)
+    x, axis = axis_last(x, axis)
     x = x if x.dtype.char in "fd" else cast(x, np.result_type(x.dtype, np.float64))
     coefficients = savgol_coeffs(window_length, polyorder, deriv, delta)
     length = shape_of(x)[-1]

@@ -123,6 +123,31 @@ def key_part(value: Any) -> Hashable:
     return found
 
 
+def key_of_graph(graph: Graph) -> Hashable:
+    """A key that only Graphs of the same equations share, whatever their variables; None if a
+    parameter is not hashable. It names the values of constants, and Graphs inside, by identity.
+    """
+    number = {v: n for n, v in enumerate((*graph.inputs, *[v for v, _ in graph.constants]))}
+    types = tuple([v.type for v in number])
+    parts: list[Hashable] = [len(graph.inputs), types, *[id(value) for _, value in graph.constants]]
+
+    def part(atom: Atom) -> Hashable:
+        return (atom.type, key_part(atom.value)) if isinstance(atom, Literal) else number[atom]
+
+    for equation in graph.equations:
+        parts += [id(equation.primitive), len(equation.inputs), *map(part, equation.inputs)]
+        parts += [(k, key_part(v)) for k, v in equation.params.items()]
+        for v in equation.outputs:
+            parts.append(v.type)
+            number[v] = len(number)
+    key = (*parts, *map(part, graph.outputs))
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
 class TooMany(Exception):
     """Raised by an expansion that has more equations than its limit."""
 

@@ -9,12 +9,13 @@ the carry where the step before wrote it, and writes stacked results directly in
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.native.clusters import cluster_graph, with_clusters
+from fungrad.compiler.native.clusters import Once, cluster_graph, with_clusters
 from fungrad.compiler.native.entry import SHARED
 from fungrad.compiler.native.factorisations import RULES, factorised
 from fungrad.compiler.native.fused import cheap_kernel
@@ -42,10 +43,12 @@ CALLED = 5.0
 """Nanoseconds of a call of a part."""
 CONSTANT = 1 << 16
 """The most elements of an array that is stored as a constant."""
-FEW, MANY = 64, 400
-"""The fewest elements of the largest array of a sequence, and the most equations."""
+FEW = 64
+"""The fewest elements of the largest array of a sequence."""
 STRAIGHT = 8.0
 """Bytes of new memory for a nanosecond of a program without loops; one with loops may take 1."""
+MOST = 1 << 25
+"""The most bytes of new memory of a sequence: malloc gives more back to the system."""
 ARRAYS = 250
 """The most pointers that a part receives."""
 
@@ -137,8 +140,6 @@ def _stack(graph: Graph) -> Kernel:
 def _sequence_refusal(graph: Graph) -> Refusal | None:
     """Why a Graph is not a sequence of parts that are worth a call each."""
     most = max([v.type.size for e in graph.equations for v in e.outputs], default=0)
-    if len(graph.equations) > MANY:
-        return refusal(f"a sequence of {len(graph.equations)} equations", "long")
     if len(graph.equations) < 2 or most < FEW:
         return refusal(f"a sequence of arrays of {most} elements", "small", elements=most)
     return _effects(graph)
@@ -148,10 +149,13 @@ def _parts_in_order(graph: Graph) -> Kernel:
     """The kernel of a Graph whose parts are kernels.
 
     Raises:
-      Refused: if a part has none, or for large intermediates, which the buffer pool keeps.
+      Refused: if a part has none, or for large intermediates, which the buffer pool keeps, or for
+        very much memory.
     """
     made = _sequence(graph)
-    if made.scratch > LARGE:
+    kept = set(graph.outputs)
+    inner = [v.type.nbytes for e in graph.equations for v in e.outputs if v not in kept]
+    if made.scratch > (LARGE if max(inner, default=0) >= LARGE else MOST):
         raise Refused(f"{made.scratch} bytes of new memory", "memory", bytes=made.scratch)
     return made
 
@@ -185,6 +189,8 @@ class _Writer:
         self.code = kernel_function(self.module, "i32")
         self.scratch, self.cost, self.constants = 0, 0.0, list[Any]()
         self.loops: list[str] = []
+        self.names: dict[Module, Mapping[str, str]] = {}
+        """The names here of the functions of kernels that are called already."""
         self.within = self.room(within)
         self.pointers: dict[Atom, Value] = {v: self.array(n) for n, v in enumerate(graph.inputs)}
         self.pointers.update((v, self.constant(x)) for v, x in graph.constants)
@@ -237,7 +243,9 @@ class _Writer:
 
     def call(self, kernel: Kernel, table: Value) -> None:
         """Runs a kernel, and returns its status if that is not 0."""
-        code, names = self.code, self.module.absorb(kernel.module)
+        code, names = self.code, self.names.get(kernel.module)
+        if names is None:
+            names = self.names[kernel.module] = self.module.absorb(kernel.module)
         given = [table, *[code.constant(n, "i64") for n in (0, kernel.units)], self.within]
         self.cost += kernel.cost_ns + CALLED
         if kernel.units > 1 and kernel.cost_ns >= SHARED:
@@ -302,8 +310,10 @@ def _steps(graph: Graph) -> tuple[list[_Step], dict[Atom, Any]]:
       Refused: if a part has no kernel, or the parts have too many lines of IR.
     """
     found = list[_Step]()
-    known, lines = dict[Atom, Any](), 0
-    for equation in (with_clusters(graph, _part, 0, loops=False) or graph).equations:
+    known, lines, modules = dict[Atom, Any](), 0, set[Module]()
+    make = Once(_part).of
+    clustered = with_clusters(graph, make, 0, loops=False, most=math.inf)
+    for equation in (clustered or graph).equations:
         primitive, params, (out, *more) = equation.primitive, equation.params, equation.outputs
         runner = params.get("runner")
         part = runner if isinstance(runner, Kernel) else None
@@ -315,14 +325,15 @@ def _steps(graph: Graph) -> tuple[list[_Step], dict[Atom, Any]]:
                 continue
             if primitive is not reshape and (more or out.type.size):
                 alone = cluster_graph(graph, [equation])
-                own = _part(alone)
+                own = make(alone)
                 if isinstance(own, Refusal):
                     raise Refused(own)
                 part, inputs, outputs = own, alone.inputs, alone.outputs
         found.append((part, inputs, outputs))
         if part is None:  # a reshaped array, or one without elements
             continue
-        lines += len(part.module)
+        lines += 0 if part.module in modules else len(part.module)
+        modules.add(part.module)
         if lines > LOOPS:
             raise Refused(f"more than {LOOPS} lines of IR", "long", lines=lines)
     return found, known

@@ -19,7 +19,7 @@ from fungrad.compiler.native import (
     symbols,
 )
 from fungrad.compiler.native.array_loops import LOOP_GENERATORS, sequence_kernel
-from fungrad.compiler.native.clusters import Reasons, in_pool, with_clusters
+from fungrad.compiler.native.clusters import Once, Reasons, in_pool, with_clusters
 from fungrad.compiler.native.complex_numbers import real_form
 from fungrad.compiler.native.element_operations import cost
 from fungrad.compiler.native.fused import fused_kernel
@@ -136,20 +136,26 @@ class Native(CheckedBackend):
         programs: list[Runner] = []
 
         def make(cluster: Graph, times: float = 1.0, into: int = 0) -> Runner | Refusal:
+            reused = () if into else tuple(in_pool(cluster, graph))
+            found: Runner | Refusal = once.of(cluster, times, into, reused)
+            return found
+
+        def made(
+            cluster: Graph, times: float, into: int, reused: tuple[Type, ...]
+        ) -> Runner | Refusal:
             first, *more = cluster.equations
             loop = not more and first.primitive.multiple and not unrollable(first)
             generators: Sequence[Generator] = LOOP_GENERATORS if loop else [fused_kernel]
             if not more and separate(first):
                 generators = [single_kernel]
             fallback = Later(functools.partial(build, cluster), cluster, _NUMPY.compile)
-            reused = [] if into else in_pool(cluster, graph)
             found = self._native(cluster, fallback, generators, times, into or len(reused))
-            if not isinstance(found, Refusal):
-                programs.append(found)
-                if reused:
-                    return functools.partial(_in_reused_memory, found, reused)
-            return found
+            if isinstance(found, Refusal):
+                return found
+            programs.append(found)
+            return functools.partial(_in_reused_memory, found, reused) if reused else found
 
+        once = Once(made)
         in_tiles = with_tiles(graph, make)
         graph.derived["reasons"] = reasons = Reasons()
         mixed = with_clusters(in_tiles, make, reasons=reasons) or in_tiles

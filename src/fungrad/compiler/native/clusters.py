@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fungrad.compiler.levels import Levels
@@ -27,7 +27,8 @@ from fungrad.control_flow.while_loop import while_loop
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, primitives
-from fungrad.retracing.inlining import copied, placed
+from fungrad.retracing.graph_transforms import memoised
+from fungrad.retracing.inlining import copied, key_of_graph, placed
 from fungrad.runtime.buffer_pool import LARGE
 
 LEAST, LEAST_OFTEN = 4_096, 512
@@ -40,7 +41,11 @@ DEEP = 1
 moved values multiplies the places at which values are computed.
 """
 MOST = 24
-"""The most kernels of one Graph."""
+"""The most kernels of one Graph; equal ones count once."""
+READ = 64
+"""The most arrays that a cluster reads: a longer one, such as a sum over the steps of a loop, is
+divided in order.
+"""
 Make = Callable[[Graph], Any]
 """Makes the native program of a Graph, or its Kernel; the Refusal if it has none."""
 
@@ -55,7 +60,7 @@ class Reasons(dict[Equation, Refusal]):
 
 def with_clusters(
     graph: Graph, make: Make, least: int = LEAST, reasons: Reasons | None = None,
-    loops: bool = True,
+    loops: bool = True, most: float = MOST,
 ) -> Graph | None:  # fmt: skip
     """The Graph with clusters replaced by calls of native programs; None if there are none.
 
@@ -65,12 +70,13 @@ def with_clusters(
       least: the fewest elements, over all equations, of a cluster.
       reasons: receives why equations are in none.
       loops: whether loops, or clusters of their bodies, are made native, too.
+      most: the most clusters; equal ones count once.
     """
     reasons = Reasons() if reasons is None else reasons
     if any(map(effectful, graph.equations)):
         reasons.note(graph.equations, refusal("effects", "effects"))
         return None
-    calls = _Calls(graph, make, least, reasons)
+    calls = _Calls(graph, make, least, reasons, most)
     for members in sorted(_clusters(graph, graph.equations, 0), key=_work, reverse=True):
         calls.take(members, 0)
     within: dict[Equation, Equation] = {}
@@ -90,25 +96,55 @@ def with_clusters(
     return graph.replace(equations=tuple(in_order([*left, *calls.found], graph)))
 
 
+class Once:
+    """Makes one program of Graphs that are alike: the steps of a loop that Python ran.
+
+    Args:
+      make: makes the program of a Graph.
+    """
+
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self._make = make
+        self._made: dict[Hashable, tuple[Graph, Any]] = {}
+        """By key, the program and its Graph, which keeps alive what the key names."""
+
+    def of(self, graph: Graph, *options: Hashable) -> Any:
+        """The program of a Graph, made with these options."""
+        key = key_of_graph(graph)
+        if key is None:
+            return self._make(graph, *options)
+        if (key, options) not in self._made:
+            self._made[key, options] = graph, self._make(graph, *options)
+        return self._made[key, options][1]
+
+
 class _Calls:
     """The calls of native programs that replace equations of a Graph."""
 
-    def __init__(self, graph: Graph, make: Make, least: int, reasons: Reasons) -> None:
+    def __init__(self, graph: Graph, make: Make, least: int, reasons: Reasons, most: float) -> None:
         self.graph, self.make, self.least, self.reasons = graph, make, least, reasons
+        self.most = most
+        self.made = set[Any]()
+        """The programs, or modules of Kernels, that are called."""
         self.found: list[Equation] = []
         self.gone: set[Equation] = set()
 
     def take(self, members: Sequence[Equation], cut: int, new: bool = True) -> None:
         """Makes a cluster native, if it is new; else its parts, divided at more reductions."""
-        size, most = _work(members), len(self.found) == MOST
+        size, most = _work(members), len(self.made) >= self.most
         if most or (len(members) < FEW and size < self.least):
             count = "1 element" if size == 1 else f"{size:,} elements"
             small = f"{count}: below the {self.least:,} of a kernel"
-            why = refusal(f"there are {MOST} kernels", "long", kernels=MOST) if most else (
+            many = refusal(f"there are {self.most} kernels", "long", kernels=self.most)
+            why = many if most else (
                 refusal(small, "small", elements=size, least=self.least))  # fmt: skip
             self.reasons.note(members, why)
             return
-        if not (new and self.add(members)) and cut < 3:
+        parts = list(_divided(members))
+        if len(parts) > 1:
+            for part in parts:
+                self.take(part, cut)
+        elif not (new and self.add(members)) and cut < 3:
             for part in sorted(_clusters(self.graph, members, cut + 1), key=_work, reverse=True):
                 self.take(part, cut + 1, len(part) < len(members))
 
@@ -119,9 +155,24 @@ class _Calls:
         if isinstance(runner, Refusal):
             self.reasons.note(members, runner)
             return False
+        self.made.add(getattr(runner, "module", runner))
         self.found.append(native_call(members[0], runner, inner.inputs, inner.outputs, members))
         self.gone.update(members)
         return True
+
+
+def _divided(members: Sequence[Equation]) -> Iterator[Sequence[Equation]]:
+    """Parts of a cluster that read at most READ values."""
+    start, read, made = 0, set[Atom](), set[Atom]()
+    for n, equation in enumerate(members):
+        inputs = {a for a in equation.inputs if isinstance(a, Variable)} - made
+        if n > start and len(read | inputs) > READ:
+            yield members[start:n]
+            start, read, made = n, set(), set()
+            inputs = {a for a in equation.inputs if isinstance(a, Variable)}
+        read |= inputs
+        made.update(equation.outputs)
+    yield members[start:]
 
 
 def _work(members: Sequence[Equation]) -> int:
@@ -137,14 +188,14 @@ def _clusters(graph: Graph, equations: Sequence[Equation], cut: int) -> Iterator
         found = level[equation.outputs[0]]
         if found % 2:
             members.setdefault(found, []).append(equation)
+    place = {equation: n for n, equation in enumerate(equations)}
     for found in sorted(members):
-        for part in _connected(members[found]):
+        for part in _connected(sorted(members[found], key=place.__getitem__)):
             above = _joined_by(graph, part, level, ended)
             if above is None:
                 yield part
             else:
-                both = {*members[above], *part}
-                members[above] = [e for e in equations if e in both]
+                members[above] += part
 
 
 def _levels(
@@ -174,6 +225,7 @@ def _levels(
             here = [moves.get(a, 0) for a in equation.inputs if level.get(a) == found]
             deep = max(here, default=0) + shifts(equation)
             if cut >= 1 and deep > DEEP:
+                ended.update(a for a in equation.inputs if level.get(a) == found)
                 found, deep = available.odd(equation.inputs, later=True), 1
             moves.update((v, deep) for v in equation.outputs)
             if equation.outputs[0] in wrote and not writes(equation):
@@ -194,11 +246,7 @@ def _sink(
     """Moves an equation to a later cluster if only that reads it, and does not read more arrays
     then.
     """
-    readers: dict[Atom, list[Equation]] = {}
-    for equation in graph.equations:
-        for atom in equation.inputs:
-            readers.setdefault(atom, []).append(equation)
-    kept = set(graph.outputs) | ended
+    readers, kept = _readers(graph), ended.union(graph.outputs)
     kept |= {atom for equation in equations for atom in before_loops(equation)}
     for equation in reversed(equations):
         (out, *more) = equation.outputs
@@ -217,12 +265,11 @@ def _joined_by(
     """The level of the later cluster that computes a part of one instead, as it reads more of its
     values than that reads arrays; None if there is none.
     """
-    made = {v for e in part for v in e.outputs}
-    if made & {*ended, *graph.outputs}:
+    made, mine, known = {v for e in part for v in e.outputs}, set(part), _readers(graph)
+    if not (made.isdisjoint(ended) and made.isdisjoint(graph.outputs)):
         return None
     read = {a for e in part for a in e.inputs if a.type.size > 1} - made
-    readers = [e for e in graph.equations if e.outputs[0] not in made
-               and any(a in made for a in e.inputs)]  # fmt: skip
+    readers = [e for v in made for e in known.get(v, ()) if e not in mine]
     crossing = {a for e in readers for a in e.inputs} & made
     above = {level.get(e.outputs[0], 0) for e in readers}
     whole = {a for e in readers for a in before_loops(e)}
@@ -307,6 +354,20 @@ def native_call(
     return placed(like, _native_cluster(), tuple(inputs), tuple(outputs), params)
 
 
+def _readers(graph: Graph) -> Mapping[Atom, Sequence[Equation]]:
+    """The equations that read each value of a Graph."""
+
+    def found() -> Mapping[Atom, Sequence[Equation]]:
+        readers: dict[Atom, list[Equation]] = {}
+        for equation in graph.equations:
+            for atom in equation.inputs:
+                readers.setdefault(atom, []).append(equation)
+        return readers
+
+    result: Mapping[Atom, Sequence[Equation]] = memoised(graph, "readers", found)
+    return result
+
+
 def cluster_graph(graph: Graph, members: Sequence[Equation]) -> Graph:
     """Some equations as a Graph: its inputs come from outside, its outputs are read outside."""
     mine = set(members)
@@ -314,10 +375,9 @@ def cluster_graph(graph: Graph, members: Sequence[Equation]) -> Graph:
     constants = {v: (v, value) for v, value in graph.constants}
     read = [a for e in members for a in e.inputs if not isinstance(a, Literal)]
     inputs = {a: a for a in read if a not in made and a not in constants}
-    outside = {a for e in graph.equations if e not in mine for a in e.inputs}
-    kept = set(graph.outputs)
-    outside |= kept
-    outputs = [v for e in members for v in e.outputs if v in outside]
+    readers, kept = _readers(graph), set(graph.outputs)
+    outputs = [v for e in members for v in e.outputs
+               if v in kept or any(r not in mine for r in readers.get(v, ()))]  # fmt: skip
     outputs.sort(key=lambda v: v in kept or v.type.nbytes < LARGE)  # see `in_pool`
     used = {a: constants[a] for a in read if a in constants}
     return Graph(tuple(inputs.values()), tuple(used.values()), tuple(members), tuple(outputs),

@@ -45,7 +45,7 @@ Box = Sequence[tuple[int, int]]
 Key = tuple[Atom, Place]
 MOST = 256
 """The most elements of an array that is made of numbers."""
-PLACES, MOVED, OFTEN = 2_000, 500, 8
+PLACES, MOVED, OFTEN = 2_000, 300, 2
 """The most values at places of a nest: a constant, with and without short axes, and the values for
 each equation. Moves of moved arrays multiply them.
 """

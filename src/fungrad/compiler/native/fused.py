@@ -29,6 +29,7 @@ from fungrad.compiler.native.index_maps import (
     Place,
     Through,
     movable,
+    moves_deeply,
 )
 from fungrad.compiler.native.kernel import LINES, Kernel, kernel_function
 from fungrad.compiler.native.llvm_ir import Function, Module
@@ -55,6 +56,9 @@ Depends = dict[Atom, set[tuple[int, ...]]]
 """For each value, the axes of the reductions that it depends on."""
 LEAST = 64
 """The fewest elements of loops if short axes are unrolled."""
+MANY = 300
+"""A Graph of more equations is cut before its maps are followed, where values move and move again.
+"""
 COPIES = 16_000
 """The most equations after unrolling of short axes."""
 ONE_CALL = 0.1
@@ -90,6 +94,8 @@ def _kernel(graph: Graph) -> Kernel:
     Raises:
       Refused: if the layout forbids both, or the text is too long.
     """
+    if len(graph.equations) > MANY and moves_deeply(graph):
+        raise Refused("moves of moved arrays", "long")
     graph = with_split_axes(graph)
     whole, doubtful = unrolled(graph)
     made: Kernel | Refusal = refusal("too many operations along short axes", "long")
@@ -429,6 +435,8 @@ class _Program:
         there already; None if none fits.
         """
         shape = reduction.operands[0].type.shape
+        if maps.nest(shape) == maps.lengths:
+            return (0,) * len(maps.lengths)
         own = type(maps)(maps.nest(shape))
         mine = [Piece(a, place) for a in reduction.operands for place in own.wholes(shape)]
         begin = (0,) * len(own.lengths)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fungrad.compiler.refusal import Refused
-from fungrad.ir.graph import Atom, Equation, Literal
+from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.primitives.elementwise.by_elements import elementwise
 from fungrad.primitives.facts import FIRST, Along, Section, sections_of
 from fungrad.primitives.movement.reshape_broadcast_cast import (
@@ -28,6 +28,8 @@ from fungrad.primitives.reduction.reduce import reduce_max, reduce_min
 
 Place = tuple[Any, ...]
 """For each axis an Along or, of an array that is read or written by index arrays, a Through."""
+DEEPEST = 12
+"""Moves of moved values, one after the other, for which their maps are followed."""
 SHORT = 12
 """The longest axes that need not be loops."""
 
@@ -268,6 +270,17 @@ def movable(equation: Equation) -> bool:
 def shifts(equation: Equation) -> bool:
     """Whether an equation moves elements along their axes: a slice, a roll, a pad, a join."""
     return movable(equation) and equation.primitive not in (reshape, broadcast_to, transpose)
+
+
+def moves_deeply(graph: Graph) -> bool:
+    """Whether values are moved more than DEEPEST times, one time after the other."""
+    depth: dict[Atom, int] = {}
+    for equation in graph.equations:
+        deep = max([depth.get(atom, 0) for atom in equation.inputs], default=0) + shifts(equation)
+        if deep > DEEPEST:
+            return True
+        depth.update((v, deep) for v in equation.outputs)
+    return False
 
 
 def _reduced(equation: Equation, place: Place) -> Moved | None:

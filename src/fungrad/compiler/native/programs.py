@@ -80,6 +80,9 @@ def _kernel(graph: Graph, longest: int = 0) -> Kernel:
     longest = LOOPS if leaves else longest or _longest(graph)
     emitter = NativeEmitter(len(inputs), len(outputs), leaves, records, longest)
     walk = Scalariser(Planner(emitter, ELEMENTWISE, RULES, _structural, COSTS))
+    written = sum([type_.size for type_ in outputs if type_.size <= emitter.size])
+    if walk.plans.plan(graph).operations + 2 * written > longest:
+        raise Refused("too many operations", "long")
     given = [emitter.argument(place, type_) for place, type_ in enumerate(inputs)]
     results = walk.graph(graph, given)
     for place, (value, type_) in enumerate(zip(results, outputs, strict=True)):

@@ -1,0 +1,186 @@
+"""Building long programs: they are cut into kernels, equal kernels are made once, and the work
+grows linearly with the number of equations.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import fungrad as fg
+from fungrad.compiler.cost_model import costs
+from fungrad.retracing.inlining import key_of_graph
+
+rng = np.random.default_rng(5)
+Program = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+@pytest.fixture(autouse=True)
+def unrolled(native: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "rerolled_equations", 1 << 60)
+
+
+def ring(n: int) -> Program:
+    def f(u: Any, k: Any) -> Any:
+        for _ in range(n):
+            u = u + k * (np.roll(u, 1) - 2 * u + np.roll(u, -1))
+        return np.sum(u**2)
+
+    return f, (rng.normal(size=200), 0.1)
+
+
+def plate(n: int) -> Program:
+    def f(u: Any) -> Any:
+        for _ in range(n):
+            around = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]
+            u = np.pad(u[1:-1, 1:-1] + 0.1 * (around - 4 * u[1:-1, 1:-1]), 1)
+        return np.sum(u * u)
+
+    return f, (rng.normal(size=(20, 25)),)
+
+
+def joined(n: int) -> Program:
+    def f(x: Any) -> Any:
+        for _ in range(n):
+            x = np.concatenate([x[:1], x[1:] * x[:-1]])
+        return np.sum(x)
+
+    return f, (np.linspace(0.9, 1.0, 300),)
+
+
+def writes(n: int) -> Program:
+    def f(x: Any) -> Any:
+        out = np.zeros(n)
+        for i in range(n):
+            out[i] = np.sin(x * i)
+        return np.sum(out * out)
+
+    return f, (0.3,)
+
+
+def states(n: int) -> Program:
+    def f(x: Any) -> Any:
+        found = []
+        for _ in range(n):
+            x = 0.99 * x + 0.01 * np.sin(x)
+            found.append(x)
+        return np.sum(np.stack(found) ** 2)
+
+    return f, (1.0,)
+
+
+def series(n: int) -> Program:
+    def f(x: Any, c: Any) -> Any:
+        total = 0.0
+        for i in range(n):
+            total = total + c[i] * np.cos(i * x)
+        return np.sum(total * total)
+
+    return f, (np.linspace(0.0, 1.0, 300), rng.normal(size=n))
+
+
+def chain(n: int) -> Program:
+    def f(x: Any) -> Any:
+        for _ in range(n):
+            x = np.sin(x * x)
+        return np.sum(x)
+
+    return f, (np.linspace(0.1, 1.0, 10),)
+
+
+def products(n: int) -> Program:
+    def f(a: Any, x: Any) -> Any:
+        for _ in range(n):
+            x = x + 0.01 * np.tanh(a @ x)
+        return np.sum(x)
+
+    return f, (rng.normal(size=(4, 4)), np.ones(4))
+
+
+def gradient(program: Program) -> tuple[Any, tuple[Any, ...]]:
+    f, args = program
+    return fg.grad(f, tuple(range(len(args)))), args
+
+
+def calls(run: Callable[[], Any]) -> int:
+    """How many functions a run calls: a measure of its time that is the same in each run."""
+    count = 0
+
+    def counted(frame: Any, event: str, arg: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(counted)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize(
+    "make, n",
+    [(ring, 40), (plate, 20), (joined, 40), (writes, 300), (states, 300), (series, 60),
+     (chain, 120), (products, 40)],
+)  # fmt: skip
+def test_work_grows_linearly(make: Callable[[int], Program], n: int) -> None:
+    found = []
+    for count in (n, 2 * n):
+        g, args = gradient(make(count))
+        found.append(calls(functools.partial(fg.jit(g), *args)))
+    assert found[1] < 2.4 * found[0]
+
+
+@pytest.mark.parametrize("make, n", [(ring, 150), (plate, 24), (joined, 24)])
+def test_moves_of_moved_values_are_one_native_function(
+    make: Callable[[int], Program], n: int
+) -> None:
+    g, args = gradient(make(n))
+    run = fg.jit(g)
+    for x, y in zip(run(*args), g(*args), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-12)
+    lowered = run.lower(*args)
+    assert not lowered.refused
+    assert lowered.native.count("define ") < 40  # not one for each step
+
+
+def test_a_sum_over_many_steps_is_divided() -> None:
+    def f(*xs: Any) -> Any:
+        total = 0.0
+        for x in xs:
+            total = total + np.sum(np.roll(x, 1) * x)
+        return total
+
+    args = [rng.normal(size=100) for _ in range(200)]
+    run = fg.jit(f)
+    np.testing.assert_allclose(run(*args), f(*args), rtol=1e-12)
+    assert "define" in run.lower(*args).native
+
+
+def test_the_key_of_a_graph_is_that_of_its_program() -> None:
+    def key(f: Callable[..., Any], *args: Any) -> Any:
+        return key_of_graph(fg.make_jaxpr(f)(*args))
+
+    x = np.ones(3)
+    assert key(lambda x: np.sin(x) * 2.0, x) == key(lambda y: np.sin(y) * 2.0, x)
+    different = [
+        key(lambda x: np.sin(x) * 2.0, x),
+        key(lambda x: np.sin(x) * -0.0, x),
+        key(lambda x: np.sin(x) * 0.0, x),
+        key(lambda x: np.sin(x) * 0, x),
+        key(lambda x: np.sin(x) * 2.0, np.ones(4)),
+        key(lambda x: np.cos(x) * 2.0, x),
+        key(lambda x: np.roll(x, 1), x),
+        key(lambda x: np.roll(x, 2), x),
+        key(lambda x, y: x - y, x, x),
+        key(lambda x, y: y - x, x, x),
+        key(lambda x, y: (y - x, x), x, x),
+    ]
+    assert len(set(different)) == len(different)

@@ -342,12 +342,11 @@ def test_casts_keep_the_numbers_in_the_machines_byte_order() -> None:
             np.testing.assert_array_equal(found, f(x))
 
 
-@pytest.mark.parametrize("kind", [np.matrix, np.ma.asarray])
-def test_classes_with_their_own_arithmetic_are_refused(kind: Any) -> None:
+def test_matrices_are_refused() -> None:
     with pytest.raises(ArgumentError, match="own arithmetic"):
-        fg.jit(lambda x: x * 2)(kind(np.eye(2)))
+        fg.jit(lambda x: x * 2)(np.matrix(np.eye(2)))
     with pytest.raises(ArgumentError, match="own arithmetic"):
-        fg.grad(lambda x: np.sum(x * kind(np.eye(2))))(np.eye(2))
+        fg.grad(lambda x: np.sum(x * np.matrix(np.eye(2))))(np.eye(2))
 
 
 # --- arrays of objects ----------------------------------------------------------------------------

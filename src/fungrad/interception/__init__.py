@@ -4,6 +4,7 @@ The first trace imports this package, which registers the tables; tracing/interc
 and removes the replacements.
 """
 
+from fungrad.interception import masked_arrays as masked_arrays
 from fungrad.interception import math_functions as math_functions
 from fungrad.interception import numpy_functions as numpy_functions
 from fungrad.interception import other_packages as other_packages

@@ -73,7 +73,7 @@ def in_rows(array: ndarray) -> ndarray:
 
 
 def own_arithmetic(array: ndarray) -> bool:
-    """Whether an array's class has its own arithmetic (np.ma, np.matrix, units)."""
+    """Whether an array's class has its own arithmetic (np.matrix)."""
     kind = type(array)
     return not kind.__module__.startswith("fungrad.") and (
         kind.__mul__ is not ndarray.__mul__ or kind.__array_ufunc__ is not ndarray.__array_ufunc__
@@ -81,10 +81,9 @@ def own_arithmetic(array: ndarray) -> bool:
 
 
 def refused_arithmetic(value: Any, line: str = "") -> ArgumentError:
-    """The error for such an array, whose mask or units would be lost silently."""
+    """The error for such an array, whose products would be others silently."""
     name = type(value).__name__
     return ArgumentError(
         f"A {name} was given to fungrad{line}. Its class has its own arithmetic, which derivatives "
-        "and compiled programs would ignore. Take np.asarray(x), and a mask as another array: "
-        "np.sum(x, where=keep), np.where(keep, x, 0.0)."
+        "and compiled programs would ignore. Take np.asarray(x)."
     )

@@ -21,7 +21,7 @@ from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.tracing.aliasing import array_over, private
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.subclass_arrays import OfTraced, is_subclass, overlaid
-from fungrad.tracing.trace import Tracer, shape_of, typeof
+from fungrad.tracing.trace import Tracer, is_number, shape_of, typeof
 
 
 def _weights(bitorder: str) -> Any:
@@ -89,6 +89,8 @@ def _view(self: Tracer, dtype: Any = None, type: Any = None) -> Any:
     if isinstance(dtype, builtin_type) and issubclass(dtype, np.ndarray):
         dtype, type = None, dtype
     if type is not None and (is_subclass(type) or issubclass(type, OfTraced)):
+        if dtype is None and is_number(self):
+            return self
         found = array_over(self if dtype is None else _view(self, dtype))
         return overlaid(type, found, found)
     if dtype is None:

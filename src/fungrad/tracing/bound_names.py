@@ -49,6 +49,10 @@ BUILTINS: dict[str, tuple[Any, Any]] = {}
 """By the names of builtin classes: each with its replacement, which modules get as a name of their
 own while a transform traces.
 """
+FURTHER: dict[str, Callable[[], list[Binding]]] = {}
+"""By the name of a package, and by its name as an attribute: makes the further bindings that code
+needs which names the package, or has a value from it.
+"""
 MOST = 20_000
 """The most functions that are read."""
 CONTAINERS = frozenset([dict, list, OrderedDict, defaultdict, deque])
@@ -261,6 +265,8 @@ class _Reader:
         for space, place, shared in self._spaces if new else ():
             for name in new & space.keys():
                 self._named(space, place, name, shared)
+        for name in FURTHER.keys() & new:
+            self._further(name)
         for name in code.co_names:
             if name in names:
                 self._place(names, name, True)
@@ -271,6 +277,10 @@ class _Reader:
         for constant in code.co_consts:
             if type(constant) is CodeType:
                 self._code(constant, names)
+
+    def _further(self, name: str) -> None:
+        for binding in FURTHER[name]():
+            self.bindings[id(binding[0]), binding[1]] = binding
 
     def _builtin(self, code: CodeType, names: dict[str, Any], name: str) -> None:
         """Notes the binding of a builtin class that a code names, unless it is compared."""
@@ -286,6 +296,9 @@ class _Reader:
     def _place(self, place: Any, key: Any, shared: bool) -> None:
         """Reads the value in a place, and notes the binding if the value has a replacement."""
         value = held_at(place, key)
+        home = _package(value)
+        if home in FURTHER:
+            self._further(home)
         found = self._known(place, key)
         if found is None:
             new = stand_in(value, self._replaced)
@@ -338,6 +351,18 @@ def _is_ours(value: Any) -> bool:
     if type(value) is FunctionType:
         return str(value.__globals__.get("__name__")).startswith("fungrad.")
     return str(type(value).__module__).startswith("fungrad.")
+
+
+def _package(value: Any) -> str:
+    """The two first names of the module that a module, function, class or instance is from."""
+    if isinstance(value, ModuleType):
+        home = vars(value).get("__name__")
+    else:
+        home = value.__module__ if type(value) in _NAMED else type(value).__module__
+    return ".".join(str(home).split(".", 2)[:2])
+
+
+_NAMED = (FunctionType, type)
 
 
 def _slots(kind: type) -> list[str]:

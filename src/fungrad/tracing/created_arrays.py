@@ -20,7 +20,7 @@ from fungrad.errors import ItemAssignmentError
 from fungrad.support import pytree
 from fungrad.tracing.interception import State
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.subclass_arrays import OfTraced
+from fungrad.tracing.subclass_arrays import OfTraced, answers
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, registry
 
 KINDS = "fciub"
@@ -266,5 +266,6 @@ def holds_traced(value: Any) -> bool:
     return not _NEVER.issuperset(map(type, value)) and any(map(holds_traced, value))
 
 
+answers[Written] = tracer_of
 pytree.mark_leaf(Writable, plain)
 pytree.mark_leaf(Written, tracer_of)

@@ -509,6 +509,15 @@ def use_in(package: str) -> None:
         _use(known[1])
 
 
+def use(bindings: list[Binding]) -> None:
+    """Replaces values in places for the rest of the outermost trace."""
+    place, key = bindings[0][:2]
+    if (id(place), key) not in _written:
+        with _lock:
+            if holders and State.on:
+                _use(bindings)
+
+
 def _look_at_modules() -> None:
     """Registers modules that were imported since the last call."""
     waiting = [name for name in _waiting if name in modules]

@@ -1,18 +1,22 @@
 """Arrays with units, and other subclasses of ndarray with their own arithmetic, as trees.
 
-Such an array is a tree of one leaf, its numbers; its class and attributes are structure. So it may
-be an argument, a result or a carry. A derivative of quantities is a quantity in the unit of the
-output over that of the input.
+Such an array is a tree of one leaf, its numbers, and one for each attribute that is traced (a
+mask); its class and other attributes are structure. So it may be an argument, a result or a carry.
+A derivative of quantities is a quantity in the unit of the output over that of the input.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.support import pytree
+from fungrad.tracing.created_arrays import Writable, Written
 from fungrad.tracing.subclass_arrays import OfTraced, has_arithmetic, is_subclass, value_of, viewed
 from fungrad.tracing.trace import Tracer
 
@@ -22,7 +26,13 @@ class Attributes:
 
     def __init__(self, array: Any) -> None:
         self.kind: Any = array.__class__
-        self.named = dict(getattr(array, "__dict__", ()))
+        own = getattr(array, "__dict__", {})
+        self.traced = tuple([n for n, v in own.items() if _is_leaf(v, array)])
+        self.named = {
+            n: v.copy().view(np.ndarray) if type(v) in (np.ndarray, Writable) else v
+            for n, v in own.items()
+            if n not in self.traced
+        }
         unit = getattr(array, "unit", None)
         self.unit = getattr(array, "units", None) if unit is None else unit
 
@@ -33,21 +43,51 @@ class Attributes:
         return (
             isinstance(other, Attributes)
             and self.kind is other.kind
+            and self.traced == other.traced
             and self.named.keys() == other.named.keys()
             and all(_same(value, other.named[name]) for name, value in self.named.items())
         )
 
-    def around(self, leaf: Any) -> Any:
+    def around(self, leaves: Any) -> Any:
         """The instance with other numbers; a leaf that is no array itself."""
+        leaf, *traced = leaves
         if not isinstance(leaf, (Tracer, np.ndarray, np.generic, *PYTHON_SCALARS)):
             return leaf
+        if self.kind.__name__ == "MaskedConstant":  # of which there is one
+            return np.ma.masked
         made = viewed(self.kind, leaf if type(leaf) is Tracer else np.asarray(leaf), None)
-        if self.named:
-            vars(made).update(self.named)
+        if self.named or traced:
+            vars(made).update(self.named, **dict(zip(self.traced, traced, strict=True)))
         return made
 
 
+_by_example = ContextVar("by_example", default=False)
+
+
+@contextlib.contextmanager
+def by_example() -> Iterator[None]:
+    """A context in which arrays that have one element for each of an instance's (its mask) are
+    leaves, too: vmap takes them apart with it.
+    """
+    token = _by_example.set(True)
+    try:
+        yield
+    finally:
+        _by_example.reset(token)
+
+
+def _is_leaf(attribute: Any, array: Any) -> bool:
+    """Whether an attribute of an instance is a leaf of its tree."""
+    kind = type(attribute)
+    if kind is Tracer or kind is Written:
+        return True
+    of_elements = kind in (np.ndarray, Writable) and attribute.shape == array.shape != ()
+    return of_elements and _by_example.get()
+
+
 def _same(x: Any, y: Any) -> bool:
+    if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
+        return np.array_equal(x, y)
     return x is y or bool(np.all(x == y))
 
 
@@ -57,7 +97,8 @@ class _InUnit:
 
 def _flatten(array: Any) -> tuple[Any, Any]:
     numbers = value_of(array) if isinstance(array, OfTraced) else array.view(np.ndarray)
-    return (numbers,), Attributes(array)
+    attributes = Attributes(array)
+    return (numbers, *[vars(array)[n] for n in attributes.traced]), attributes
 
 
 def _multiplied(unit: Any, children: Any) -> Any:
@@ -67,7 +108,7 @@ def _multiplied(unit: Any, children: Any) -> Any:
     return numbers * unit
 
 
-_NODE = pytree.Node(_flatten, lambda attributes, c: attributes.around(c[0]), lambda _, n: [""] * n)
+_NODE = pytree.Node(_flatten, Attributes.around, lambda _, n: [""] * n)
 _IN_UNIT = pytree.Node(lambda t: ((), None), _multiplied, lambda _, n: [""] * n)
 _kinds: set[type] = {_InUnit}
 """The classes of arrays that were met as trees."""

@@ -13,6 +13,7 @@ element is one object, whose every use is an error.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -90,16 +91,19 @@ class OverTraced:
     def __class__(self) -> Any:
         return self._fungrad_plain
 
-    def __array_finalize__(self, obj: Any) -> None:
-        if holds_value(self):
-            super().__array_finalize__(obj)  # type: ignore[misc]
-        elif obj is not None and not (type(obj) is ndarray and obj.base is _ELEMENT):
-            raise MemoryAccessError(
-                f"A view was made{user_line()} of the memory of a {type(self).__name__} of traced "
-                "values, which has none, by code that does not support traced values: a method "
-                "of ndarray called by its class, or compiled code. Call the method of the array, "
-                "or give it fg.stop_gradient(np.asarray(x))."
-            )
+    def __array_finalize__(self: Any, obj: Any) -> None:
+        if not holds_value(self):
+            if obj is None or (type(obj) is ndarray and obj.base is _ELEMENT):
+                return
+            if isinstance(obj, OfTraced):
+                raise MemoryAccessError(
+                    f"A view was made{user_line()} of the memory of a {type(self).__name__} of "
+                    "traced values, which has none, by code that does not support traced values: a "
+                    "method of ndarray called by its class, or compiled code. Call the method of "
+                    "the array, or give it fg.stop_gradient(np.asarray(x))."
+                )
+            give_value(self, ndarray.view(self, ndarray))  # of plain numbers, viewed by NumPy
+        super().__array_finalize__(obj)  # type: ignore[misc]
 
 
 def holds_value(array: Any) -> bool:
@@ -112,8 +116,12 @@ def holds_value(array: Any) -> bool:
 
 
 def value_of(array: Any) -> Any:
-    """The traced value (or, for one operation, the plain array) that an overlay holds."""
-    return object.__getattribute__(array, _VALUE)
+    """The value that an overlay holds: a traced one, or a plain array that becomes one when a
+    traced value is written into it.
+    """
+    found = object.__getattribute__(array, _VALUE)
+    answer = answers.get(type(found))
+    return found if answer is None else answer(found)
 
 
 def give_value(array: Any, value: Any) -> None:
@@ -121,6 +129,12 @@ def give_value(array: Any, value: Any) -> None:
     object.__setattr__(array, _VALUE, value)
 
 
+answers: dict[type, Callable[[Any], Any]] = {}
+"""By the class of arrays that traced values were written into: what answers for one."""
+instead: list[Callable[[type], Mapping[str, Any]]] = []
+"""Functions that return, for a class, the members that overlays of it, and of its subclasses, have
+in place of its own.
+"""
 _overlays: dict[type, type] = {}
 _lock = forks.lock()
 
@@ -141,6 +155,9 @@ def overlay(kind: type) -> Any:
                 "__doc__": kind.__doc__,
                 "_fungrad_plain": kind,
             }
+            for base in reversed(kind.__mro__):
+                for members in instead:
+                    names |= members(base)
             meta: Any = type(kind)
             made = meta(kind.__name__, (OverTraced, kind, OfTraced), names)
             if not pytree.is_container(kind):
@@ -179,7 +196,9 @@ _KINDS: dict[type, bool] = {ndarray: False}
 
 def _is_of_numpy(kind: type) -> bool:
     package = kind.__module__.partition(".")[0]
-    return package == "fungrad" or (package == "numpy" and kind is not ndarray)
+    if kind is ndarray or kind.__module__.startswith("numpy.ma"):
+        return False
+    return package in ("fungrad", "numpy")
 
 
 def is_subclass(kind: type) -> bool:

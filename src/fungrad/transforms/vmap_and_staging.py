@@ -20,6 +20,7 @@ from fungrad.support import pytree
 from fungrad.tracing.aliasing import received
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.interpreter import evaluate as _evaluate
+from fungrad.tracing.quantity_trees import by_example
 from fungrad.tracing.shadows import shadowed
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled
@@ -231,7 +232,8 @@ def vmap(
         check_chunk(chunk, "chunk")
 
     def by_chunks(*args: Any, **kwargs: Any) -> Any:
-        leaves, treedef = pytree.flatten((args, kwargs), is_array_like)
+        with by_example():
+            leaves, treedef = pytree.flatten((args, kwargs), is_array_like)
         axes = _input_axes(f, in_axes, treedef)
         size = _batch_size(f, leaves, axes, lambda: _input_names(f, args, kwargs), axis_size)
         parts = []
@@ -248,7 +250,8 @@ def vmap(
         return joined(parts, _prefix(out_axes, pytree.structure(parts[0]), "out_axes"))
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        leaves, treedef = flat_leaves((args, kwargs))
+        with by_example():
+            leaves, treedef = flat_leaves((args, kwargs))
         axes = _input_axes(f, in_axes, treedef)
         size = _batch_size(f, leaves, axes, lambda: _input_names(f, args, kwargs), axis_size)
         mapped = [axis is not None for axis in axes]
@@ -260,7 +263,9 @@ def vmap(
 
         def flat(*values: Any) -> list[Any]:
             positional, named = pytree.unflatten(treedef, shadowed(values))
-            out_leaves, out_def = flat_leaves(f(*positional, **named), arrived)
+            found = f(*positional, **named)
+            with by_example():
+                out_leaves, out_def = flat_leaves(found, arrived)
             shapes.append(out_def)
             return out_leaves
 

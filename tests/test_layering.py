@@ -544,23 +544,43 @@ CALLS = """
 import sys
 import numpy as np
 import fungrad as fg
+fg.config.backend = {backend!r}
 def f(x):
     return np.sum(np.sin(x) * x)
+def other(x):
+    return np.sum(np.cos(x) * x)
 x, files = np.array([0.1, 0.2, 0.3]), []
 def note(frame, event, arg):
     if event == "call" and "fungrad" in frame.f_code.co_filename:
         files.append(frame.f_code.co_filename)
 for _ in range(2):
-    fg.grad(f)(x)
+    {warm}
 sys.setprofile(note)
-fg.grad(f)(x)
+{call}
 sys.setprofile(None)
 print(len(files), len(set(files)))
 """
 """Counts the calls, and the files that they are in, of a gradient of three primitives."""
 
 
-def test_an_eager_gradient_takes_a_short_way():
-    done = subprocess.run([sys.executable, "-c", CALLS], capture_output=True, text=True, check=True)
+def counted(backend, warm, call):
+    """The numbers of calls and of files."""
+    script = CALLS.format(backend=backend, warm=warm, call=call)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     calls, files = map(int, done.stdout.split())
+    return calls, files
+
+
+def test_an_eager_gradient_takes_a_short_way():
+    calls, files = counted("auto", "fg.grad(f)(x)", "fg.grad(f)(x)")
     assert 0 < calls <= 90 and 0 < files <= 16
+
+
+@pytest.mark.parametrize(("backend", "most"), [("numpy", 67), ("native", 76)])
+def test_a_first_compiled_gradient_meets_no_part_that_it_does_not_use(backend, most):
+    if backend == "native":
+        pytest.importorskip("llvmlite")
+    files = counted(backend, "fg.jit(fg.grad(other))(x)", "fg.jit(fg.grad(f))(x)")[1]
+    assert 0 < files <= most

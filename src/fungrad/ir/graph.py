@@ -223,6 +223,13 @@ class Graph:
         return any(map(effectful, self.equations))
 
     @cached_property
+    def complex(self) -> bool:
+        """Whether it, or a Graph inside, has complex values."""
+        atoms = [a for e in self.equations for a in (*e.inputs, *e.outputs)]
+        own = any(a.type.dtype.kind == "c" for a in (*self.inputs, *self.outputs, *atoms))
+        return own or any(inner.complex for inner in self.subgraphs())
+
+    @cached_property
     def derived(self) -> dict[Any, Any]:
         """A cache of objects derived from this Graph: derivatives, batched forms, programs."""
         return {}
@@ -236,6 +243,7 @@ class Graph:
         state = dict(self.__dict__)
         state.pop("last_uses", None)
         state.pop("effectful", None)
+        state.pop("complex", None)
         state.pop("derived", None)
         return state
 

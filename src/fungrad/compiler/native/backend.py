@@ -27,7 +27,7 @@ from fungrad.compiler.native.generators import Generator, chosen
 from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.programs import long_kernel
 from fungrad.compiler.native.short_axes import unrollable
-from fungrad.compiler.native.single_equations import separate, single, single_kernel
+from fungrad.compiler.native.single_equations import SINGLE, separate, single, single_kernel
 from fungrad.compiler.native.tiles import with_tiles
 from fungrad.compiler.numpy_backend.backend import NumpyBackend, build
 from fungrad.compiler.passes.pipeline import expanded_size, optimised, repeats
@@ -117,7 +117,7 @@ class Native(CheckedBackend):
             unpaid = unprofitable(graph, kernel, times) if self.only_profitable else None
             return unpaid or entry.refusal_of(whole(kernel))
 
-        real = attempted(lambda: real_form(graph))
+        real = attempted(lambda: real_form(graph)) if graph.complex else graph
         if isinstance(real, Refusal):
             graph.derived["refused"] = [real]
             return real
@@ -211,18 +211,19 @@ def numpy_ns(graph: Graph) -> float:
 
 
 def _numpy_ns(equation: Equation) -> float:
-    held = structural(equation.primitive)
-    if held is None and unrollable(equation):
+    primitive: Any = equation.primitive
+    held = structural(primitive)
+    if held is not None:
+        step = costs.scan_step if held.loop else 0.0
+        return sum([(TRIPS if trips is None else trips) * (step + numpy_ns(optimised(body)))
+                    for body, trips in held.bodies(equation)])  # fmt: skip
+    if primitive in short_axes.UNROLLED and unrollable(equation):
         return costs.numpy_call + short_axes.numpy_ns(equation)
-    if equation.primitive.module.startswith("fungrad.primitives.linalg."):
+    if primitive.module.startswith("fungrad.primitives.linalg."):
         return LAPACK_CALL + factorisations.TERM * factorisations.terms(equation)
-    own = single(equation)
+    own = single(equation) if primitive in SINGLE else None
     if own is not None and own.numpy_ns is not None:
         return own.numpy_ns(equation)
-    if held is None:
-        size = max([a.type.size for a in (*equation.inputs, *equation.outputs)], default=1)
-        call = min(costs.numpy_call, costs.scalar_operation * size)
-        return call + size * factor_of_complex(equation) * (0.3 + 1.5 * cost(equation))
-    step = costs.scan_step if held.loop else 0.0
-    return sum([(TRIPS if trips is None else trips) * (step + numpy_ns(optimised(body)))
-                for body, trips in held.bodies(equation)])  # fmt: skip
+    size = max([a.type.size for a in (*equation.inputs, *equation.outputs)], default=1)
+    call = min(costs.numpy_call, costs.scalar_operation * size)
+    return call + size * factor_of_complex(equation) * (0.3 + 1.5 * cost(equation))

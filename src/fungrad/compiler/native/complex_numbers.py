@@ -17,7 +17,7 @@ from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
 from fungrad.compiler.refusal import Refused
 from fungrad.compiler.scalar.structural import structural
 from fungrad.control_flow.loop_bodies import Halves, body_counts, halves_key, halves_of
-from fungrad.ir.graph import Atom, Equation, Graph, Literal, inner_graphs
+from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.ir.types import Type
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise import family, ufuncs
@@ -65,23 +65,11 @@ def real_form(graph: Graph) -> Graph:
     Raises:
       Refused: if an operation on complex numbers has no rule.
     """
-    if not has_complex(graph):
+    if not graph.complex:
         return graph
     graph = optimised(graph)
     found: Graph = memoised(graph, ("real form", choices(graph)), lambda: _real_form(graph))
     return found
-
-
-def has_complex(graph: Graph) -> bool:
-    """Whether a Graph, or one in its equations, has complex values."""
-
-    def found() -> bool:
-        atoms = [a for e in graph.equations for a in (*e.inputs, *e.outputs)]
-        return any(map(_is_complex, (*graph.inputs, *graph.outputs, *atoms))) or any(
-            has_complex(inner) for e in graph.equations for inner in inner_graphs(e)
-        )
-
-    return bool(memoised(graph, "has complex", found))
 
 
 def _is_complex(atom: Atom) -> bool:

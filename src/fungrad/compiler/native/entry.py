@@ -68,7 +68,9 @@ class Program:
         self.kernel = kernel
         self.fallback = fallback
         registered()
-        threads.provide(kernel.module.complete())
+        text = kernel.module.complete()
+        if threads.PREFIX in text:
+            threads.provide(text)
         self._built: Built = build(kernel.module)
         self._definition.code = self._built.address("fg_entry")
         self._constants = [np.ascontiguousarray(array) for array in kernel.constants]

@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fungrad.compiler.native.outlining import outlined
+from fungrad.compiler.native.outlining import LONG, outlined
 
 FLOATS = ("double", "float")
 CHAIN = 6
@@ -228,7 +228,9 @@ class Function:
 
     def text(self) -> str:
         """The function in LLVM's syntax, with its variables at the start, and what it outlines."""
-        lines, frame, called = outlined(self.name, self._variables, self._lines, self._types)
+        lines, frame, called = [*self._variables, *self._lines], "", list[str]()
+        if len(self._lines) > LONG:
+            lines, frame, called = outlined(self.name, self._variables, self._lines, self._types)
         text = [self._head, "entry:", *lines, "}\n", *called]
         return "\n".join([frame, *text] if frame else text)
 

@@ -89,7 +89,7 @@ def _kernel(graph: Graph, longest: int = 0) -> Kernel:
         emitter.result(place, value, type_)
     emitter.finish()
     return Kernel(
-        emitter.module, inputs, outputs, scratch=emitter.memory.size, cost_ns=walk.cost,
+        emitter.module, inputs, outputs, scratch=emitter.scratch, cost_ns=walk.cost,
         interruptible=leaves, constants=emitter.constants,
     )  # fmt: skip
 

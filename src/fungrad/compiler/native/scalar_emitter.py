@@ -93,7 +93,6 @@ class NativeEmitter:
         self.code = code = kernel_function(self.module, "i32" if leaves else "void")
         if not leaves:
             code.copies = 0
-        self.memory = Memory(code)
         self.constants: list[Any] = []
         self._inputs, self._outputs = inputs, outputs
         self._known: dict[Cell, Value] = {}
@@ -102,6 +101,16 @@ class NativeEmitter:
         self._records = Records(code, "exhausted") if records else None
         self._ticks = code.variable("i64")
         code.first(f"store i64 0, ptr {self._ticks.text}")
+
+    @functools.cached_property
+    def memory(self) -> Memory:
+        """The rows of loops and of long arrays."""
+        return Memory(self.code)
+
+    @property
+    def scratch(self) -> int:
+        """Bytes of scratch memory; known after `finish`."""
+        return self.memory.size if "memory" in vars(self) else 0
 
     # --- numbers ------------------------------------------------------------------------------
 
@@ -450,7 +459,8 @@ class NativeEmitter:
             for label, result in LEFT.items():
                 code.begin(label)
                 self._leave(code.constant(result, "i32", 1))
-        self.memory.bind()
+        if "memory" in vars(self):
+            self.memory.bind()
 
 
 def _places(shape: Sequence[int], axis: int, size: int) -> tuple[list[int], int]:

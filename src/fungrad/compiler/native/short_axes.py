@@ -648,3 +648,5 @@ ALONG: Mapping[Any, Callable[..., Any]] = {
     product_of_others: _others,
 }
 """Equations along one short axis, on the list of its elements."""
+UNROLLED = frozenset((*FORMS, *ALONG, dot_general))
+"""The primitives of equations that may be `unrollable`."""

@@ -328,6 +328,10 @@ def pool() -> None:
     atexit.register(ctypes.CFUNCTYPE(None)(built.address("fg_stop")))
 
 
+PREFIX = " @fg_s"
+"""What calls of these functions begin with."""
+
+
 def provide(text: str) -> None:
     """Defines the functions of this module that the IR of a program calls."""
     if " @fg_share(" in text:

@@ -21,7 +21,6 @@ from fungrad.compiler.passes.simplify.exact_identities import (
     simplify_moves,
     simplify_outer_products,
 )
-from fungrad.compiler.passes.store_forwarding import forward_stores
 from fungrad.control_flow.call import is_call
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
 from fungrad.primitives.contraction.dot_general import dot_general
@@ -227,6 +226,11 @@ values_with_vectors = _of(
     "fungrad.compiler.passes.simplify.factors",
     "values_with_vectors",
 )
+forward_stores = _of(
+    ("fungrad.primitives.movement.scatter", "fungrad.primitives.movement.gather"),
+    "fungrad.compiler.passes.store_forwarding",
+    "forward_stores",
+)
 
 
 def simplify_loops(graph: Graph) -> Graph:
@@ -234,7 +238,7 @@ def simplify_loops(graph: Graph) -> Graph:
 
     def body_passes(body: Graph) -> Graph:
         body = simplify(propagate_diagonals(erase_stops(inline(body))))
-        return forward_stores(body, arrays=False)
+        return forward_stores(body, False)
 
     return _simplify_loops(graph, body_passes)
 

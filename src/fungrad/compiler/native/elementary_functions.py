@@ -11,13 +11,14 @@ from collections.abc import Mapping
 
 from fungrad.compiler.native import elementary_single as single
 from fungrad.compiler.native import (
+    elementary_float32,
     exponentials,
     logarithms,
     powers,
     special_functions,
     trigonometric_functions,
 )
-from fungrad.compiler.native.native_forms import FUNCTIONS, Rule, form_of
+from fungrad.compiler.native.native_forms import FUNCTIONS, NativeForm, Rule, form_of
 from fungrad.primitives.elementwise import ufuncs
 from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.reduction.reduce import exp2_difference, exp_difference
@@ -59,5 +60,13 @@ _FORMS: Mapping[Primitive, tuple[Rule, Rule, float]] = {
 """The rules for doubles and for floats converted to doubles, and nanoseconds per element, measured
 by benchmarks/native_functions.py with AVX-512, data in L1.
 """
+_FLOATS: Mapping[Primitive, Rule] = {
+    ufuncs.exp: elementary_float32.exp,
+    ufuncs.tanh: elementary_float32.tanh,
+}
+"""The rules for floats that stay floats, in place of those above."""
 for _primitive, (_double, _short, _nanoseconds) in _FORMS.items():
     FUNCTIONS[_primitive] = form_of(lambda d=_double, s=_short: (d, s), _nanoseconds)  # type: ignore[misc]
+for _primitive, _short in _FLOATS.items():
+    _double, _, _nanoseconds = _FORMS[_primitive]
+    FUNCTIONS[_primitive] = NativeForm(lambda d=_double, s=_short: (d, s), _nanoseconds)  # type: ignore[misc]

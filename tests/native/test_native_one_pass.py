@@ -67,3 +67,64 @@ def test_what_is_not_finite_stays_in_its_column(native: None) -> None:
     f = PASSES["columns of centred rows"]
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(np.isnan(fg.jit(f)(W, x, Y)), np.isnan(f(W, x, Y)))
+
+
+# --- rows in groups -------------------------------------------------------------------------------
+
+
+def layer_norm(x: Any, w: Any) -> Any:
+    c = x - np.mean(x, axis=1, keepdims=True)
+    return np.tanh(c / np.sqrt(np.mean(c * c, axis=1, keepdims=True) + 1e-5)) * w
+
+
+def scaled_rows(x: Any, w: Any) -> Any:
+    """Numbers of each row: a truth value, an output, and a sum over all rows."""
+    total = x @ w
+    good = total > 0
+    factor = np.where(good, 1.0 / (1.0 + np.exp(-total)), x[:, 0])
+    return x * factor[:, None], good, np.sum(factor), np.exp(total) @ x
+
+
+GROUPS: dict[str, Callable[..., Any]] = {
+    "layer norm": layer_norm,
+    "its gradient": fg.grad(lambda x, w: np.sum(layer_norm(x, w)), argnums=(0, 1)),
+    "numbers of rows": scaled_rows,
+    "softmax": lambda x, w: (
+        np.exp(x - x.max(1, keepdims=True))
+        / np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True)
+        / np.log1p(w * w).sum()
+    ),
+    "product with a Hessian": fg.grad(
+        lambda x, w: np.sum(fg.grad(lambda v: logistic(v, x, x[:, 1]))(w) ** 2), argnums=1
+    ),
+}
+
+
+@pytest.mark.parametrize("rows", [8, 15, 16, 17, 33, 64, 500])
+@pytest.mark.parametrize("name", GROUPS)
+def test_rows_in_groups(native: None, name: str, rows: int) -> None:
+    f = GROUPS[name]
+    for dtype, rounding in ((np.float64, 1e-11), (np.float32, 2e-4)):
+        given = [a.astype(dtype) for a in (X[:rows], W)]
+        wanted = f(*given)
+        for a, b in zip(fg.tree_leaves(fg.jit(f)(*given)), fg.tree_leaves(wanted), strict=True):
+            assert a.dtype == b.dtype
+            np.testing.assert_allclose(a, b, rounding, rounding * max(1.0, np.abs(b).max()))
+
+
+def test_work_on_one_number_of_each_row_fills_the_lanes(native: None) -> None:
+    for f, given in ((layer_norm, (X[:64], W)), (fg.grad(logistic), (W, X[:64], Y[:64]))):
+        (kernel,) = fg.jit(f).lower(*given).kernels
+        assert "fdiv <" in kernel.llvm
+        assert "fdiv double" not in kernel.llvm
+
+
+def test_what_is_not_finite_stays_in_its_row(native: None) -> None:
+    x = X[:40].copy()
+    x[3, 2], x[17, 5], x[30] = np.nan, np.inf, 0.0
+    with np.errstate(invalid="ignore", over="ignore"):
+        wanted, found = layer_norm(x, W), fg.jit(layer_norm)(x, W)
+        np.testing.assert_allclose(found, wanted, 1e-12)
+        rows = np.arange(40) != 30
+        factors = fg.jit(scaled_rows)(x, W)[0]
+        np.testing.assert_allclose(factors[rows], scaled_rows(x, W)[0][rows], 1e-12)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from fungrad.compiler.native import elementary_single as single
 from fungrad.compiler.native import (
     elementary_float32,
     exponentials,
@@ -18,6 +17,7 @@ from fungrad.compiler.native import (
     special_functions,
     trigonometric_functions,
 )
+from fungrad.compiler.native import elementary_single as single
 from fungrad.compiler.native.native_forms import FUNCTIONS, NativeForm, Rule, form_of
 from fungrad.primitives.elementwise import ufuncs
 from fungrad.primitives.primitive import Primitive

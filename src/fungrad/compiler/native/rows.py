@@ -5,6 +5,10 @@ The outer loops of the nest run over items: rows, or groups of as many columns a
 The inner, reduced loops are those over axes that reductions reduce. Each item runs in phases, of
 one pass through the reduced loops each: a value that needs the result of a reduction is in a later
 phase. Expensive values that several phases need are kept in a buffer of one item.
+
+Between the phases there is work on one number an item: what stands between X @ w and X.T @ r, the
+root of a variance. Rows run in groups of as many as there are lanes, each phase for all of a group,
+so that this work fills the lanes.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from fungrad.compiler.native.block_sums import Reduction, reduction
 from fungrad.compiler.native.element_operations import cost, type_of
 from fungrad.compiler.native.element_values import Body, Key, Source
 from fungrad.compiler.native.gathers import direct_atoms, writes
-from fungrad.compiler.native.index_maps import IndexMaps, Piece, Place, loops_of
+from fungrad.compiler.native.index_maps import SHORT, IndexMaps, Piece, Place, loops_of
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.compiler.native.loop_nests import BLOCK, Nest, Root
 from fungrad.compiler.refusal import Refusal, Refused, attempted, refusal
@@ -27,8 +31,11 @@ from fungrad.ir.graph import Atom, Equation
 from fungrad.primitives.facts import Along
 
 KEPT = 0.4
-"""A value is kept for later phases if it takes, with its operands, at least so many nanoseconds."""
+"""A value is kept for later phases if it takes, with its operands, at least so many nanoseconds;
+rows run in groups if a function of one number of each does."""
 
+GROUPED = 1 << 14
+"""The most elements of the rows of a group, which stay in the cache between phases."""
 FAR = 100_000
 """Beyond so many elements the rows that columns read are too far apart for the processor's
 prefetcher: memory is prefetched explicitly."""
@@ -41,7 +48,12 @@ class RowNest(Nest):
       phase: the first phase in which each value (at a place) can be computed.
       needed: the phases that need each value.
       kept: the buffered values, and the offsets of their buffers in bytes.
+      group: the number of rows that run each phase together.
+      shared_by: the values of single items that their loops read or compute, and the offsets of
+        their buffers, of one element for each item of a group.
     """
+
+    slot: Value | None = None
 
     def __init__(self, source: Source, maps: IndexMaps, roots: Sequence[Root]) -> None:
         super().__init__(source, maps, roots)
@@ -61,10 +73,11 @@ class RowNest(Nest):
             self.items = self.items // lengths[-1] * self.groups
         width = 1 if self.along else self.lanes
         self.per = max(1, BLOCK // (self.size * width))
-        self.units = -(-self.items // self.per)
         self.box = [(0, n) for n in lengths]
         self._phases()
         self._buffers()
+        self._group()
+        self.units = -(-self.items // self.per)
 
     def reduction(self, key: Key) -> Reduction | None:
         """The Reduction that computes a value along the reduced loops; None if none does."""
@@ -119,14 +132,96 @@ class RowNest(Nest):
             for k in self._operands(key):
                 self.needed[k] |= phases
 
+    def _group(self) -> None:
+        """Decides whether rows run in groups, and places the buffers for these."""
+        self.group, self.row_bytes, self.shared_by = 1, self.buffer, dict[Key, int]()
+        own = [key for key in self.demanded if not self._inside(key[1])
+               and (loops_of(key[1]) or self._late(key))]  # fmt: skip
+        late = [key for key in own if key[0] in self.source.made and self.phase[key] > 0
+                and self.reduction(key) is None]  # fmt: skip
+        heavy = any(cost(self.source.made[key[0]]) >= KEPT for key in late)
+        some = heavy and self.along and len(self.outer) == 1 and self.lanes > 1
+        if not some or self.items < 2 * self.lanes or self.size * self.lanes > GROUPED:
+            return
+        if any(key[0] in self.source.arrays and self._apart(key) for key in own):
+            return
+        self.group = self.lanes
+        self.per = -(-self.per // self.group) * self.group
+        read = {k for key in self.demanded if self._inside(key[1]) for k in self._operands(key)}
+        read |= {(p.atom, p.place) for root in self.roots for p in root.pieces}
+        self.buffer *= self.group
+        for key in own:
+            if key in read or self.reduction(key) is not None:
+                self.shared_by[key] = self.buffer
+                size = size_of(type_of(self.demanded[key].atom.type.dtype))
+                self.buffer += -(-self.group * size // 64) * 64
+
+    def _apart(self, key: Key) -> bool:
+        """Whether the elements of an array that the items of a group read are far apart."""
+        if any(not isinstance(along, Along) for along in key[1]):
+            return True
+        found = self.maps.element(key[0].type.shape, key[1])
+        return sum([stride for along, _, stride in found if along.loop == self.outer[0]]) > SHORT
+
     # Writing.
 
     def unit(self, code: Function, entry: Body, unit: Value) -> None:
         first = code.mul(code.sub(unit, self.first), self.per)
         stop = code.intrinsic("smin", [code.add(first, self.per), self.items])
         self.start_sums(code)
-        code.for_range(first, stop, lambda item: self.item(code, entry, item))
+        if self.group > 1:
+            length = code.sub(stop, first)
+            whole = code.sub(stop, code.binary("srem", length, self.group))
+            code.for_range(first, whole, lambda at: self.items_at(code, entry, at), self.group)
+            first = whole
+        if self.items % self.group or self.group == 1:
+            code.for_range(first, stop, lambda item: self.item(code, entry, item))
         self.end_sums(code, unit)
+
+    def items_at(self, code: Function, entry: Body, first: Value) -> None:
+        """All phases of a group: of its items, each on its own, what lies along the reduced loops;
+        of all of them at once the rest.
+        """
+        (loop,) = self.outer
+        all_of = Body(self.source, self.maps, code, {loop: first}, self.box, self.group, entry)
+        all_of.last = loop
+        for now in range(self.last_phase + 1):
+            for key, piece in self.demanded.items():
+                if self._inside(key[1]):
+                    continue
+                if self.reduction(key) is None:
+                    if self.phase[key] == now:
+                        x = all_of.value(piece.atom, piece.place)
+                        if key in self.shared_by:
+                            x = all_of.spread(x, self.group)
+                            code.write(x, code.at(self.buffers, self.shared_by[key]))
+                elif self.phase[key] == now - 1:
+                    type = type_of(piece.atom.type.dtype)
+                    at = code.at(self.buffers, self.shared_by[key])
+                    all_of.memo[key] = code.read(at, type, self.group)
+            if any(self._work(now)):
+                one = functools.partial(self._one_of, code, entry, first, now)
+                code.for_range(0, self.group, one)
+        for root in self.roots:
+            if not any(self._inside(p.place) for p in root.pieces):
+                super().element(all_of, root, None)
+
+    def _one_of(self, code: Function, entry: Body, first: Value, now: int, slot: Value) -> None:
+        """One phase of an item of a group."""
+        (loop,), self.slot = self.outer, slot
+        index = {loop: code.add(first, slot)}
+        outer = Body(self.source, self.maps, code, index, self.box, self.lanes, entry)
+        for key, offset in self.shared_by.items():
+            if self.phase[key] + (self.reduction(key) is not None) <= now:
+                type = type_of(key[0].type.dtype)
+                at = code.at(code.at(self.buffers, offset), slot, type)
+                outer.memo[key] = code.read(at, type, 1)
+        self.run(code, outer, now, None)
+        for key, offset in self.shared_by.items():
+            if self.reduction(key) is not None and self.phase[key] == now:
+                x = outer.memo[key]
+                code.write(x, code.at(code.at(self.buffers, offset), slot, x.type))
+        self.slot = None
 
     def settle(self, body: Body, demanded: Any) -> None:
         """Computes ahead the values that depend on no loop and no reduction."""
@@ -172,15 +267,19 @@ class RowNest(Nest):
         code.lanes = lanes
         return code.compare("sge", code.iota(), code.splat(known))
 
-    def run(self, code: Function, outer: Body, now: int, counted: Value | None) -> None:
-        """One phase: its reductions, roots and buffered values."""
+    def _work(self, now: int) -> tuple[list[tuple[Key, Reduction]], list[Root], list[Key]]:
+        """The reductions, roots and buffered values of a phase."""
         reductions = [(key, r) for key in self.demanded if self.phase[key] == now
                       for r in [self.reduction(key)] if r is not None]  # fmt: skip
         roots = [root for root in self.roots
                  if any(self._inside(p.place) for p in root.pieces)
                  and max([self.phase.get((p.atom, p.place), 0) for p in root.pieces]) == now
                  ]  # fmt: skip
-        kept = [key for key in self.kept if min(self.needed[key]) == now]
+        return reductions, roots, [key for key in self.kept if min(self.needed[key]) == now]
+
+    def run(self, code: Function, outer: Body, now: int, counted: Value | None) -> None:
+        """One phase: its reductions, roots and buffered values."""
+        reductions, roots, kept = self._work(now)
         if not (reductions or roots or kept):
             return
         variables = []
@@ -241,7 +340,10 @@ class RowNest(Nest):
             at = i if at is None else code.add(code.mul(at, self.maps.lengths[loop]), i)
         assert at is not None
         at = at if self.along else code.mul(at, self.lanes)
-        pointer = code.at(code.at(self.buffers, self.kept[key]), at, type)
+        start = code.at(self.buffers, self.kept[key])
+        if self.slot is not None:
+            start = code.at(start, code.mul(self.slot, self.row_bytes))
+        pointer = code.at(start, at, type)
         if x is None:
             return code.read(pointer, type, body.lanes)
         x = body.spread(x, body.lanes)

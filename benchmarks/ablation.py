@@ -29,7 +29,7 @@ import fungrad as fg
 from benchmarks.replay import corpus
 from fungrad.compiler.passes import pipeline
 from fungrad.compiler.passes.loops import loop_fission
-from fungrad.compiler.passes.simplify import exact_identities, reassociation
+from fungrad.compiler.passes.simplify import driver, reassociation
 from fungrad.inspect.trip_counts import bodies_of
 
 GROUPS = ("cases/", "everyday/", "gradbench/", "functions/")
@@ -41,7 +41,7 @@ FREE = ("reshape", "transpose", "broadcast_to", "getitem")
 
 def rules() -> dict[str, Any]:
     """The rules by their reasons."""
-    found = (*exact_identities.RULES, *exact_identities.ELEMENTWISE, *exact_identities.KERNELS,
+    found = (*driver.RULES, *driver.ELEMENTWISE, *driver.KERNELS,
              *reassociation.REGROUPED)  # fmt: skip
     return {rule.reason: rule for rule in found}
 
@@ -68,20 +68,20 @@ def _reasons(name: str) -> set[str]:
 def without_rule(name: str) -> Iterator[None]:
     """Compiles without a rule, or some together, meanwhile."""
     reasons = _reasons(name)
-    before = exact_identities.rules_for
+    before = driver.rules_for
 
     def rules_for(graph: Any) -> Callable[[Any], Any]:
         of = before(graph)
         return lambda primitive: tuple(r for r in of(primitive) if r.reason not in reasons)
 
-    with patch.object(exact_identities, "rules_for", rules_for):
+    with patch.object(driver, "rules_for", rules_for):
         yield
 
 
 @contextmanager
 def watched(held: set[str]) -> Iterator[None]:
     """Notes the reasons of the rules that hold meanwhile."""
-    before = exact_identities.rules_for
+    before = driver.rules_for
 
     def noted(rule: Any) -> Any:
         def replace(writer: Any, equation: Any, **names: Any) -> Any:
@@ -96,7 +96,7 @@ def watched(held: set[str]) -> Iterator[None]:
         of = before(graph)
         return lambda primitive: tuple(map(noted, of(primitive)))
 
-    with patch.object(exact_identities, "rules_for", rules_for):
+    with patch.object(driver, "rules_for", rules_for):
         yield
 
 

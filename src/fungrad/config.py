@@ -13,7 +13,7 @@ from fungrad.tracing.tracing_check import TracingCheck
 
 if TYPE_CHECKING:
     from fungrad.compiler import backend_choice, branch_guards
-    from fungrad.compiler.passes.simplify import blas_and_power_forms
+    from fungrad.compiler.passes.simplify import driver
     from fungrad.compiler.self_check import setting as verification
     from fungrad.host import opaque_calls
     from fungrad.runtime import blas_threads, thread_pool
@@ -24,7 +24,7 @@ else:
     branch_guards = Module("fungrad.compiler.branch_guards")
     blas_threads = Module("fungrad.runtime.blas_threads")
     thread_pool = Module("fungrad.runtime.thread_pool")
-    blas_and_power_forms = Module("fungrad.compiler.passes.simplify.blas_and_power_forms")
+    driver = Module("fungrad.compiler.passes.simplify.driver")
 
 
 class Config:
@@ -94,11 +94,11 @@ class Config:
         >>> fg.config.kernels
         'auto'
         """
-        return blas_and_power_forms.setting()
+        return driver.setting()
 
     @kernels.setter
     def kernels(self, value: str) -> None:
-        blas_and_power_forms.choose(value)
+        driver.choose(value)
 
     @property
     def reassociate(self) -> bool:

@@ -18,14 +18,14 @@ from fungrad import lax
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.pipeline import PASSES, inline, optimised
 from fungrad.compiler.passes.rewriter import Writer, apply_rules
-from fungrad.compiler.passes.simplify import blas_and_power_forms
-from fungrad.compiler.passes.simplify.blas_and_power_forms import KERNELS
-from fungrad.compiler.passes.simplify.exact_identities import (
+from fungrad.compiler.passes.simplify import driver
+from fungrad.compiler.passes.simplify.driver import (
     ELEMENTWISE,
     RULES,
     rules_for,
     simplify,
 )
+from fungrad.compiler.passes.simplify.power_forms import KERNELS
 from fungrad.compiler.passes.simplify.reassociation import REGROUPED
 from fungrad.control_flow.call import shared
 from fungrad.ir.graph import Graph
@@ -416,7 +416,7 @@ def test_integer_powers_as_products(exponent):
     exact = np.array([float(np.longdouble(v) ** int(exponent)) for v in x])
     (got,) = fg.evaluate(optimised(graph), x)
     assert np.all(np.abs(got - exact) <= 2 * np.spacing(np.abs(exact)))
-    before = blas_and_power_forms.setting()
+    before = driver.setting()
     fg.config.kernels = "numpy"
     try:
         assert names(optimised(graph)) == ["power"]
@@ -900,11 +900,11 @@ def test_two_effects_are_two():
 def test_what_is_made_of_a_graph_is_kept_by_the_setting_of_its_kernels():
     graph = fg.make_jaxpr(lambda x: x**3)(OTHER)
     assert names(optimised(graph)) == ["power", "mul"]
-    blas_and_power_forms.choose("numpy")
+    driver.choose("numpy")
     try:
         assert names(optimised(graph)) == ["power"]
     finally:
-        blas_and_power_forms.choose("auto")
+        driver.choose("auto")
 
 
 # --- calls that repeat ----------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.loops.periods import candidates, runs
 from fungrad.compiler.passes.loops.reroll import reroll
 from fungrad.compiler.passes.pipeline import optimised, reroll_loops
-from fungrad.compiler.passes.simplify.exact_identities import simplify_moves
+from fungrad.compiler.passes.simplify.driver import simplify_moves
 from fungrad.compiler.passes.store_forwarding import forward_stores
 from fungrad.control_flow.call import interpreted
 from fungrad.ir.graph import Graph

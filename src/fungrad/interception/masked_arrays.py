@@ -22,7 +22,7 @@ from numpy import ndarray
 from fungrad.interception.other_globals import Names, by_ours, with_names
 from fungrad.numpy.protocol.implements import if_known
 from fungrad.tracing import interception, subclass_arrays
-from fungrad.tracing.bound_names import FURTHER, Binding, One
+from fungrad.tracing.bound_names import FURTHER, Binding, ById
 from fungrad.tracing.created_arrays import Writable, Written, holds_traced, tracer_of, writable
 from fungrad.tracing.stand_ins import ArrayStandIn
 from fungrad.tracing.subclass_arrays import OfTraced, OverTraced, overlaid, value_of
@@ -145,7 +145,7 @@ def _array_function(self: Any, func: Any, types: Any, args: Any, kwargs: Any) ->
 def _address(self: Any) -> Any:
     """For `__array_finalize__`, which shares the mask of an array in the same memory."""
     if sys._getframe(1).f_globals.get("__name__") == "numpy.ma.core":
-        return {"data": (One(value_of(self)), False)}
+        return {"data": (ById(value_of(self)), False)}
     return OfTraced.__array_interface__.__get__(self)
 
 

@@ -33,8 +33,8 @@ PULLBACK = 2
 """The assumed cost of a reverse product, in forward products."""
 
 
-WIDER = 2
-"""The most entries of the map after the reads, relative to those of the matrix."""
+MAX_FILL = 2
+"""The most entries of the Jacobian of g in f(x) = g(gather(x)), relative to those of f's."""
 
 
 class Compressed:
@@ -219,7 +219,7 @@ def jacobian_plan(
     if pushed is not None:
         groups = coloured_columns(found)
         if mode == "auto":
-            plan = None if parts is None else _by_reads(pushed, groups, *parts)
+            plan = None if parts is None else _partially_separable(pushed, groups, *parts)
             if plan is not None:
                 return plan
             pulled = _cheaper(f, argnums, given, found, groups)
@@ -233,13 +233,15 @@ def jacobian_plan(
     return Compressed(pulled, found, rows, read, by_rows=True)
 
 
-def _by_reads(
+def _partially_separable(
     pushed: Derivative, groups: np.ndarray, first: Reads, rest: Pattern, made: Entries
 ) -> Compressed | None:
-    """The plan by reverse products of the map after the reads, or None if it has no fewer."""
+    """The plan by colours of the rows of g's Jacobian in f(x) = g(gather(x)); None if these are no
+    fewer.
+    """
     arrays = (*first.graph.inputs[pushed.residuals :], *first.graph.outputs)
     mixed = len({v.type.dtype for v in arrays}) != 1  # cotangents have the dtype of the reads
-    if mixed or not 0 < rest.nnz <= WIDER * made.pattern.nnz:
+    if mixed or not 0 < rest.nnz <= MAX_FILL * made.pattern.nnz:
         return None
     rows = _fewer(rest, int(groups.max(initial=-1)) + 1)
     pulled = None if rows is None else transposed(pushed, first.graph)

@@ -4,9 +4,10 @@ The walk enters calls, unites branches, and follows short scans step by step, lo
 patterns of the carries no longer grow. The pattern holds for all values of the other inputs: only
 constants, and values computed from them, are known.
 
-A residual that gathers the parameters of its camera, or a stencil that slices a grid, begins with
-reads of elements. In the rest of the map each element read has its own column, so few rows share
-one, and one reverse product computes all rows of a group.
+Partially separable functions (Griewank and Toint 1982) begin with reads of elements: a residual
+gathers the parameters of its camera, a stencil slices a grid. In the rest of the map each element
+read has its own column, so few rows share one, and one reverse product computes all rows of a
+group.
 """
 
 from __future__ import annotations

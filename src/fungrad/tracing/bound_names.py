@@ -65,7 +65,7 @@ def _read_by(module: Any) -> bool:
     return str(module).partition(".")[0] not in UNREAD
 
 
-def stand_in(value: Any, replaced: Replaced, depth: int = 3) -> Any:
+def replacement_for(value: Any, replaced: Replaced, depth: int = 3) -> Any:
     """The replacement of a function, or of a tuple, partial or static method that holds one; else
     None.
     """
@@ -80,7 +80,9 @@ def stand_in(value: Any, replaced: Replaced, depth: int = 3) -> Any:
     if not depth:
         return None
     parts, named = _parts(value)
-    items = [(part, stand_in(part, replaced, depth - 1)) for part in (*parts, *named.values())]
+    items = [
+        (part, replacement_for(part, replaced, depth - 1)) for part in (*parts, *named.values())
+    ]
     if all(new is None for _, new in items):
         return None
     found = [old if new is None else new for old, new in items]
@@ -103,7 +105,7 @@ def _parts(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (value.func, *value.args), value.keywords
 
 
-def held_at(place: Any, key: Any) -> Any:
+def read_binding(place: Any, key: Any) -> Any:
     """The object in a place; None if there is none."""
     try:
         if type(place) in CONTAINERS:
@@ -113,11 +115,11 @@ def held_at(place: Any, key: Any) -> Any:
         return None
 
 
-def exchange(place: Any, key: Any, old: Any, new: Any) -> None:
+def compare_and_set(place: Any, key: Any, old: Any, new: Any) -> None:
     """Writes `new` to a place if it still holds `old`. None stands for a global name that is not
     bound.
     """
-    if held_at(place, key) is old:
+    if read_binding(place, key) is old:
         if new is None and isinstance(place, type):
             type.__delattr__(place, key)
         elif new is None:
@@ -156,13 +158,13 @@ class _Reader:
         """Reads a function, the function `made` that fungrad derived from it, and all that they
         reach.
         """
-        self.shared = stand_in(f, self._replaced) is None
+        self.shared = replacement_for(f, self._replaced) is None
         self._held_by(made, f, False)
         self._waiting.append((f, False))
         while self._waiting and len(self._seen) < MOST:
             self._visit(*self._waiting.pop())
 
-    def _wait(self, shared: bool, *values: Any) -> None:
+    def _enqueue(self, shared: bool, *values: Any) -> None:
         self._waiting += [(value, shared) for value in values]
 
     def _visit(self, value: Any, shared: bool) -> None:
@@ -173,11 +175,11 @@ class _Reader:
         if kind is FunctionType:
             self._function(value, shared)
         elif kind is MethodType:
-            self._wait(shared, value.__func__, value.__self__)
+            self._enqueue(shared, value.__func__, value.__self__)
         elif kind is classmethod:
-            self._wait(shared, value.__func__)
+            self._enqueue(shared, value.__func__)
         elif kind is property:
-            self._wait(shared, value.fget, value.fset)
+            self._enqueue(shared, value.fget, value.fset)
         elif isinstance(value, ModuleType):
             if _read_by(vars(value).get("__name__", "")):
                 names = vars(value)  # a module of another class may answer for them itself
@@ -186,9 +188,9 @@ class _Reader:
             self._class(value)
         elif _is_tuple(kind) or kind is staticmethod or isinstance(value, functools.partial):
             parts, named = _parts(value)
-            self._wait(shared, *filter(self._may_matter, (*parts, *named.values())))
+            self._enqueue(shared, *filter(self._may_matter, (*parts, *named.values())))
         elif kind in (set, frozenset):
-            self._wait(shared, *filter(callable, value))
+            self._enqueue(shared, *filter(callable, value))
         elif kind in CONTAINERS:
             items = list(value.items()) if issubclass(kind, dict) else enumerate(value)
             for key in [k for k, item in items if self._may_matter(item)]:
@@ -204,10 +206,10 @@ class _Reader:
             if own and name != "__class__":  # which super() reads
                 self._place(cell, "cell_contents", shared)
             else:
-                self._wait(shared, held_at(cell, "cell_contents"))
+                self._enqueue(shared, read_binding(cell, "cell_contents"))
         if value.__defaults__ and own:
             self._place(value, "__defaults__", shared)
-        self._wait(shared, value.__kwdefaults__, getattr(value, "__wrapped__", None))
+        self._enqueue(shared, value.__kwdefaults__, getattr(value, "__wrapped__", None))
 
     def _may_matter(self, item: Any) -> bool:
         """Whether an item may call a function, or is or may hold a value of the further classes to
@@ -230,9 +232,9 @@ class _Reader:
         elif not _read_by(home):  # a transformed function of fungrad's
             wrapped = own.get("__wrapped__") if type(own) is dict else None
             self._held_by(value, wrapped, shared)
-            self._wait(shared, wrapped, _attribute(value, "func"))
+            self._enqueue(shared, wrapped, _attribute(value, "func"))
         else:
-            self._wait(shared, type(value))
+            self._enqueue(shared, type(value))
             if type(own) is dict:
                 self._space(own, own, shared)
             for name in _slots(type(value)) if self._also else ():
@@ -255,7 +257,7 @@ class _Reader:
 
     def _named(self, space: Any, place: Any, name: str, shared: bool) -> None:
         if place is None:
-            self._wait(shared, space[name])
+            self._enqueue(shared, space[name])
         else:
             self._place(place, name, shared)
 
@@ -273,7 +275,7 @@ class _Reader:
             elif name in BUILTINS:
                 self._builtin(code, names, name)
             elif name in modules and _read_by(name) and _imports(code, name):
-                self._wait(True, modules[name])
+                self._enqueue(True, modules[name])
         for constant in code.co_consts:
             if type(constant) is CodeType:
                 self._code(constant, names)
@@ -295,13 +297,13 @@ class _Reader:
 
     def _place(self, place: Any, key: Any, shared: bool) -> None:
         """Reads the value in a place, and notes the binding if the value has a replacement."""
-        value = held_at(place, key)
+        value = read_binding(place, key)
         home = _package(value)
         if home in FURTHER:
             self._further(home)
         found = self._known(place, key)
         if found is None:
-            new = stand_in(value, self._replaced)
+            new = replacement_for(value, self._replaced)
             if new is not None:
                 pair = self._replaced(value)
                 old = value if pair is None else pair[0]
@@ -311,16 +313,16 @@ class _Reader:
         if found is not None:
             self.bindings[id(place), key] = found
             self.shared = self.shared and shared
-        self._wait(shared, value)
+        self._enqueue(shared, value)
 
     def _held_by(self, made: Any, value: Any, shared: bool) -> None:
         """Reads the places in `made` that hold the replaced function that it was derived from."""
-        if stand_in(value, self._replaced) is not None:
-            for place, key in _places_of(value, made, self._replaced):
+        if replacement_for(value, self._replaced) is not None:
+            for place, key in _bindings_of(value, made, self._replaced):
                 self._place(place, key, shared)
 
 
-def _places_of(value: Any, made: Any, replaced: Replaced) -> Iterator[tuple[Any, Any]]:
+def _bindings_of(value: Any, made: Any, replaced: Replaced) -> Iterator[tuple[Any, Any]]:
     """The places that hold a value in a function or object that fungrad derived from it, except in
     replacements.
     """
@@ -339,7 +341,7 @@ def _places_of(value: Any, made: Any, replaced: Replaced) -> Iterator[tuple[Any,
         elif type(own := _attribute(item, "__dict__")) is dict:
             places = [(own, key) for key in own]
         for place, key in places:
-            found = held_at(place, key)
+            found = read_binding(place, key)
             if found is value:
                 yield place, key
             elif type(found) is MethodType or (_is_ours(found) and replaced(found) is None):
@@ -441,7 +443,7 @@ def key_of(f: Any) -> tuple[Any, ...]:
         return (_kind_of(f),)
     cells = f.__closure__
     held = _defaults(f) if cells is None else (*_defaults(f), *_contents(cells))
-    return One(f.__code__), len(f.__globals__), *map(_kind_of, held)
+    return ById(f.__code__), len(f.__globals__), *map(_kind_of, held)
 
 
 def codes_of(f: Any, depth: int = 4) -> tuple[Any, ...]:
@@ -458,13 +460,13 @@ def codes_of(f: Any, depth: int = 4) -> tuple[Any, ...]:
     own = [
         v for v in inner if depth and str(v.__module__).partition(".")[0] not in ("numpy", "scipy")
     ]
-    return One(f.__code__), *[codes_of(v, depth - 1) for v in own]
+    return ById(f.__code__), *[codes_of(v, depth - 1) for v in own]
 
 
 _CALLS = FunctionType, MethodType, functools.partial
 
 
-class One:
+class ById:
     """A code object, compared by identity: Python compares code objects by content."""
 
     __slots__ = ("code",)
@@ -473,7 +475,7 @@ class One:
         self.code = code
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is One and self.code is other.code
+        return type(other) is ById and self.code is other.code
 
     def __hash__(self) -> int:
         return id(self.code)
@@ -495,7 +497,7 @@ def _kind_of(value: Any, depth: int = 4) -> Any:
     held: Any = ()
     own: Any = kind
     if kind is FunctionType:
-        own, held = One(value.__code__), _contents(value.__closure__ or ())
+        own, held = ById(value.__code__), _contents(value.__closure__ or ())
     elif kind is MethodType:
         held = value.__func__, value.__self__
     elif kind is dict or kind is list or kind is tuple:
@@ -549,7 +551,7 @@ def named_by(f: Any) -> Names:
     return [one for one in found if type(one[2]) not in _PLAIN and type(one[2]) is not ModuleType]
 
 
-def still(names: Names) -> bool:
+def unchanged(names: Names) -> bool:
     """Whether globals still have these values."""
     for space, name, value in names:
         if space.get(name) is not value:

@@ -35,11 +35,11 @@ from fungrad.tracing.bound_names import (
     bindings_in,
     bindings_of,
     codes_of,
-    exchange,
+    compare_and_set,
     key_of,
     named_by,
-    still,
     traced_function,
+    unchanged,
 )
 
 _lock = forks.lock()
@@ -276,13 +276,13 @@ def _use_shadows(holder: Any, run: Any) -> None:
         copies[get_ident()] = pair_of = make(holder)
         _shadows[holder] = bindings_of(f, run, pair_of, _unknown, _HOLD_ARRAYS)[0]
         for binding in _shadows[holder]:
-            exchange(*binding)
+            compare_and_set(*binding)
 
 
 def _end_shadows(holder: Any) -> None:
     """Restores the arrays in their places."""
     for place, key, own, ours in _shadows.get(holder, ()):
-        exchange(place, key, ours, own)
+        compare_and_set(place, key, ours, own)
     if holder in _shadows:
         copies.pop(holders.get(holder, get_ident()), None)
         del _shadows[holder]
@@ -557,7 +557,7 @@ def _bindings_for(label: Callable[[], str], made: Any) -> list[Binding]:
         return []
     key = key_of(f)
     known = _found.get(key)
-    if known is not None and (not known[1] or still(known[1])):
+    if known is not None and (not known[1] or unchanged(known[1])):
         found, names = known
     else:
         if len(_found) >= KEPT:
@@ -606,12 +606,12 @@ def _use(bindings: list[Binding]) -> None:
         place, key, own, ours = binding
         _written.setdefault((id(place), key), binding)
         if not State.paused:
-            exchange(place, key, own, ours)
+            compare_and_set(place, key, own, ours)
 
 
 def _restore_places() -> None:
     for place, key, own, ours in (*itertools.chain(*_shadows.values()), *_written.values()):
-        exchange(place, key, ours, own)
+        compare_and_set(place, key, ours, own)
 
 
 def _replace_special() -> None:
@@ -650,7 +650,7 @@ def resume() -> None:
         if holders and State.on:
             _use(list(_written.values()))
             for binding in itertools.chain(*_shadows.values()):
-                exchange(*binding)
+                compare_and_set(*binding)
 
 
 def end(holder: Any) -> None:

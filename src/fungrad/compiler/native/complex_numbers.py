@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.passes.pipeline import as_optimised, optimised
-from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
+from fungrad.compiler.passes.simplify.driver import choices
 from fungrad.compiler.refusal import Refused
 from fungrad.compiler.scalar.structural import structural
 from fungrad.control_flow.loop_bodies import Halves, body_counts, halves_key, halves_of

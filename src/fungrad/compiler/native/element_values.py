@@ -1,8 +1,8 @@
 """IR of a Graph's values at one index of a loop nest, in lanes along its last loop.
 
-Values are pulled: each is computed where it is read, once for each Place (an index map). Limits
-of pieces are decided for a whole box of the index space where possible; otherwise there is one
-lane, and each element tests them.
+Producers are inlined where they are read, and memoised by index map (a Place). Inside a box of the
+index space bounds are decided while code is written; at its borders code has one lane, and tests
+them for each element.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each output is stored, and each reduction to a number computed, by a loop nest over its elements;
 those of one shape share a nest. If arrays depend on reductions along axes, there is one nest of
-rows for each choice of axes. Work is divided into units of about 4,096 elements, for threads.
+rows for each set of reduced axes. Work is divided into units of about 4,096 elements, for threads.
 """
 
 from __future__ import annotations

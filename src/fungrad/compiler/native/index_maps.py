@@ -2,8 +2,8 @@
 
 A loop nest has loops 0, 1, ... of known lengths. A Place is an index map: for each axis of a value
 the index `step * loop + offset`. Short axes need not be loops: each of their indices is then a
-separate place, and reductions along them are folded. Equations that move elements become pieces,
-one for each section that their primitive states: values at other places, each within limits.
+separate map, and reductions along them are folded. Equations that move elements become guarded
+reads (Pieces), one for each section that their primitive states: a value, an index map, bounds.
 """
 
 from __future__ import annotations

@@ -244,7 +244,7 @@ class RowNest(Nest):
                 at = code.mul(group, self.lanes)
                 if n % self.lanes:
                     index[loop] = code.intrinsic("smin", [at, n - self.lanes])
-                    counted = self.later(code, code.sub(at, index[loop]), self.lanes)
+                    counted = self.fresh_lanes(code, code.sub(at, index[loop]), self.lanes)
                 else:
                     index[loop] = at
             else:
@@ -262,8 +262,8 @@ class RowNest(Nest):
             if not any(self._inside(p.place) for p in root.pieces):
                 self.element(outer, root, counted)
 
-    def later(self, code: Function, known: Value, lanes: int) -> Value:
-        """The mask of the lanes after the first `known`, which the step before counted."""
+    def fresh_lanes(self, code: Function, known: Value, lanes: int) -> Value:
+        """The mask of the lanes that the step before, which overlaps this one, has not counted."""
         code.lanes = lanes
         return code.compare("sge", code.iota(), code.splat(known))
 
@@ -314,8 +314,8 @@ class RowNest(Nest):
         self, code: Function, left: Sequence[int], index: dict[int, Value],
         step: Callable[[dict[int, Value], int, Value | None], None],
     ) -> None:  # fmt: skip
-        """The reduced loops `left`, each within the one before; the rest of the last one after
-        its steps has as few lanes as it needs."""
+        """Writes the reduced loops `left`, outermost first. The remainder of the innermost one is
+        the smallest vector that covers it."""
         if not left:
             step(index, self.lanes, None)
             return
@@ -328,7 +328,7 @@ class RowNest(Nest):
             if n % lanes:
                 short = max(2, 1 << (n % lanes - 1).bit_length())
                 at, known = (code.constant(k, "i64", 1) for k in (n - short, short - n % lanes))
-                fresh = self.later(code, known, short) if short > n % lanes else None
+                fresh = self.fresh_lanes(code, known, short) if short > n % lanes else None
                 step({**index, loop: at}, short, fresh)
 
     def buffered(self, body: Body, key: Key, x: Value | None = None) -> Value:

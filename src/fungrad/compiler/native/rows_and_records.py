@@ -1,7 +1,7 @@
 """The memory of scans and tapes in native programs.
 
-Stacks that scans read and make are Rows of numbers. Each number of a row has a Column, whose place
-is bound when the whole program is written: unread columns take no memory, equal ones share a place,
+Stacks that scans read and make are Rows of numbers. Each number of a row has a Column, whose offset
+is assigned when the whole program is written: unread columns take no memory, equal ones share it,
 and columns of an output are in the output.
 
 The records of loops of unknown length are in one growing block of memory. A tape is the offset of

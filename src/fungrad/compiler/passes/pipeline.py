@@ -15,8 +15,8 @@ import numpy as np
 
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.rewriter import computed_now, rewritten
-from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
-from fungrad.compiler.passes.simplify.exact_identities import (
+from fungrad.compiler.passes.simplify.driver import (
+    choices,
     simplify,
     simplify_moves,
     simplify_outer_products,

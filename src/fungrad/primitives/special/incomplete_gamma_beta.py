@@ -76,7 +76,7 @@ def bell(slopes: Callable[[int, int], Any], m: int, n: int) -> Any:
     return known[m, n]
 
 
-def reach(fall: Callable[[Array], Array], slope: Callable[[Array], Array], start: Array) -> Array:
+def cut_off(fall: Callable[[Array], Array], slope: Callable[[Array], Array], start: Array) -> Array:
     """The cut-off of the integral by Newton: the smallest y with fall(y) >= FALL, or a bit more.
 
     `fall` is convex and grows from 0.
@@ -164,7 +164,7 @@ def _gamma_slopes(a: Array, z: Array, order: int) -> Array:
 
     bound = np.sqrt(2.0 * FALL / x) + np.where(below, FALL / a, 0.0)
     start = np.minimum(FALL / np.abs(x - a), bound)
-    end = reach(fall, slope, start)
+    end = cut_off(fall, slope, start)
     end = np.where(below, np.minimum(end, np.maximum(z + NOTHING, 0.0)), end)
 
     def weight(s: Array) -> Any:
@@ -273,7 +273,7 @@ class _Lower:
         """The distance from z at which the density is negligible; beyond t = e^-38 it is t^a."""
         bound = FALL / self.a + np.maximum(self.z, 0.0) + np.sqrt(2.0 * FALL / self.a)
         start = np.minimum(FALL / self.slope(np.zeros_like(self.x)), bound)
-        end = reach(self.fall, self.slope, start)
+        end = cut_off(self.fall, self.slope, start)
         return np.minimum(end, np.maximum(self.z + NOTHING, 0.0))
 
     def logarithms(self, y: Array) -> tuple[Array, Array]:

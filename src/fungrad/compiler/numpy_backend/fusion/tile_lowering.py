@@ -41,7 +41,7 @@ from fungrad.compiler.numpy_backend.fusion.row_access import (
 )
 from fungrad.compiler.numpy_backend.loop_memory import LoopMemory, write_ufunc
 from fungrad.compiler.numpy_backend.numpy_expressions import expressed
-from fungrad.compiler.passes.simplify.blas_and_power_forms import setting
+from fungrad.compiler.passes.simplify.driver import setting
 from fungrad.ir.graph import Atom, Equation, Variable
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise import ufuncs

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.passes.simplify.blas_and_power_forms import choices
+from fungrad.compiler.passes.simplify.driver import choices
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.switch import switch
 from fungrad.control_flow.while_loop import while_loop

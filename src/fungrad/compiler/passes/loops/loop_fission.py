@@ -66,7 +66,7 @@ def _sum_after(loop: OpenScan) -> None:
         terms = added(item, made, reads)
         sums = [_summed(loop, term, made, reads) for term in terms]
         if sums and None not in sums:
-            loop.summed(item, *[make() for make in sums if make is not None])
+            loop.sink_sum(item, *[make() for make in sums if make is not None])
             continue
         if len(terms) == 1 and isinstance(terms[0], Variable):
             later.append((item, terms[0]))
@@ -76,7 +76,7 @@ def _sum_after(loop: OpenScan) -> None:
         if term in available and len(kept) < len(loop.carry):
             kept = [k for k in kept if k is not item]
             equation = made.get(term)
-            loop.summed(item, Term(equation, (loop.stack(term),), [(reduce_sum, {"axes": (0,)})]))
+            loop.sink_sum(item, Term(equation, (loop.stack(term),), [(reduce_sum, {"axes": (0,)})]))
     loop.carry = kept
     loop.prune()
 

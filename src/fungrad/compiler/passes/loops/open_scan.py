@@ -129,7 +129,7 @@ class OpenScan:
         self.ys.append((value, stack))
         return stack
 
-    def summed(self, item: Any, *terms: Term) -> None:
+    def sink_sum(self, item: Any, *terms: Term) -> None:
         """Writes the final value of a carry after the loop: its initial value plus sums.
 
         A sum has the source line of its term if that is known, else the scan's.

@@ -1,8 +1,6 @@
 """Powers as products: faster than NumPy's, within 2 ulp.
 
 Without x * x * x for x ** 3 the gradient of gelu takes 8.3 times the time.
-
-`setting` is "auto" or "numpy" (NumPy's forms only).
 """
 
 from __future__ import annotations
@@ -10,38 +8,11 @@ from __future__ import annotations
 from fungrad.compiler.passes.patterns import Rule, made
 from fungrad.compiler.passes.rewriter import Writer
 from fungrad.compiler.passes.value_facts import floats
-from fungrad.errors import ArgumentError
-from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.primitives.elementwise.family import mul
 from fungrad.primitives.elementwise.ufuncs import power
 
-SETTINGS = ("auto", "numpy")
 _PRODUCTS = {3: (2, 1), 4: (2, 2)}
-
-
-class _State:
-    setting = "auto"
-
-
-def setting() -> str:
-    """The setting of the kernels of compiled functions."""
-    return _State.setting
-
-
-def choices(graph: Graph) -> tuple[str, bool]:
-    """The settings that the optimised Graph depends on: a part of its key."""
-    return setting(), graph.reassociates
-
-
-def choose(value: str) -> None:
-    """Sets the kernels of functions compiled from now on.
-
-    Raises:
-      ArgumentError: if there is no such setting.
-    """
-    if value not in SETTINGS:
-        raise ArgumentError(f"The kernels have to be one of {', '.join(SETTINGS)}, not {value!r}.")
-    _State.setting = value
 
 
 def _as_product(writer: Writer, equation: Equation) -> Atom | None:

@@ -1,31 +1,20 @@
-"""Rules that replace an equation by a cheaper one with the same results.
+"""Rules for casts and shapes, arrays of one value, and outer products.
 
 Without those for shapes and broadcasts a mixture's gradient takes 3 times the time, without those
 for scatters a Laplacian's 1.4 times; without uniform arrays the 5th derivative of tanh costs 1.6
 times as much (calls and elements of `ablation`).
-
-They hold for every number, with rounding, NaN, infinities and the signs of zeros: x * 1 is x,
--a * b is -(a * b), x / 8 is x * 0.125; but x * 0 is not 0. Nothing is reassociated, except by the
-rules of reassociation.py if the Graph allows them.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.passes.patterns import CONSTANT, AnyValue, Rule, made, rule
-from fungrad.compiler.passes.rewriter import Writer, apply_rules, exchanged
-from fungrad.compiler.passes.simplify import arithmetic, slices
-from fungrad.compiler.passes.simplify import select as choices
-from fungrad.compiler.passes.simplify.blas_and_power_forms import KERNELS, setting
-from fungrad.compiler.passes.simplify.reassociation import REGROUPED
-from fungrad.compiler.passes.simplify.slices import filled
+from fungrad.compiler.passes.patterns import CONSTANT, AnyValue, made, rule
+from fungrad.compiler.passes.rewriter import Writer, exchanged
 from fungrad.compiler.passes.value_facts import loose, unsigned, with_zeros_added
-from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add, broadcast_shapes, mul, neg, sub
 from fungrad.primitives.facts import sections_of
@@ -38,7 +27,6 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
 )
 from fungrad.primitives.movement.scatter import index_add
 from fungrad.primitives.primitive import full
-from fungrad.support.lazy import imported
 
 X = AnyValue("x")
 _UNIFORM = (CONSTANT, broadcast_to, full)
@@ -211,19 +199,6 @@ def _in_place(writer: Writer, atom: Atom) -> Equation | None:
     return made if made is not None and len(made.inputs) == 1 else None
 
 
-RULES = (
-    nothing_done, axes_in_order, reshaped_twice, transposed_twice, of_transposed, all_in_order,
-    *slices.RULES, *arithmetic.RULES, *choices.RULES, _added_in_place,
-    filled,
-)  # fmt: skip
-MOVES = (
-    nothing_done, axes_in_order, reshaped_twice, all_in_order, *slices.RULES, _added_in_place,
-    filled,
-)  # fmt: skip
-"""The rules of equations that move elements: they do not depend on the values of numbers."""
-ELEMENTWISE = (_of_uniform, _without_broadcasts)
-
-
 @rule(made(dot_general), "a product along axes of length 1 is elementwise")
 def of_column_and_row(writer: Writer, equation: Equation) -> Atom | None:
     x, y = equation.inputs
@@ -237,50 +212,12 @@ def of_column_and_row(writer: Writer, equation: Equation) -> Atom | None:
     return with_zeros_added(writer, equation, product)  # sums begin with 0.0
 
 
-def _by_primitive(rules: Iterable[Rule]) -> dict[Any, tuple[Rule, ...]]:
-    found: dict[Any, tuple[Rule, ...]] = {}
-    for one in rules:
-        for primitive in one.pattern.primitives:
-            found[primitive] = (*found.get(primitive, ()), one)
-    return found
-
-
-_SYSTEMS = "fungrad.primitives.linalg.solve"
-_RULES_FOR_SYSTEMS = "fungrad.compiler.passes.simplify.factors"
-_EXACT, _KERNELS, _REGROUPED, _MOVES = map(_by_primitive, (RULES, KERNELS, REGROUPED, MOVES))
-
-
-@functools.cache
-def rules_of(primitive: Any, kernels: bool, regroup: bool) -> tuple[Rule, ...]:
-    """The rules to try for equations of a primitive: exact ones, and on request those for other
-    kernels than NumPy's, and those that hold in exact arithmetic only.
-    """
-    rules: tuple[Rule, ...] = () if primitive.partials is None else ELEMENTWISE
-    rules += _EXACT.get(primitive, ())
-    if primitive.module == _SYSTEMS:
-        rules += _by_primitive(imported(_RULES_FOR_SYSTEMS).RULES).get(primitive, ())
-    if regroup:
-        rules += _REGROUPED.get(primitive, ())
-    return rules + (_KERNELS.get(primitive, ()) if kernels else ())
-
-
-def rules_for(graph: Graph) -> Callable[[Any], tuple[Rule, ...]]:
-    """The rules of each primitive in a Graph."""
-    return functools.partial(rules_of, kernels=setting() != "numpy", regroup=graph.reassociates)
-
-
-def simplify(graph: Graph) -> Graph:
-    """Applies the rules to the Graph's equations, in one pass."""
-    return apply_rules(graph, rules_for(graph))
-
-
-def simplify_moves(graph: Graph) -> Graph:
-    """Applies the rules of equations that move elements."""
-    return apply_rules(graph, lambda primitive: _MOVES.get(primitive, ()))
-
-
-def simplify_outer_products(graph: Graph) -> Graph:
-    """Writes outer products as elementwise ones, which can be fused; after the passes for loops,
-    which sum products over the steps.
-    """
-    return apply_rules(graph, lambda p: (of_column_and_row,) if p is dot_general else ())
+RULES = (
+    nothing_done, axes_in_order, reshaped_twice, transposed_twice, of_transposed, all_in_order,
+)  # fmt: skip
+ADDED = (_added_in_place,)
+"""Rules to try after those of slices."""
+MOVES = (nothing_done, axes_in_order, reshaped_twice, all_in_order)
+"""The rules of equations that move elements: they do not depend on the values of numbers."""
+ELEMENTWISE = (_of_uniform, _without_broadcasts)
+"""Rules of all elementwise primitives."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import sys
+import threading
 import types
 
 import numpy as np
@@ -12,6 +13,7 @@ import scipy.linalg
 
 import fungrad as fg
 from fungrad.errors import ItemAssignmentError
+from fungrad.tracing import interception
 
 GRID = np.linspace(1.0, 2.0, 3)
 BUFFER = np.zeros(3)
@@ -281,3 +283,87 @@ def test_a_function_that_closes_over_replaced_functions():
 
     assert fg.grad(f)(1.5) == fg.grad(f)(1.5) == fg.jit(fg.grad(f))(1.5) == 14.0
     assert not total.any()
+
+
+SHARED = np.zeros(4)
+
+
+def writes(x):
+    SHARED[0] = x[0] * x[1]
+    SHARED[1] = np.sin(x[1])
+    return np.sum(SHARED * SHARED)
+
+
+def writes_elsewhere(x):
+    BUFFER[:2] = x
+    return np.sum(BUFFER * SHARED[:3]) + np.sum(x**2)
+
+
+def only_reads(x):
+    return np.sum((SHARED[:2] + 1.0) * x**2)
+
+
+def slopes(x):
+    first = np.array([2 * x[0] * x[1] ** 2, 2 * x[0] ** 2 * x[1] + np.sin(2 * x[1])])
+    return {writes: first, writes_elsewhere: 2 * x, only_reads: 2 * x}
+
+
+def in_threads(work, count):
+    """The errors of `work(i, done)` in several threads that begin at once; `done(f, slope, x)`
+    compares.
+    """
+    errors, barrier = [], threading.Barrier(count)
+
+    def done(f, found, x):
+        if not np.allclose(found, slopes(x)[f]):
+            errors.append((f.__name__, found, slopes(x)[f]))
+
+    def run(i):
+        barrier.wait()
+        try:
+            work(i, done)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive()
+    return errors
+
+
+@pytest.mark.parametrize(
+    "count", [4, pytest.param(8, marks=pytest.mark.slow), pytest.param(32, marks=pytest.mark.slow)]
+)
+def test_threads_that_trace_one_function_at_the_same_time(count):
+    def work(i, done):
+        for k in range(25 if count > 4 else 10):
+            x = np.array([0.3 + i, 0.7 + k])
+            f = (writes, writes_elsewhere, only_reads, writes)[(i + k // 3) % 4]
+            transform = (fg.grad, lambda f: fg.jit(fg.grad(f)), fg.jacobian)[(i + k) % 3]
+            done(f, transform(f)(x), x)
+
+    assert in_threads(work, count) == []
+    assert not SHARED.any() and type(SHARED) is np.ndarray
+
+
+def test_a_trace_that_waits_for_another_thread_does_not_hang(monkeypatch):
+    """A thread stops waiting for a trace that waits for what the thread will do."""
+    monkeypatch.setattr(interception, "PATIENCE", 0.3)
+    x = np.array([0.5, 2.0])
+    fg.grad(writes)(x)
+
+    def outer(x):
+        found = []
+        thread = threading.Thread(target=lambda: found.append(fg.grad(writes)(np.array([0.5, 2]))))
+        thread.start()
+        thread.join(60)
+        assert len(found) == 1
+        return np.sum(x * found[0])
+
+    assert np.allclose(fg.grad(outer)(x), slopes(x)[writes])
+    assert np.allclose(fg.grad(writes)(x), slopes(x)[writes])
+    assert not interception.holders and not interception._alone
+    assert not interception._asking and not interception._overdue

@@ -15,6 +15,7 @@ import itertools
 import linecache
 import opcode
 import sys
+import time
 from _thread import get_ident
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FrameType, FunctionType, MappingProxyType, ModuleType
@@ -247,7 +248,7 @@ copies: dict[int, PairOf] = {}
 
 def take_shadows(label: Callable[[], str], made: Any, make: Callable[[Any], PairOf]) -> bool:
     """Lets a function's traces write into copies of the arrays that it finds, from the next one on.
-    Returns False if they did so before, or cannot.
+    Returns False if the last one did so, or if they cannot.
 
     Args:
       label: describes the function. made: the function that fungrad derived from it, and calls.
@@ -255,8 +256,10 @@ def take_shadows(label: Callable[[], str], made: Any, make: Callable[[Any], Pair
     """
     f = traced_function(label) or traced_function(made)
     with _lock:
-        if f is None or not State.on or codes_of(f) in _shadowed:
+        if f is None or not State.on:
             return False
+        if codes_of(f) in _shadowed:  # maybe since another thread has met the same write
+            return get_ident() not in _had
         if len(_shadowed) >= KEPT:
             _shadowed.clear()
         _shadowed[codes_of(f)] = make
@@ -268,15 +271,68 @@ def has_shadows(f: Any) -> bool:
     return bool(_shadowed) and codes_of(traced_function(f)) in _shadowed
 
 
-def _use_shadows(holder: Any, run: Any) -> None:
+def _maker(holder: Any, run: Any) -> Callable[[Any], PairOf] | None:
+    """What makes the copies for the function of a trace; None if it needs none."""
+    f = traced_function(holder.label) or traced_function(run)
+    return None if f is None else _shadowed.get(codes_of(f))
+
+
+def _use_shadows(holder: Any, run: Any, make: Callable[[Any], PairOf]) -> None:
     """Writes copies of arrays to the places through which the function of a trace finds them."""
     f = traced_function(holder.label) or traced_function(run)
-    make = None if f is None else _shadowed.get(codes_of(f))
-    if make is not None:
-        copies[get_ident()] = pair_of = make(holder)
-        _shadows[holder] = bindings_of(f, run, pair_of, _unknown, _HOLD_ARRAYS)[0]
-        for binding in _shadows[holder]:
-            compare_and_set(*binding)
+    copies[get_ident()] = pair_of = make(holder)
+    _shadows[holder] = bindings_of(f, run, pair_of, _unknown, _HOLD_ARRAYS)[0]
+    for binding in _shadows[holder]:
+        compare_and_set(*binding)
+
+
+_had: set[int] = set()
+"""The threads whose last outermost trace had shadows."""
+_alone: set[Any] = set()
+"""Outermost traces of functions that need shadows: no trace of another thread runs beside them,
+since it would find the shadows in its places.
+"""
+_asking: set[int] = set()
+"""The threads that wait until they are alone; no other begins a trace before."""
+_overdue: set[Any] = set()
+"""Outermost traces that others have waited for too long."""
+PATIENCE = 10.0
+"""Seconds in which no trace ends, after which a trace waits no longer: the others may wait for what
+its thread will do.
+"""
+
+
+def _in_the_way(alone: bool) -> list[Any]:
+    """What a new outermost trace has to wait for: traces of other threads, and threads."""
+    me = get_ident()
+    if me in holders.values():  # its thread has waited
+        return []
+    found = [h for h in (holders if alone else _alone) if h.running and h not in _overdue]
+    return found if alone else [*found, *(_asking - {me} - _overdue)]
+
+
+def _wait(alone: bool) -> None:
+    """Waits until nothing is in the way."""
+    last: list[Any] = []
+    deadline = pause = 0.0
+    try:
+        if alone:
+            _asking.add(get_ident())
+        while True:
+            with _lock:
+                found = _in_the_way(alone)
+                if found == last and time.monotonic() > deadline:
+                    _overdue.update(found)
+                    found = []
+                if not found:
+                    return
+            if found != last:
+                last, deadline, pause = found, time.monotonic() + PATIENCE, 1e-4
+            time.sleep(pause)
+            pause = min(2 * pause, 0.01)
+    finally:
+        _asking.discard(get_ident())
+        _overdue.discard(get_ident())
 
 
 def _end_shadows(holder: Any) -> None:
@@ -577,28 +633,52 @@ def begin(holder: Any, run: Any, shadows: bool = True) -> None:
     """Starts an outermost trace, `holder`: replaces the modules' functions if it is the first that
     runs, and the places through which the function that `run` calls can call them.
     """
-    with _lock:
-        if holders:
-            for other in [other for other in holders if not other.running]:
-                del holders[other]  # two interrupts have cut its end short
-        first = not holders
-        holders[holder] = get_ident()
-        if State.on:
-            if first:
-                if State.modules != len(modules):
-                    _look_at_modules()
-                for found in _packages.values():
-                    _use(found)
-                _use(_gated)
-                for module, replacing, _ in _modules:
-                    module.__class__ = replacing
-                if _special:
-                    _replace_special()
-            found = _bindings_for(holder.label, run)
-            if found:
-                _use(found)
-            if _shadowed and shadows:
-                _use_shadows(holder, run)
+    while True:
+        with _lock:
+            make = _maker(holder, run) if _shadowed else None
+            alone = make is not None
+            if not _shadowed or not _in_the_way(alone):
+                for other in [other for other in _shadows if not other.running]:
+                    _end_shadows(other)  # it waits for the lock, or an interrupt has cut its end
+                _start(holder, run, make if shadows else None)
+                if alone:
+                    _alone.add(holder)
+                return
+        _wait(alone)
+
+
+def _start(holder: Any, run: Any, make: Callable[[Any], PairOf] | None) -> None:
+    if holders:
+        for other in [other for other in holders if not other.running]:
+            _forget(other)  # two interrupts have cut its end short
+    first = not holders
+    holders[holder] = get_ident()
+    if not State.on:
+        return
+    if first:
+        if State.modules != len(modules):
+            _look_at_modules()
+        for found in _packages.values():
+            _use(found)
+        _use(_gated)
+        for module, replacing, _ in _modules:
+            module.__class__ = replacing
+        if _special:
+            _replace_special()
+    found = _bindings_for(holder.label, run)
+    if found:
+        _use(found)
+    if _shadowed:
+        (_had.discard if make is None else _had.add)(get_ident())
+    if make is not None:
+        _use_shadows(holder, run, make)
+
+
+def _forget(holder: Any) -> None:
+    holders.pop(holder, None)
+    if _alone or _overdue:
+        _alone.discard(holder)
+        _overdue.discard(holder)
 
 
 def _use(bindings: list[Binding]) -> None:
@@ -661,7 +741,7 @@ def end(holder: Any) -> None:
             _restore()
             if _written:
                 _written.clear()
-        holders.pop(holder, None)
+        _forget(holder)
 
 
 class _Again:
@@ -716,7 +796,8 @@ def _forget_threads() -> None:
     me = get_ident()
     for holder in [holder for holder, thread in holders.items() if thread != me]:
         _end_shadows(holder)
-        del holders[holder]
+        _forget(holder)
+    _asking.clear()
     State.paused = 0
     if not holders:
         _restore()

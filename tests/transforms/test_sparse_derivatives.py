@@ -226,7 +226,7 @@ def test_products_in_reverse_of_what_follows_the_reads(
 ) -> None:
     f, size = (FUNCTIONS.get(name) or READING[name])[:2]
     monkeypatch.setattr(compressed, "PULLBACK", 0)
-    monkeypatch.setattr(compressed, "WIDER", 100)
+    monkeypatch.setattr(compressed, "MAX_FILL", 100)
     J = fg.sparse.jacobian(f, check=True)
     x = np.random.default_rng(1).standard_normal(size)
     np.testing.assert_allclose(J(x).toarray(), fg.jacobian(f)(x), rtol=1e-12, atol=1e-14)

@@ -102,3 +102,35 @@ def test_refusals_are_caught_in_one_place() -> None:
                 if "Refused" in ast.unparse(node.type):
                     found.append(path.relative_to(ROOT).as_posix())
     assert found == ["compiler/refusal.py"]
+
+
+def _total(x: Any, *, axes: Any) -> Any:
+    return np.sum(x, axis=axes)
+
+
+total = fg.extend.linear(
+    "total",
+    eval=_total,
+    type=lambda x, *, axes: fg.make_jaxpr(lambda x: np.sum(x, axis=axes))(
+        np.zeros(x.shape, x.dtype)
+    ).output_types[0],
+    transpose=lambda ct, x, *, axes: np.broadcast_to(np.expand_dims(ct, axes), x.shape),
+    batch=None,
+    reduces=np.add,
+)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((9_000,), (0,)), ((30, 300), (1,)), ((900, 10), (1,)), ((9_000, 1), (1,))],
+)
+def test_a_reduction_of_another_package_is_native_by_its_fact(shape: Any, axes: Any) -> None:
+    pytest.importorskip("llvmlite")
+    before, fg.config.backend = fg.config.backend, "native"
+    try:
+        x = np.linspace(-1.0, 2.0, 9_000).reshape(shape)
+        f = fg.jit(lambda x: total(np.sin(x) * x, axes=axes))
+        assert f.lower(x).refused == ()
+        np.testing.assert_allclose(f(x), np.sum(np.sin(x) * x, axes), rtol=1e-12, atol=1e-13)
+    finally:
+        fg.config.backend = before

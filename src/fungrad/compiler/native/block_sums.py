@@ -5,25 +5,39 @@ Blocks do not depend on the number of threads, so neither do the results.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from fungrad.compiler.native.element_operations import OPERATIONS, TYPES, convert
+import numpy as np
+
+from fungrad.compiler.native.element_operations import TYPES, convert
 from fungrad.compiler.native.llvm_ir import FLOATS, Function, Module, Value
+from fungrad.compiler.native.native_forms import OPERATIONS
 from fungrad.ir.graph import Atom, Equation
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add
 from fungrad.primitives.elementwise.ufuncs import maximum, minimum
-from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
 from fungrad.primitives.primitive import Primitive
-from fungrad.primitives.reduction.reduce import reduce_max, reduce_min
 
-OPERATION: dict[Any, Primitive] = {
-    reduce_sum: add,
-    dot_general: add,
-    reduce_max: maximum,
-    reduce_min: minimum,
+
+class Joining(NamedTuple):
+    """The primitive that combines two partial results, and the initial value by a Value's type."""
+
+    operation: Primitive
+    start: Callable[[str], float]
+
+
+JOINING = {
+    np.add: Joining(add, lambda type: 0),
+    np.maximum: Joining(
+        maximum, lambda type: -math.inf if type in FLOATS else -(2 ** (int(type[1:]) - 1))
+    ),
+    np.minimum: Joining(
+        minimum, lambda type: math.inf if type in FLOATS else 2 ** (int(type[1:]) - 1) - 1
+    ),
 }
+"""By the ufunc of a primitive's fact `reduces`."""
 
 
 class Reduction(NamedTuple):
@@ -31,13 +45,18 @@ class Reduction(NamedTuple):
 
     Attributes:
       equation: a sum, maximum, minimum, or a contraction of vectors.
-      operation: the primitive that combines two partial results.
+      joining: how two partial results are combined.
       type: the type of the values.
     """
 
     equation: Equation
-    operation: Primitive
+    joining: Joining
     type: str
+
+    @property
+    def operation(self) -> Primitive:
+        """The primitive that combines two partial results."""
+        return self.joining.operation
 
     @property
     def operands(self) -> Sequence[Atom]:
@@ -45,7 +64,7 @@ class Reduction(NamedTuple):
 
     def start(self, code: Function, lanes: int) -> Value:
         """The initial value of the operation."""
-        return code.constant(START[self.operation](self.type), self.type, lanes)
+        return code.constant(self.joining.start(self.type), self.type, lanes)
 
     def term(self, code: Function, operands: Sequence[Value]) -> Value:
         """The contribution of an element."""
@@ -54,7 +73,7 @@ class Reduction(NamedTuple):
 
     def joined(self, code: Function, x: Value, y: Value) -> Value:
         kind = "f" if self.type in FLOATS else "i"
-        return OPERATIONS[self.operation][kind](code, x, y)
+        return OPERATIONS[self.operation].rules[kind](code, x, y)
 
     def add(self, code: Function, variable: Value, x: Value, counted: Value | None) -> None:
         """Combines the first lanes of a variable with a value, where it is counted."""
@@ -86,26 +105,20 @@ class Reduction(NamedTuple):
         return x
 
 
-START: Any = {
-    add: lambda type: 0,
-    maximum: lambda type: float("-inf") if type in FLOATS else -(2 ** (int(type[1:]) - 1)),
-    minimum: lambda type: float("inf") if type in FLOATS else 2 ** (int(type[1:]) - 1) - 1,
-}
-
-
 def reduction(equation: Equation) -> Reduction | None:
     """The Reduction of an equation; None if it is no supported one."""
-    operation = OPERATION.get(equation.primitive)
-    if operation is None:
+    product = equation.primitive is dot_general
+    joining = JOINING.get(np.add if product else equation.primitive.reduces)
+    if joining is None:
         return None
-    if equation.primitive is dot_general:
+    if product:
         x, y = [atom.type for atom in equation.inputs]
         if not (x.ndim == y.ndim == 1 and x.dtype == y.dtype) or equation.outputs[0].type.ndim:
             return None
     type = TYPES.get(equation.outputs[0].type.dtype, "i1")
     if type == "i1":
         return None
-    return Reduction(equation, operation, type)
+    return Reduction(equation, joining, type)
 
 
 def _part(code: Function, x: Value, start: int, lanes: int) -> Value:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -142,6 +142,30 @@ def _constant(x: Any) -> _Complex:
     return _Complex((x.real.copy()[()], x.imag.copy()[()]), whole)
 
 
+class ComplexForm(NamedTuple):
+    """How a primitive of complex numbers acts on their parts.
+
+    Attributes:
+      rule: a function of the parts of the operands, which returns both parts of the result, or a
+        real one; None if the primitive acts on the real and the imaginary parts alike.
+      numbers: the operands that are numbers; others are masks or indices.
+    """
+
+    rule: Callable[..., Any] | None
+    numbers: slice
+
+
+FORMS: dict[Primitive, ComplexForm] = {}
+"""The primitives of complex numbers that native code knows."""
+
+
+def complex_form(
+    primitive: Primitive, rule: Callable[..., Any] | None = None, numbers: slice = slice(None)
+) -> None:
+    """Enters a ComplexForm."""
+    FORMS[primitive] = ComplexForm(rule, numbers)
+
+
 def _outputs(equation: Equation, xs: Sequence[Any]) -> Sequence[Any]:
     """The results of an equation."""
     primitive: Any = equation.primitive
@@ -150,10 +174,10 @@ def _outputs(equation: Equation, xs: Sequence[Any]) -> Sequence[Any]:
     if not any(map(_is_complex, (*equation.inputs, *equation.outputs))):
         found = primitive(*xs, **equation.params)
         return found if primitive.multiple else [found]
-    rule = RULES.get(primitive)
-    if rule is None and primitive not in BY_PARTS:
+    own_form = FORMS.get(primitive)
+    if own_form is None:
         raise Refused(f"{primitive.name} of complex numbers")
-    numbers = _NUMBERS.get(primitive, slice(None))
+    rule, numbers = own_form
     examples = [a.type.zeros() if a.type.weak else a.type.dtype for a in equation.inputs[numbers]]
     dtype = np.result_type(*examples or [np.complex128])
     given = [_parts(x, part_dtype(dtype)) for x in xs[numbers]]
@@ -443,49 +467,48 @@ def _exact_square(x: Any) -> Parts:
     return square, ((high * high - square) + 2.0 * (high * low)) + low * low
 
 
-RULES: dict[Primitive, Callable[..., Any]] = {
-    family.mul: _product,
-    ufuncs.square: lambda a: _product(a, a),
-    family.div: _quotient,
-    ufuncs.reciprocal: _reciprocal,
-    ufuncs.power: _power,
-    conj: lambda a: (a[0], -a[1]),
-    ufuncs.real: lambda a: a[0],
-    ufuncs.imag: lambda a: a[1],
-    ufuncs.abs: lambda a: np.hypot(*a),
-    ufuncs.exp: _exp,
-    ufuncs.sqrt: _sqrt,
-    ufuncs.sin: _sin,
-    ufuncs.cos: _cos,
-    ufuncs.sinh: _sinh,
-    ufuncs.cosh: _cosh,
-    ufuncs.log: _log,
-    full: lambda *, shape, value, dtype: tuple(
+complex_form(family.mul, _product)
+complex_form(ufuncs.square, lambda a: _product(a, a))
+complex_form(family.div, _quotient)
+complex_form(ufuncs.reciprocal, _reciprocal)
+complex_form(ufuncs.power, _power)
+complex_form(conj, lambda a: (a[0], -a[1]))
+complex_form(ufuncs.real, lambda a: a[0])
+complex_form(ufuncs.imag, lambda a: a[1])
+complex_form(ufuncs.abs, lambda a: np.hypot(*a))
+complex_form(ufuncs.exp, _exp)
+complex_form(ufuncs.sqrt, _sqrt)
+complex_form(ufuncs.sin, _sin)
+complex_form(ufuncs.cos, _cos)
+complex_form(ufuncs.sinh, _sinh)
+complex_form(ufuncs.cosh, _cosh)
+complex_form(ufuncs.log, _log)
+complex_form(ufuncs.complex_of, lambda a, b: (a[0], b[0]))
+complex_form(convert, _converted)
+complex_form(to_discrete, _converted)
+complex_form(dot_general, _dot)
+complex_form(family.eq, _either(operator.eq, operator.and_))
+complex_form(family.ne, _either(operator.ne))
+complex_form(ufuncs.isnan, _either(np.isnan))
+complex_form(ufuncs.isinf, _either(np.isinf))
+complex_form(ufuncs.isfinite, _either(np.isfinite, operator.and_))
+complex_form(family.logical_not, _of_truth(np.logical_not))
+complex_form(family.logical_and, _of_truth(np.logical_and))
+complex_form(family.logical_or, _of_truth(np.logical_or))
+complex_form(ufuncs.logical_xor, _of_truth(np.logical_xor))
+complex_form(
+    full,
+    lambda *, shape, value, dtype: tuple(
         [full(shape=shape, value=x, dtype=part_dtype(dtype)) for x in (value.real, value.imag)]
     ),
-    ufuncs.complex_of: lambda a, b: (a[0], b[0]),
-    convert: _converted,
-    to_discrete: _converted,
-    dot_general: _dot,
-    family.eq: _either(operator.eq, operator.and_),
-    family.ne: _either(operator.ne),
-    ufuncs.isnan: _either(np.isnan),
-    ufuncs.isinf: _either(np.isinf),
-    ufuncs.isfinite: _either(np.isfinite, operator.and_),
-    family.logical_not: _of_truth(np.logical_not),
-    family.logical_and: _of_truth(np.logical_and),
-    family.logical_or: _of_truth(np.logical_or),
-    ufuncs.logical_xor: _of_truth(np.logical_xor),
-}
-"""Functions of the parts of the operands, which return both parts of the result or a real one."""
-BY_PARTS = frozenset((
-    family.add, family.sub, family.neg, ufuncs.positive, select, reshape, transpose, broadcast_to,
-    concatenate, stack, unstack, pad, flip, diagonal, slice_axis, getitem, scatter, index_add,
-    index_set, roll, reduce_sum,
-))  # fmt: skip
-"""Primitives that act on the real and the imaginary parts alike."""
-_NUMBERS = {
-    select: slice(1, None), getitem: slice(1), scatter: slice(1),
-    index_add: slice(2), index_set: slice(2),
-}  # fmt: skip
-"""The operands that are numbers, if not all are."""
+)
+for _primitive in (
+    family.add, family.sub, family.neg, ufuncs.positive, reshape, transpose, broadcast_to,
+    concatenate, stack, unstack, pad, flip, diagonal, slice_axis, roll, reduce_sum,
+):  # fmt: skip
+    complex_form(_primitive)
+complex_form(select, numbers=slice(1, None))
+complex_form(getitem, numbers=slice(1))
+complex_form(scatter, numbers=slice(1))
+complex_form(index_add, numbers=slice(2))
+complex_form(index_set, numbers=slice(2))

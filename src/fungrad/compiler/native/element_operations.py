@@ -1,7 +1,7 @@
-"""IR of single elementwise equations: tables from operations to instructions.
+"""IR of single elementwise equations: instructions for operations, and functions.
 
 Results are NumPy's, also for NaN, infinities, zeros of both signs and integers that wrap. Other
-operations are refused. The tables are keyed by primitives: a primitive of another package is none
+operations are refused. Operations are entered by primitive: a primitive of another package is none
 of ours, whatever its name.
 """
 
@@ -17,6 +17,7 @@ import numpy as np
 from fungrad.compiler.native import powers
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
 from fungrad.compiler.native.llvm_ir import Function, Operand, Value
+from fungrad.compiler.native.native_forms import OPERATIONS, operation
 from fungrad.compiler.native.powers import LONGEST, integer_power, product_of
 from fungrad.compiler.refusal import Refused
 from fungrad.ir.graph import Equation, Literal
@@ -24,13 +25,11 @@ from fungrad.primitives.elementwise import family, ufuncs
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.elementwise.ufuncs import bitcast, power
 from fungrad.primitives.movement import reshape_broadcast_cast as casts
-from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.reduction.cumulative import attains
 from fungrad.primitives.reduction.reduce import root
 from fungrad.primitives.stop_gradient import stop
 
 Rule = Callable[..., Value]
-Table = Mapping[Primitive, Mapping[str, Rule]]
 TYPES: Mapping[np.dtype[Any], str] = {
     np.dtype(np.float64): "double",
     np.dtype(np.float32): "float",
@@ -78,24 +77,19 @@ def apply(
     Raises:
       Refused: if the primitive is not supported for these dtypes.
     """
-    result = type_of(dtype)
-    if primitive is select:
-        return _select(code, xs, result)
-    if primitive in CASTS:
-        return convert(code, _value(code, xs[0], xs), result)
-    if primitive is bitcast:
-        return _bitcast(code, xs[0], result)
-    if primitive in TESTS:
-        type = type_of(computed or np.result_type(*[_example(x) for x in xs]))
-        rule = _found(TESTS, primitive, type)
-        return rule(code, *[_converted(code, x, xs, type) for x in xs])
-    if primitive is power and not isinstance(xs[1], Value):
-        base = _converted(code, xs[0], xs, result)
-        return _found(POWERS, primitive, result)(code, base, xs[1])
-    operands = [_converted(code, x, xs, result) for x in xs]
-    if primitive in FUNCTIONS and _KINDS[result] == "f":
+    result, form = type_of(dtype), OPERATIONS.get(primitive)
+    if form is not None and form.whole is not None:
+        return form.whole(code, xs, result)
+    tests = form is not None and form.tests
+    type = type_of(computed or np.result_type(*[_example(x) for x in xs])) if tests else result
+    operands = [_converted(code, x, xs, type) for x in xs]
+    if primitive in FUNCTIONS and _KINDS[type] == "f":
         return _function(code, primitive, operands)
-    return _found(OPERATIONS, primitive, result)(code, *operands)
+    rule = None if form is None else form.rules.get(_KINDS[type])
+    if rule is None:
+        of = "" if form is None else f" of {_DTYPES[type]}"
+        raise Refused(f"{primitive.name}{of}")
+    return rule(code, *operands)
 
 
 VECTOR_COPIES = 10
@@ -143,7 +137,7 @@ def of_python(equation: Equation) -> bool:
 
 def known(primitive: Any) -> bool:
     """Whether the primitive is supported for some dtypes."""
-    return any(primitive in table for table in (OPERATIONS, TESTS, FUNCTIONS, _OTHERS))
+    return primitive in OPERATIONS or primitive in FUNCTIONS
 
 
 def cost(equation: Equation) -> float:
@@ -153,8 +147,8 @@ def cost(equation: Equation) -> float:
         exponent = getattr(equation.inputs[1], "value", None)
         if isinstance(exponent, (int, float)) and exponent in _CHEAP_POWERS:
             return _CHEAP_POWERS[exponent]
-    form = FUNCTIONS.get(primitive)
-    return _COSTS.get(primitive, 0.1) if form is None else form.nanoseconds
+    form: Any = FUNCTIONS.get(primitive) or OPERATIONS.get(primitive)
+    return 0.1 if form is None else float(form.nanoseconds)
 
 
 def convert(code: Function, x: Value, type: str) -> Value:
@@ -220,24 +214,18 @@ def _converted(code: Function, x: Operand, others: Sequence[Operand], type: str)
     return _value(code, x, others, type)
 
 
-def _found(table: Table, primitive: Any, type: str) -> Rule:
-    rule = table.get(primitive, _NO_RULES).get(_KINDS[type])
-    if rule is None:
-        of = f" of {_DTYPES[type]}" if primitive in table else ""
-        raise Refused(f"{primitive.name}{of}")
-    return rule
-
-
-_NO_RULES: Mapping[str, Rule] = {}
-
-
 def _select(code: Function, xs: Sequence[Operand], type: str) -> Value:
     condition = _converted(code, xs[0], xs, "i1")
     x, y = (_converted(code, x, xs, type) for x in xs[1:])
     return code.select(condition, x, y)
 
 
-def _bitcast(code: Function, x: Operand, type: str) -> Value:
+def _cast(code: Function, xs: Sequence[Operand], type: str) -> Value:
+    return convert(code, _value(code, xs[0], xs), type)
+
+
+def _bitcast(code: Function, xs: Sequence[Operand], type: str) -> Value:
+    (x,) = xs
     if not isinstance(x, Value) or _BITS[x.type] != _BITS[type]:
         raise Refused("bitcast to another size")
     return x if x.type == type else code.convert("bitcast", x, type)
@@ -326,6 +314,18 @@ def _absolute(code: Function, x: Value) -> Value:
     return code.select(code.compare("slt", x, 0), code.neg(x), x)
 
 
+def _power(code: Function, xs: Sequence[Operand], type: str) -> Value:
+    """A power; a known exponent selects the method."""
+    base, exponent = _converted(code, xs[0], xs, type), xs[1]
+    if isinstance(exponent, Value):
+        if _KINDS[type] != "f":
+            raise Refused(f"power of {_DTYPES[type]}")
+        return _function(code, power, [base, convert(code, exponent, type)])
+    if _KINDS[type] == "b":
+        raise Refused(f"power of {_DTYPES[type]}")
+    return (_float_power if _KINDS[type] == "f" else _integer_power)(code, base, exponent)
+
+
 def _integer_power(code: Function, x: Value, n: Any) -> Value:
     """By repeated squaring: products wrap as NumPy's, in any order."""
     if isinstance(n, float) or n < 0:
@@ -351,51 +351,59 @@ def _scaled(ufunc: Any) -> Rule:
     return lambda code, x: code.mul(x, float(ufunc(_DTYPES[x.type].type(1))))
 
 
-_ARITHMETIC: Mapping[Primitive, Rule] = {
-    family.add: lambda code, x, y: code.add(x, y),
-    family.sub: lambda code, x, y: code.sub(x, y),
-    family.mul: lambda code, x, y: code.mul(x, y),
-    family.neg: lambda code, x: code.neg(x),
-    ufuncs.square: lambda code, x: code.mul(x, x),
-    ufuncs.sign: _sign,
-    ufuncs.maximum: _extremum("ogt"),
-    ufuncs.minimum: _extremum("olt"),
-}
-_INTEGER_LOGIC = {ufuncs.bitwise_and: "and", ufuncs.bitwise_or: "or", ufuncs.bitwise_xor: "xor"}
-_ROUNDED = {p: _rounded(p.name) for p in (ufuncs.floor, ufuncs.ceil, ufuncs.trunc, ufuncs.rint)}
-_ROOT: Mapping[str, Rule] = {"f": lambda code, x: code.sqrt(x)}
-OPERATIONS: dict[Primitive, dict[str, Rule]] = {
-    **{primitive: {"f": rule, "i": rule} for primitive, rule in _ARITHMETIC.items()},
-    **{primitive: {"i": _binary(i), "b": _binary(i)} for primitive, i in _INTEGER_LOGIC.items()},
-    **{primitive: dict.fromkeys("fib", _same)
-       for primitive in (ufuncs.positive, stop, ufuncs.real, casts.conj)},
-    **{primitive: {"f": rule, "i": _same} for primitive, rule in _ROUNDED.items()},
-    family.div: {"f": lambda code, x, y: code.div(x, y)},
-    ufuncs.reciprocal: {"f": lambda code, x: code.div(1.0, x)},
-    ufuncs.sqrt: {**_ROOT},
-    root: {**_ROOT},
-    ufuncs.abs: {"f": lambda code, x: code.fabs(x), "i": _absolute, "b": _same},
-    ufuncs.fabs: {"f": lambda code, x: code.fabs(x)},
-    ufuncs.fmax: {"f": _extremum_of_numbers("ogt"), "i": _extremum("ogt"), "b": _binary("or")},
-    ufuncs.fmin: {"f": _extremum_of_numbers("olt"), "i": _extremum("olt"), "b": _binary("and")},
-    ufuncs.copysign: {"f": lambda code, x, y: code.copysign(x, y)},
-    ufuncs.heaviside: {"f": _heaviside},
-    ufuncs.deg2rad: {"f": _scaled(np.deg2rad)},
-    ufuncs.rad2deg: {"f": _scaled(np.rad2deg)},
-    ufuncs.invert: {"i": lambda code, x: code.binary("xor", x, -1),
-                    "b": lambda code, x: code.binary("xor", x, True)},
-    ufuncs.left_shift: {"i": _shift("shl")},
-    ufuncs.right_shift: {"i": _shift("ashr")},
-    ufuncs.floor_divide: {"f": powers.floor_divide, "i": powers.integer_floor_divide},
-    ufuncs.remainder: {"f": powers.remainder, "i": powers.integer_remainder},
-    ufuncs.fmod: {"f": powers.fmod, "i": powers.integer_fmod},
-}  # fmt: skip
-"""By primitive, and by kind of number: f(loat), i(nteger), b(ool)."""
-for _primitive, _logic in (
-    (family.add, "or"), (family.mul, "and"), (ufuncs.maximum, "or"), (ufuncs.minimum, "and"),
-):  # fmt: skip
-    OPERATIONS[_primitive]["b"] = _binary(_logic)
-POWERS: Table = {power: {"i": _integer_power, "f": _float_power}}
+def _for(kinds: str, rule: Rule) -> dict[str, Rule]:
+    """One rule for some kinds of numbers."""
+    return dict.fromkeys(kinds, rule)
+
+
+operation(family.add, _for("fi", lambda code, x, y: code.add(x, y)), b=_binary("or"),
+          unbounded="overflows")  # fmt: skip
+operation(family.sub, _for("fi", lambda code, x, y: code.sub(x, y)), unbounded="overflows")
+operation(family.mul, _for("fi", lambda code, x, y: code.mul(x, y)), b=_binary("and"),
+          unbounded="overflows")  # fmt: skip
+operation(family.neg, _for("fi", lambda code, x: code.neg(x)), unbounded="overflows")
+operation(family.div, f=lambda code, x, y: code.div(x, y), nanoseconds=0.5, unbounded="divides")
+operation(ufuncs.positive, _for("fib", _same), unbounded="overflows")
+operation(stop, _for("fib", _same))
+operation(ufuncs.real, _for("fib", _same))
+operation(casts.conj, _for("fib", _same))
+operation(ufuncs.square, _for("fi", lambda code, x: code.mul(x, x)))
+operation(ufuncs.sign, _for("fi", _sign))
+operation(ufuncs.maximum, _for("fi", _extremum("ogt")), b=_binary("or"))
+operation(ufuncs.minimum, _for("fi", _extremum("olt")), b=_binary("and"))
+operation(ufuncs.bitwise_and, _for("ib", _binary("and")), unbounded="overflows")
+operation(ufuncs.bitwise_or, _for("ib", _binary("or")), unbounded="overflows")
+operation(ufuncs.bitwise_xor, _for("ib", _binary("xor")), unbounded="overflows")
+operation(ufuncs.invert, i=lambda code, x: code.binary("xor", x, -1),
+          b=lambda code, x: code.binary("xor", x, True), unbounded="overflows")  # fmt: skip
+operation(ufuncs.floor, f=_rounded("floor"), i=_same)
+operation(ufuncs.ceil, f=_rounded("ceil"), i=_same)
+operation(ufuncs.trunc, f=_rounded("trunc"), i=_same)
+operation(ufuncs.rint, f=_rounded("rint"), i=_same)
+operation(ufuncs.reciprocal, f=lambda code, x: code.div(1.0, x))
+operation(ufuncs.sqrt, f=lambda code, x: code.sqrt(x), nanoseconds=0.7)
+operation(root, f=lambda code, x: code.sqrt(x), nanoseconds=0.7)
+operation(ufuncs.abs, f=lambda code, x: code.fabs(x), i=_absolute, b=_same, unbounded="overflows")
+operation(ufuncs.fabs, f=lambda code, x: code.fabs(x))
+operation(ufuncs.fmax, f=_extremum_of_numbers("ogt"), i=_extremum("ogt"), b=_binary("or"))
+operation(ufuncs.fmin, f=_extremum_of_numbers("olt"), i=_extremum("olt"), b=_binary("and"))
+operation(ufuncs.copysign, f=lambda code, x, y: code.copysign(x, y))
+operation(ufuncs.heaviside, f=_heaviside)
+operation(ufuncs.deg2rad, f=_scaled(np.deg2rad))
+operation(ufuncs.rad2deg, f=_scaled(np.rad2deg))
+operation(ufuncs.left_shift, i=_shift("shl"))
+operation(ufuncs.right_shift, i=_shift("ashr"))
+operation(ufuncs.floor_divide, f=powers.floor_divide, i=powers.integer_floor_divide,
+          nanoseconds=3.0, unbounded="divides")  # fmt: skip
+operation(ufuncs.remainder, f=powers.remainder, i=powers.integer_remainder, nanoseconds=3.0,
+          unbounded="divides")  # fmt: skip
+operation(ufuncs.fmod, f=powers.fmod, i=powers.integer_fmod, nanoseconds=2.0)
+operation(select, whole=_select)
+operation(bitcast, whole=_bitcast)
+operation(power, whole=_power, unbounded="overflows")
+operation(casts.convert, whole=_cast)
+operation(casts.to_discrete, whole=_cast)
+operation(casts.number, whole=_cast)
 
 # --- tests: operands of one type, a bool as result ------------------------------------------------
 
@@ -430,32 +438,27 @@ def _negative(code: Function, x: Value) -> Value:
 
 
 _INFINITY = float("inf")
-TESTS: Table = {
-    family.lt: _comparison("olt", "slt"),
-    family.le: _comparison("ole", "sle"),
-    family.gt: _comparison("ogt", "sgt"),
-    family.ge: _comparison("oge", "sge"),
-    family.eq: _comparison("oeq", "eq"),
-    family.ne: _comparison("une", "ne"),
-    attains: {**_comparison("oeq", "eq"), "f": _attains},
-    family.logical_and: _logical("and"),
-    family.logical_or: _logical("or"),
-    ufuncs.logical_xor: _logical("xor"),
-    family.logical_not: dict.fromkeys(
-        "fib", lambda code, x: code.binary("xor", convert(code, x, "i1"), True)
-    ),
-    ufuncs.isnan: {"f": lambda code, x: code.compare("uno", x, x), "i": _never, "b": _never},
-    ufuncs.isinf: {"f": lambda code, x: code.compare("oeq", code.fabs(x), _INFINITY),
-              "i": _never, "b": _never},
-    ufuncs.isfinite: {"f": lambda code, x: code.compare("olt", code.fabs(x), _INFINITY),
-                 **dict.fromkeys("ib", lambda code, x: code.binary("xor", _never(code, x), True))},
-    ufuncs.signbit: {"f": _negative, "i": lambda code, x: code.compare("slt", x, 0), "b": _never},
-}  # fmt: skip
+operation(family.lt, _comparison("olt", "slt"), tests=True)
+operation(family.le, _comparison("ole", "sle"), tests=True)
+operation(family.gt, _comparison("ogt", "sgt"), tests=True)
+operation(family.ge, _comparison("oge", "sge"), tests=True)
+operation(family.eq, _comparison("oeq", "eq"), tests=True)
+operation(family.ne, _comparison("une", "ne"), tests=True)
+operation(attains, _comparison("oeq", "eq"), f=_attains, tests=True)
+operation(family.logical_and, _logical("and"), tests=True)
+operation(family.logical_or, _logical("or"), tests=True)
+operation(ufuncs.logical_xor, _logical("xor"), tests=True)
+operation(family.logical_not,
+          _for("fib", lambda code, x: code.binary("xor", convert(code, x, "i1"), True)),
+          tests=True)  # fmt: skip
+operation(ufuncs.isnan, _for("ib", _never), tests=True,
+          f=lambda code, x: code.compare("uno", x, x))  # fmt: skip
+operation(ufuncs.isinf, _for("ib", _never), tests=True,
+          f=lambda code, x: code.compare("oeq", code.fabs(x), _INFINITY))  # fmt: skip
+operation(ufuncs.isfinite,
+          _for("ib", lambda code, x: code.binary("xor", _never(code, x), True)), tests=True,
+          f=lambda code, x: code.compare("olt", code.fabs(x), _INFINITY))  # fmt: skip
+operation(ufuncs.signbit, tests=True, f=_negative, i=lambda code, x: code.compare("slt", x, 0),
+          b=_never)  # fmt: skip
 
-CASTS = frozenset((casts.convert, casts.to_discrete, casts.number))
-_OTHERS = CASTS | {select, bitcast, power}
 _CHEAP_POWERS = {1: 0.1, 2: 0.1, 3: 0.3, 4: 0.4, -1: 0.5, 0.5: 0.7}
-_COSTS: Mapping[Primitive, float] = {
-    family.div: 0.5, ufuncs.sqrt: 0.7, root: 0.7, ufuncs.floor_divide: 3.0, ufuncs.remainder: 3.0,
-    ufuncs.fmod: 2.0,
-}  # fmt: skip

@@ -13,18 +13,18 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fungrad.compiler.refusal import Refused
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.primitives.elementwise.by_elements import elementwise
 from fungrad.primitives.facts import FIRST, Along, Section, sections_of
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
-    reduce_sum,
     reshape,
     transpose,
 )
 from fungrad.primitives.movement.stack_iota import stack, unstack
-from fungrad.primitives.reduction.reduce import reduce_max, reduce_min
 
 Place = tuple[Any, ...]
 """For each axis an Along or, of an array that is read or written by index arrays, a Through."""
@@ -32,6 +32,8 @@ DEEPEST = 12
 """Moves of moved values, one after the other, for which their maps are followed."""
 SHORT = 12
 """The longest axes that need not be loops."""
+REDUCED = (np.add, np.maximum, np.minimum)
+"""The ufuncs whose reductions are folded along short axes."""
 
 
 class Through(NamedTuple):
@@ -123,7 +125,7 @@ class IndexMaps:
     def moved(self, equation: Equation, place: Place) -> Moved | None:
         """The pieces of a moving equation; None for other equations."""
 
-        if equation.primitive in (reduce_sum, reduce_max, reduce_min):
+        if equation.primitive.reduces in REDUCED:
             return _reduced(equation, place)
         sections = sections_of(equation)
         if sections is None:
@@ -216,7 +218,7 @@ class ShortMaps(IndexMaps):
         return self.places(shape, [Along(i, -o) for i, o in enumerate(offsets)])
 
     def folded(self, equation: Equation) -> bool:
-        if equation.primitive not in (reduce_sum, reduce_max, reduce_min):
+        if equation.primitive.reduces not in REDUCED:
             return False
         shape = equation.inputs[0].type.shape
         reduced = [shape[axis] for axis in equation.params["axes"] if shape[axis] > 1]
@@ -290,7 +292,7 @@ def _reduced(equation: Equation, place: Place) -> Moved | None:
         return None
     rest = iter(place)
     source = [FIRST if i in axes else next(rest) for i in range(atom.type.ndim)]
-    adds = equation.primitive is reduce_sum
+    adds = equation.primitive.reduces is np.add
     return Moved([Piece(atom, normal(source, atom.type.shape), (), adds)])
 
 

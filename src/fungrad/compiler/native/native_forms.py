@@ -1,18 +1,18 @@
-"""Functions in native code, by primitive: the one place that says what computes a primitive there.
+"""What native code computes for the elements of a primitive, entered by primitive: functions of
+floats, and operations of a few instructions.
 
-What compiler/native computes with instructions alone (sums, comparisons, square roots) stands in
-element_operations.py. Functions are entered here: those of primitives below the compiler by
-elementary_functions.py, others by the module that declares the primitive.
+Those of primitives below the compiler are entered by elementary_functions.py and
+element_operations.py, others by the module that declares the primitive.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fungrad.primitives.primitive import Primitive
-from fungrad.support.lazy import Module
+from fungrad.support.lazy import Module, Record
 
 if TYPE_CHECKING:
     from fungrad.compiler.native.llvm_ir import Function, Value
@@ -55,6 +55,41 @@ class NativeForm:
 
 FUNCTIONS: dict[Primitive, NativeForm] = {}
 """The native form of primitives on floats."""
+
+
+class Operation(Record):
+    """What a few instructions compute, bit for bit as NumPy.
+
+    Attributes:
+      rules: `rule(code, *xs)` for each kind of number: "f"(loat), "i"(nteger), "b"(ool).
+      whole: `whole(code, operands, type)` in place of the rules: it converts the operands itself,
+        Values or Python numbers.
+      tests: whether the result is a bool; operands then have the dtype in which NumPy compares
+        them, else that of the result.
+      nanoseconds: the estimated time of an element.
+      unbounded: how it treats Python's integers, which are unbounded: "overflows" where integers
+        beyond 64 bits leave the program, "divides" where a division by zero does, too; "" if they
+        are for NumPy.
+    """
+
+    rules: Mapping[str, Rule] = {}
+    whole: Callable[..., Value] | None = None
+    tests: bool = False
+    nanoseconds: float = 0.1
+    unbounded: str = ""
+
+
+OPERATIONS: dict[Primitive, Operation] = {}
+"""The operation of primitives that few instructions compute."""
+
+
+def operation(
+    primitive: Primitive, rules: Mapping[str, Rule] = {}, *, f: Rule | None = None,
+    i: Rule | None = None, b: Rule | None = None, **facts: Any,
+) -> None:  # fmt: skip
+    """Enters an Operation: the rules for floats, integers and bools, and the other facts."""
+    own = {kind: rule for kind, rule in (("f", f), ("i", i), ("b", b)) if rule is not None}
+    OPERATIONS[primitive] = Operation({**rules, **own}, **facts)
 
 
 def form_of(rules: Callable[[], tuple[Rule, Rule]], nanoseconds: float) -> NativeForm:

@@ -11,7 +11,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from fungrad.compiler.native.block_sums import Reduction
+import numpy as np
+
+from fungrad.compiler.native.block_sums import JOINING, Reduction
 from fungrad.compiler.native.element_operations import TYPES, type_of
 from fungrad.compiler.native.generators import Single
 from fungrad.compiler.native.kernel import Kernel, kernel_function
@@ -20,7 +22,6 @@ from fungrad.compiler.native.machine_code import host
 from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
-from fungrad.primitives.elementwise import family
 from fungrad.tracing.memory_order import dense
 
 MOST = 1 << 16
@@ -188,7 +189,7 @@ class _Product:
         for n, part in enumerate(parts):
             x = code.get(sums[n])
             if self.across:
-                x = Reduction(self.equation, family.add, self.type).across(code, x)
+                x = Reduction(self.equation, JOINING[np.add], self.type).across(code, x)
             if tail:
                 x = code.add(x, code.get(tails[n]))
             self._store(x, self._pointer(at, part, 2))

@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.native.element_operations import OPERATIONS, TYPES, convert, type_of
+from fungrad.compiler.native.element_operations import TYPES, convert, type_of
 from fungrad.compiler.native.generators import Single
 from fungrad.compiler.native.kernel import Kernel, kernel_function
 from fungrad.compiler.native.llvm_ir import FLOATS, Function, Module, Value, size_of
 from fungrad.compiler.native.machine_code import host
+from fungrad.compiler.native.native_forms import OPERATIONS
 from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.primitives.elementwise.family import add, mul
@@ -141,7 +142,7 @@ class _Recurrence:
         if self.equation.primitive is linear_recurrence:
             return code.add(code.mul(xs[0], y), xs[1])
         operation: Callable[[Function, Value, Value], Value]
-        operation = OPERATIONS[OPERATION[self.equation.primitive]][kind]
+        operation = OPERATIONS[OPERATION[self.equation.primitive]].rules[kind]
         return operation(code, y, xs[0])
 
 

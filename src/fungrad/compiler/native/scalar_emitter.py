@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.native.element_operations import TESTS, TYPES, apply, convert, type_of
+from fungrad.compiler.native.element_operations import TYPES, apply, convert, type_of
 from fungrad.compiler.native.kernel import GIVEN_UP, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value, size_of
+from fungrad.compiler.native.native_forms import OPERATIONS, Operation
 from fungrad.compiler.native.rows_and_records import Column, Memory, Records, Rows
 from fungrad.compiler.refusal import Refused
 from fungrad.compiler.scalar.emitter import (
@@ -25,8 +26,7 @@ from fungrad.compiler.scalar.emitter import (
     flattened,
     shaped,
 )
-from fungrad.primitives.elementwise import ufuncs
-from fungrad.primitives.elementwise.family import add, div, mul, neg, sub
+from fungrad.primitives.elementwise.family import div
 
 SIZE = 256
 """The largest size of an array that is split into numbers."""
@@ -36,12 +36,6 @@ SHORT = 64
 """Scans of at most so many steps do not check for signals."""
 SELECTED = 4
 """The largest number of elements from which comparisons select one."""
-OF_PYTHON = frozenset((
-    add, sub, mul, neg, ufuncs.abs, ufuncs.positive, ufuncs.power,
-    ufuncs.bitwise_and, ufuncs.bitwise_or, ufuncs.bitwise_xor, ufuncs.invert,
-))  # fmt: skip
-"""Supported operations on Python integers, besides tests and divisions."""
-DIVISIONS = frozenset((div, ufuncs.floor_divide, ufuncs.remainder))
 LEFT = {"exhausted": -1, "given_up": GIVEN_UP}
 """The basic blocks that leave a program early, and the status that it returns: memory ran out; the
 NumPy program has to do the work.
@@ -184,8 +178,9 @@ class NativeEmitter:
     def unbounded(self, equation: Any, operands: Sequence[Any]) -> None:
         """Prepares for an equation of Python integers: results that differ leave the program."""
         primitive, code = equation.primitive, self.code
-        divides, compares = primitive in DIVISIONS, primitive in TESTS
-        if not (divides or compares or primitive in OF_PYTHON) or (divides and operands[1] == 0):
+        form = OPERATIONS.get(primitive, Operation())
+        divides, compares = form.unbounded == "divides", form.tests
+        if not (form.unbounded or compares) or (divides and operands[1] == 0):
             raise Refused(f"{primitive.name} of unbounded Python integers")
         code.overflown = "given_up"
         if divides and isinstance(operands[1], Value):

@@ -39,7 +39,6 @@ FOLDERS = (
     "implicit",
     "rounding",
     "compiler.cost_model",
-    "compiler.levels",
     "compiler.refusal",
     "compiler.self_check",
     "compiler.passes",
@@ -511,7 +510,7 @@ def test_no_function_of_numpy_is_implemented_twice():
 
 BY_ID = {
     "compiler.jit", "compiler.numpy_backend.array_lowering",
-    "compiler.numpy_backend.fusion.clustering", "compiler.loop_ir.printer",
+    "compiler.loop_ir.printer",
     "compiler.scalar.scalarise", "compiler.native.symbols",
     "compiler.passes.loops.traced_loops", "engines.torch", "host.opaque_calls", "interop.lmfit",
     "ir.type_inference", "numpy.mutation.memory", "primitives.stop_gradient", "retracing.inlining",

@@ -23,8 +23,7 @@ from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer, typeof
 from fungrad.tracing.trace import current as current_trace
 
-tile_lowering: Any = Module("fungrad.compiler.numpy_backend.fusion.tile_lowering")
-kernels: Any = Module("fungrad.runtime.kernels.elementwise")
+kernels: Any = Module("fungrad.compiler.numpy_backend.kernels")
 native_forms: Any = Module("fungrad.compiler.native.native_forms")
 element_operations: Any = Module("fungrad.compiler.native.element_operations")
 traced_forms: Any = Module("fungrad.compiler.native.traced_forms")
@@ -50,20 +49,19 @@ def kernel(
     primitive: Primitive,
     function: Callable[..., None],
     *,
-    scratch: tuple[int, int] = (0, 0),
+    scratch: int = 0,
     single: bool = False,
 ) -> None:
     """Gives an elementwise primitive a kernel, which compiled programs call in place of `eval`.
 
-    Those on NumPy do so for each tile of large arrays.
+    Those on NumPy do so for large arrays.
 
     Args:
       primitive: one of fungrad's, or declared with this module.
-      function: `function(*arguments, out, *scratch)`, of blocks of float64 (an argument may be one
-        number). It writes what `eval` gives into `out`, which may not be an argument.
-      scratch: how many blocks to work in it takes: those that are no arguments, and then those
-        that may be, which it first writes when it has read its arguments.
-      single: whether the blocks may be of float32, too.
+      function: `function(*arguments, out, *scratch)`, of arrays of float64 (an argument may be one
+        number). It writes what `eval` gives into `out`, which is no argument.
+      scratch: how many arrays of the shape of `out` it takes to work in.
+      single: whether the arrays may be of float32, too.
 
     Raises:
       ArgumentError: where the primitive is not elementwise.
@@ -78,10 +76,7 @@ def kernel(
         raise ArgumentError(
             f"`{primitive.name}` is not elementwise{user_line()}: it has no kernel."
         )
-    tile_lowering.KERNELS[primitive] = function
-    kernels.SCRATCH[function] = scratch
-    if single:
-        tile_lowering.SINGLE.add(function)
+    kernels.KERNELS[primitive] = kernels.Kernel(function, scratch, single)
 
 
 def native_form(primitive: Primitive, function: Callable[..., Any]) -> None:

@@ -14,11 +14,8 @@ from fake_blas import FakeBlas
 
 import fungrad as fg
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.numpy_backend.backend import source
-from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError, MissingExtraError
-from fungrad.runtime import blas_threads, openblas, thread_pool
-from fungrad.runtime.kernels import reductions
+from fungrad.runtime import blas_threads, openblas
 
 RNG = np.random.default_rng(0)
 
@@ -140,68 +137,6 @@ def test_left_for_a_while_it_is_as_users_set_it():
     assert library.count == 3
 
 
-@pytest.mark.numpy_backend
-@pytest.mark.parametrize("count", [1, 2])
-def test_regions_multiply_with_one_thread_and_nothing_else_does(count, fake, monkeypatch):
-    monkeypatch.setattr(thread_pool._state, "count", count)
-    monkeypatch.setattr(costs, "shared_work", 1)
-    w, x = RNG.normal(size=(8, 8)), RNG.normal(size=(4000, 8))
-    f = fg.jit(fg.value_and_grad(loss))
-    value, slope = f(w, x)
-    assert fake.count == 4 and fake.told[:2] == [1, 4]
-    expected, by_hand = fg.value_and_grad(loss)(w, x)
-    np.testing.assert_allclose(value, expected, rtol=1e-12)
-    np.testing.assert_allclose(slope, by_hand, rtol=1e-10)
-    fake.told.clear()
-    with np.errstate(all="raise"), pytest.raises(FloatingPointError):
-        f(np.full_like(w, 1e200), np.full_like(x, 1e200))
-    assert fake.count == 4 and fake.told and blas_threads.one_blas_thread().inside == 0
-    fake.told.clear()
-    fg.jit(lambda x: np.sum(np.exp(x)))(x)  # no product
-    fg.jit(lambda x, y: x @ y)(RNG.normal(size=(300, 3000)), RNG.normal(size=(3000, 300)))
-    assert fake.told == []  # products outside of regions are the BLAS's threads' work
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
-def test_rows_or_columns_of_a_product_are_shared(count, dtype, fake, monkeypatch):
-    monkeypatch.setattr(thread_pool._state, "count", count)
-    for m, k, n in ((70, 5, 9), (9, 5, 70), (1, 3, 1), (2, 0, 3), (0, 4, 0), (0, 4, 3), (3, 4, 0)):
-        x, y = (RNG.normal(size=s).astype(dtype) for s in ((m, k), (k, n)))
-        for a in (x, x.T.copy().T, np.repeat(x, 2, 0)[::2]):
-            for b in (y, y.T.copy().T, np.repeat(y, 2, 1)[:, ::2]):
-                got = reductions.by_threads(a, b)
-                assert got.dtype == dtype and got.flags.c_contiguous
-                np.testing.assert_allclose(got, x @ y, rtol=0, atol=1e-5)
-    assert fake.count == 4 and set(fake.told) <= {1, 4}
-
-
-@pytest.mark.numpy_backend  # counts NumPy's regions
-def test_heavy_products_are_ours_where_threads_of_ours_share_a_region(fake, monkeypatch):
-    """And those of the BLAS where none do."""
-    monkeypatch.setattr(thread_pool._state, "count", 2)
-    w, x = RNG.normal(size=(300, 300)), RNG.normal(size=(400, 300))
-
-    def f(w, x):
-        return np.sum(np.tanh(x @ w))
-
-    def shared():
-        program = source(optimised(fg.make_jaxpr(fg.grad(f, (0, 1)))(w, x)))
-        return program.count("by_threads")
-
-    assert shared() == 0
-    monkeypatch.setattr(costs, "shared_work", 100_000)
-    assert shared() == 3
-    expected = fg.grad(f, (0, 1))(w, x)
-    for got, want in zip(fg.jit(fg.grad(f, (0, 1)))(w, x), expected, strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
-    fake.told.clear()
-    fg.jit(lambda w, x: x @ w)(w, x)
-    assert fake.told == []  # no region
-    monkeypatch.setattr(thread_pool._state, "count", 1)
-    assert shared() == 0
-
-
 def test_numbers_are_those_of_a_blas_that_has_one_thread(fake, monkeypatch):
     w, x = RNG.normal(size=(8, 8)), RNG.normal(size=(4000, 8))
     told = fg.jit(fg.value_and_grad(loss))(w, x)
@@ -291,7 +226,7 @@ def test_without_a_library_that_can_be_told(monkeypatch):
     monkeypatch.setattr(blas_threads, "one_blas_thread", lambda: None)
     monkeypatch.setattr(blas_threads._State, "single", False)
     assert not blas_threads.single_in_clusters()
-    assert not reductions.one_thread(np.dtype(np.float64))
+    assert not blas_threads.one_thread(np.dtype(np.float64))
 
 
 def test_the_library_beside_numpy_is_looked_at_on_windows(monkeypatch, tmp_path):

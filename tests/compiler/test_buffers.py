@@ -11,10 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fungrad as fg
-from fungrad.compiler.loop_ir.printer import written_out
-from fungrad.compiler.numpy_backend.fusion.clustering import cluster_and_schedule
-from fungrad.compiler.numpy_backend.fusion.tile_lowering import build
-from fungrad.compiler.passes.pipeline import optimised
 from fungrad.runtime import buffer_pool
 
 RNG = np.random.default_rng(0)
@@ -51,19 +47,6 @@ def test_arrays_share_memory_only_where_they_are_not_needed_at_one_time(given):
     assert max(alive) <= buffer_pool.size_of(layout) <= sum(map(lines, arrays))
 
 
-def test_arrays_begin_at_cache_lines_in_their_order():
-    layout = buffer_pool.packed(ARRAY * 3, [1, 1, 1, 2, 2, 2])
-    assert buffer_pool.size_of(layout) == 5 * buffer_pool.LINE
-    arena = buffer_pool.Arena(buffer_pool.size_of(layout))
-    arrays = arena.arrays("key", layout)
-    assert not any(a.ctypes.data % buffer_pool.LINE for a in arrays)
-    assert [a.shape for a in arrays[:2]] == [(3, 5), (7,)]
-    assert arrays[0].strides == (8, 24) and arrays[1].dtype == np.float32
-    assert len({a.ctypes.data for a in arrays}) == 4
-    assert arena.arrays("key", layout) is arrays
-    assert buffer_pool.size_of([]) == 0 and buffer_pool.packed([], []) == []
-
-
 def kinds(x, y):
     """Values of many Types: masks, counts, rows of several lengths, columns."""
     z = x * y
@@ -93,21 +76,6 @@ def test_values_of_many_kinds(dtype, threads, shape):
                 )
     finally:
         fg.config.num_threads = before
-
-
-def test_copies_of_inputs_into_columns_end_with_their_last_reader():
-    def f(x):
-        return np.sum(np.sin(np.sum(x * x, axis=1)))
-
-    x = RNG.normal(size=(40_000, 3))
-    (region,) = cluster_and_schedule(optimised(fg.make_jaxpr(f)(x)))
-    built = build(region)
-    text = written_out(built)
-    assert "copyto(b_0, v0)" in text and "multiply(b_0, b_0, b_0)" in text
-    assert len(built.plan.layout) == 2
-    before = x.copy()
-    np.testing.assert_allclose(fg.jit(f)(x), f(x), rtol=1e-12)
-    np.testing.assert_array_equal(x, before)
 
 
 def test_an_array_returns_to_the_pool_when_its_views_are_dead():

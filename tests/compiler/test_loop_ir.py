@@ -191,27 +191,3 @@ def test_the_program_and_the_source_have_the_same_lines(reverse):
         kind = line.split()[0] if line.strip() else ""
         lines.append(line.replace(f"{kind:<8}", "", 1) if kind in kinds else line)
     assert "\n".join(lines) == lowered.source
-
-
-@pytest.mark.numpy_backend
-@pytest.mark.parametrize("where", ["scan", "while", "branch", "alone"])
-def test_clusters_are_found_wherever_they_run(where):
-    def fused(x):
-        return np.sin(x) * np.exp(x) + x
-
-    def f(x):
-        if where == "scan":
-            return lax.scan(lambda c, _: (fused(c), None), x, None, length=3)[0]
-        if where == "while":
-            return lax.while_loop(lambda c: c[0] < 2.0, fused, x)
-        if where == "branch":
-            return lax.cond(x[0] > 0, fused, np.cos, x)
-        return fused(x)
-
-    (cluster,) = fg.jit(f).lower(np.ones(100_000)).clusters
-    assert cluster.length == 100_000
-    assert [e.primitive.name for e in cluster.equations] == ["sin", "exp", "mul", "add"]
-    assert repr(cluster).startswith(
-        "cluster of 4 equations on 100000 rows:\n{ lambda a:f64[100000]. let"
-    )
-    assert fg.jit(f).lower(np.ones(100)).clusters == ()

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from mutation_compiler import ALIVE, MUTANTS, NotRun, found, killed, missing, package, passes
 
-ERROR_FUNCTION = "kernels/elementwise: the error function of -0.0 is 0.0"
+ERROR_FUNCTION = "runtime/kernels: the error function of -0.0 is 0.0"
 # The quickest of several parts: all of them take minutes, see CONTRIBUTING.md.
 QUICK = (
     ERROR_FUNCTION,

@@ -11,8 +11,11 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import fungrad as fg
-from fungrad.compiler.native.tiles import tile_graph, tileable
-from fungrad.compiler.numpy_backend.fusion.row_access import REDUCED
+from fungrad.compiler.cost_model import costs
+from fungrad.compiler.native.tiling import row_access
+from fungrad.compiler.native.tiling.clusters import clusters
+from fungrad.compiler.native.tiling.tiles import tile_graph, with_tiles
+from fungrad.compiler.numpy_backend.backend import build
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.ir.graph import Graph
 from fungrad.runtime import blas_threads
@@ -26,9 +29,7 @@ rng = np.random.default_rng(5)
 def one_blas_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products join clusters whatever the machine is."""
     monkeypatch.setattr(blas_threads, "single_blas", lambda: True)
-    monkeypatch.setattr(
-        "fungrad.compiler.numpy_backend.fusion.row_access.single_blas", lambda: True
-    )
+    monkeypatch.setattr(row_access, "single_blas", lambda: True)
 
 
 @pytest.fixture
@@ -76,8 +77,8 @@ def test_nearest_centres(native: None, rows: int, dtype: Any) -> None:
     tolerance = 1e-11 if dtype == np.float64 else 3e-4
     args = clouds(rows, dtype)
     near(fg.value_and_grad(nearest), *args, tolerance=tolerance)
-    (region,) = tileable(graph_of(fg.value_and_grad(nearest), *args))
-    assert region.length == rows
+    (cluster,) = clusters(graph_of(fg.value_and_grad(nearest), *args))
+    assert cluster.length == rows
 
 
 @pytest.mark.slow
@@ -88,7 +89,7 @@ def test_attention(native: None, rows: int) -> None:
     near(f, *args)
     lowered = fg.jit(f).lower(*args)
     assert lowered.native.count("define ptr @fg_entry") >= 3
-    assert lowered.source.count(".each(programs") >= 3
+    assert lowered.source.count("native_cluster") >= 3 and "tiles(" in lowered.source
 
 
 def test_other_layouts(native: None) -> None:
@@ -161,19 +162,93 @@ def test_errors_that_raise_are_raised(native: None) -> None:
 
 def test_the_graph_of_a_tile_does_the_work_of_some_rows(native: None) -> None:
     f = fg.value_and_grad(attention, (0, 1, 2))
-    (region,) = tileable(graph_of(f, *[rng.normal(size=(256, 16)) for _ in range(4)]))
-    given = [rng.normal(size=v.type.shape) for v in region.inputs]
-    made = sorted([part for (part,) in region.made], key=lambda part: part.axis == REDUCED)
-    outputs = tuple([part.value for part in made])
-    whole = Graph(tuple(region.inputs), (), tuple(region.equations), outputs)
+    (cluster,) = clusters(graph_of(f, *[rng.normal(size=(256, 16)) for _ in range(4)]))
+    body, axes = cluster.body, cluster.axes
+    given = [rng.normal(size=v.type.shape) for v in body.inputs]
     parts = [[x if axis is None else np.take(x, rows, axis)
-              for x, axis in zip(given, [region.axes[v] for v in region.body.inputs], strict=True)]
+              for x, axis in zip(given, [axes[v] for v in body.inputs], strict=True)]
              for rows in (range(100), range(100, 256))]  # fmt: skip
-    body = region.body.replace(outputs=outputs)
-    found = [evaluate(tile_graph(body, region.axes, len(x[0])), x) for x in parts]
-    for part, y, pieces in zip(made, evaluate(whole, given), zip(*found, strict=True), strict=True):
-        x = sum(pieces) if part.axis == REDUCED else np.concatenate(pieces, part.axis)
+    counts = (100, 156)
+    found = [evaluate(tile_graph(cluster, n), x) for n, x in zip(counts, parts, strict=True)]
+    for v, y, pieces in zip(
+        body.outputs, evaluate(body, given), zip(*found, strict=True), strict=True
+    ):
+        axis = axes[v]  # type: ignore[index]
+        x = sum(pieces) if axis == row_access.REDUCED else np.concatenate(pieces, axis)
         np.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-12 * np.max(np.abs(y)))
+
+
+def network(w1: Any, b1: Any, w2: Any, x: Any, y: Any) -> Any:
+    z = np.tanh(x @ w1 + b1) @ w2
+    z = z - np.max(z, 1, keepdims=True)
+    return np.mean(np.log(np.sum(np.exp(z), 1)) - np.sum(y * z, 1))
+
+
+def logistic(w: Any, x: Any, y: Any) -> Any:
+    z = np.tanh(x) @ w
+    return np.mean(np.logaddexp(0.0, z) - y * z)
+
+
+def gram(x: Any) -> Any:
+    """A matrix that is read by rows and as a whole."""
+    return np.sum(np.sin(x @ x.T)) + np.sum(np.cos(x.T @ x))
+
+
+def columns(x: Any, y: Any) -> Any:
+    """Products over the first axes, and rows along the last."""
+    return np.sum(np.exp(-np.abs(x.T @ y)) * 0.1) + np.sum(np.tanh(y @ np.sin(y).T))
+
+
+CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
+    "attention": (attention, [(130, 70), (90, 70), (90, 20), (130, 20)]),
+    "k-means": (nearest, [(40, 16), (500, 16)]),
+    "network": (network, [(30, 80), (80,), (80, 10), (300, 30), (300, 10)]),
+    "logistic": (logistic, [(60,), (300, 60), (300,)]),
+    "gram": (gram, [(200, 45)]),
+    "vector first": (
+        lambda w, x, y: np.sum(np.tanh(w @ x.T) * y) + np.sum(np.sin((y * y) @ x)),
+        [(60,), (300, 60), (300,)],
+    ),
+    "outer": (
+        lambda x, y: np.sum(np.sin(np.multiply.outer(x, y) @ y) * np.tanh(x)), [(200,), (60,)],
+    ),
+    "columns": (columns, [(150, 150), (150, 100)]),
+    "joined": (
+        lambda x, y: np.sum(np.sin(np.concatenate([x, np.cos(x)], 1) @ y)), [(200, 30), (60, 9)],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)])
+def test_values_gradients_and_products_with_the_hessian(name: str, dtype: Any) -> None:
+    """Of the tiles that NumPy runs, some rows each."""
+    f, shapes = CASES[name]
+    args = [rng.normal(size=shape).astype(dtype) for shape in shapes]
+    every = tuple(range(len(args)))
+
+    def hessian_product(*xs: Any) -> Any:
+        return fg.jvp(fg.grad(f, every), xs, xs)[1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        small = {"fused_array": 2, "tile_elements": 300, "product_rows": 7, "light_product": 1000}
+        for constant, value in {**small, "shared_work": 1}.items():
+            patch.setattr(costs, constant, value)
+        for g in (fg.value_and_grad(f, every), hessian_product):
+            graph = graph_of(g, *args)
+            tiled = with_tiles(graph, lambda _, part: build(part))
+            assert any(e.primitive.name == "tiles" for e in tiled.equations)
+            for x, y in zip(build(tiled)(*args), evaluate(graph, args), strict=True):
+                scale = np.max(np.abs(y), initial=1e-30)
+                tolerance = 1e4 * np.finfo(dtype).eps
+                np.testing.assert_allclose(x / scale, y / scale, rtol=0, atol=tolerance)
+
+
+def test_a_blas_without_control_has_no_products_in_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_access, "single_blas", lambda: False)
+    monkeypatch.setattr(row_access, "one_thread", lambda dtype: False)
+    for found in clusters(graph_of(fg.value_and_grad(nearest), *clouds(1200))):
+        assert not any(map(row_access.multiplies, found.body.equations))
 
 
 def test_threads_of_the_pool_do_not_share_again() -> None:

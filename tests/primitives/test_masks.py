@@ -7,12 +7,8 @@ import pytest
 
 import fungrad as fg
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.loop_ir.printer import written_out
 from fungrad.compiler.numpy_backend.backend import build
-from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster, cluster_and_schedule
-from fungrad.compiler.numpy_backend.fusion.tile_lowering import build as built_cluster
 from fungrad.compiler.passes.pipeline import optimised
-from fungrad.runtime.kernels import elementwise
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -110,23 +106,6 @@ def test_dense_masks_are_as_they_were():
     same(lambda x: np.sum(x > 1.0, 1) + np.sum(x > 2.5, 1) * np.sum(x * x, 1), x)
 
 
-@pytest.mark.parametrize("density", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize(
-    "dtype", [np.float64, np.float32, np.float16, np.complex64, np.int8, np.int64, bool]
-)
-def test_bits_are_picked_whatever_they_are(dtype, density):
-    special = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, 1e300]).astype(dtype)
-    x, y = np.repeat(special, 8).reshape(8, 8), np.tile(special, 8).reshape(8, 8)
-    mask = RNG.random((8, 8)) < density
-    mask[0, 0] = True  # at least: the only one at density 0
-    number = np.dtype(dtype).type(3)
-    for a in (x, x[:, :1], x[0], number, number.item()):
-        for b in (y, y[:, :1], y[0], number, number.item()):
-            out = np.empty_like(x)
-            elementwise.chosen(mask, a, b, out, np.empty_like(x))
-            assert out.tobytes() == np.where(mask, a, b).astype(dtype).tobytes()
-
-
 @pytest.mark.parametrize("bound", [-9.0, 0.3, 2.9, 9.0])
 def test_choices_between_zeros_in_regions_are_numpys(bound):
     x = np.where(RNG.random(200_000) < 0.3, -0.0, RNG.normal(size=200_000))
@@ -201,18 +180,6 @@ def test_gradients_of_piecewise_functions_agree():
                 fg.tree_util.tree_leaves(fg.jit(g)(x)), fg.tree_util.tree_leaves(g(x)), strict=True
             ):
                 np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-14)
-
-
-def test_rows_are_laid_out_in_columns_where_most_are_narrow():
-    def cost(centres, points):
-        squares = np.sum(centres * centres, 1) - 2.0 * (points @ centres.T)
-        return np.sum(np.min(squares, 1)) + np.sum(points * points)
-
-    args = RNG.normal(size=(100, 16)), RNG.normal(size=(500, 16))
-    graph = optimised(fg.make_jaxpr(fg.grad(cost))(*args))
-    found = [step for step in cluster_and_schedule(graph) if isinstance(step, FusionCluster)]
-    assert found and not any("arranged(x" in written_out(built_cluster(region)) for region in found)
-    same(fg.value_and_grad(cost), *args)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,11 @@ from __future__ import annotations
 _COST = "equivalent in numbers: only the cost is another"
 
 ALIVE: dict[str, str] = {
-    "numpy_backend/loop_memory: carries die in the step": (
+    "numpy_backend/liveness: carries die in the step": (
         "equivalent: what is carried lies in a row or in memory of its own, which nobody reuses"
     ),
     "loops/residual_rematerialisation: expensive equations are recomputed": _COST,
     "loops/dce_licm: larger arrays are hoisted": _COST,
-    "fusion/tiling: blocks of threads are as small as those of one": _COST,
     "numpy_backend/loop_codegen: what a buffer holds dies before it is read": (
         "equivalent in numbers: dot and LAPACK's ufuncs copy where their output overlaps an input"
     ),

@@ -92,9 +92,26 @@ MUTANTS = (
         ("the last lanes of a product are not computed", "tail = self.lane.length % self.lanes if self.across else 0", "tail = 0"),
     ),
     *of(
-        "compiler/numpy_backend/fusion/clustering.py", ("test_native_clusters.py",),
+        f"{_NATIVE}levels.py", ("test_native_clusters.py",),
         ("what NumPy does between two clusters is in both", "return max([0, *(x + x % 2 for x in found)])",
          "return max([0, *found])"),
+    ),
+    *of(
+        f"{_NATIVE}tiling/clusters.py", ("test_native_tiles.py",),
+        ("a sum is read before its last tile", "self.level[output] = level + (found.output == REDUCED)",
+         "self.level[output] = level"),
+        ("an array with rows along two axes is read along one", "inner.setdefault((atom, axis), own)", "inner.setdefault((atom, how.inputs[0]), own)"),
+    ),
+    *of(
+        f"{_NATIVE}tiling/row_access.py", ("test_native_tiles.py",),
+        ("all reduced axes stand before the rows", "axis - sum(a < axis for a in reduced)", "axis - len(reduced)"),
+        ("a product of two arrays with rows", "fits = alike and fits and rows", "fits = fits and rows"),
+    ),
+    *of(
+        f"{_NATIVE}tiling/tiles.py", ("test_native_tiles.py",),
+        ("the last tile runs over", "stop = min(start + self.rows, self.cluster.length)", "stop = start + self.rows"),
+        ("the second thread's total is left out", "*[part[number] for part in parts]", "*[part[number] for part in parts[:1]]"),
+        ("the total is that of the last tile", "2 * count, _both(ufunc, before, found)", "2 * count, found"),
     ),
     *of(
         f"{_NATIVE}clusters.py", ("test_native_clusters.py",),

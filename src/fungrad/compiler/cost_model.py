@@ -72,17 +72,13 @@ class CostModel:
     """Elements of a matrix that take as long as one more diagonal: rosenbrock Hessian 100."""
     fused_array: int = 1 << 13
     """Equations on arrays of at least so many elements run in tiles: benchmarks/fusion.py."""
-    lone_array: int = 400_000
-    """A single equation that reads at least so many elements is a cluster, which threads share:
-    benchmarks/fusion.py.
+    pooled_bytes: int = 1 << 22
+    """An intermediate array of at least so many bytes is in memory of the pool; malloc reuses
+    smaller ones: rosenbrock 1e+06.
     """
     tile_elements: int = 1 << 15
     """Elements of an array in a tile; a few such arrays of doubles stay in cache:
     benchmarks/fusion.py.
-    """
-    shared_tile: int = 4
-    """How many times larger tiles are if threads share them, as the threads wait for each other at
-    each NumPy call, about 6 microseconds: sines 1e+06.
     """
     shared_work: int = 2_000_000
     """Threads share a cluster of at least so many additions or multiplications (0.4 ms): waking a
@@ -94,12 +90,6 @@ class CostModel:
     """The most elements of a row of a tile: attention 512x64."""
     row_pieces: int = 8
     """The most contiguous pieces of such a row: attention 512x64."""
-    short_axis: int = 32
-    """In a layout of columns, axes of fewer elements are the slowest in memory: n-body 500."""
-    ufunc_loop: int = 4
-    """The elements that are copied in the time in which a ufunc starts a loop: n-body 500."""
-    joined_parts: int = 32
-    """The most parts of an array that are read, or joined, in a tile: bundle adjustment 30000."""
     product_rows: int = 128
     """The fewest rows of a tile with matrix products, unless it becomes too large: attention
     512x64.

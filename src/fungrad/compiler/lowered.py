@@ -33,8 +33,8 @@ class CacheInfo(Record):
 class Lowered:
     """The result of `jitted.lower(*args)`: each stage of a compiled function.
 
-    `graph` is the Graph as traced, `optimised` the Graph that runs, `clusters` its fused equations,
-    `program` the loop IR, `source` the Python code that runs. All of them show the bodies of loops.
+    `graph` is the Graph as traced, `optimised` the Graph that runs, `program` the loop IR, `source`
+    the Python code that runs. All of them show the bodies of loops.
     """
 
     def __init__(
@@ -60,25 +60,10 @@ class Lowered:
         return pipeline.optimised(self.graph)
 
     @property
-    def clusters(self) -> tuple[Any, ...]:
-        """The fusion clusters: equations that run together, one tile of rows after the other;
-        bodies of loops and branches included. Each prints as a Graph.
-
-        >>> import numpy as np, fungrad as fg
-        >>> fg.jit(lambda x: np.exp(x) * x).lower(np.ones(100_000)).clusters
-        (cluster of 2 equations on 100000 rows:
-        { lambda a:f64[100000]. let
-            b:f64[100000] = exp a
-            c:f64[100000] = mul b a
-          in (c,) },)
-        """
-        return tuple([cluster for part in self.parts for cluster in backend.clusters(part)])
-
-    @property
     def program(self) -> str:
         """The loop IR of the program that runs, with one node (Alloc, View, Call, Copy, For, While,
-        Move, Free, Return) per line, in the order of `source`. Clusters are loops over tiles. Code
-        on Python numbers is shown by `source` only.
+        Move, Free, Return) per line, in the order of `source`. Code on Python numbers is shown by
+        `source` only.
 
         >>> import numpy as np, fungrad as fg
         >>> def decay(x, rates):
@@ -102,8 +87,8 @@ class Lowered:
 
     @property
     def source(self) -> str:
-        """The program that runs, followed by the functions that it calls: clusters, which run in
-        tiles, loops and branches. Native programs are listed first, with their loops; what they
+        """The program that runs, followed by the functions that it calls: loops, branches, and
+        tiles of products. Native programs are listed first, with their loops; what they
         compute is shown as Python, too, which runs for arguments that they do not accept.
         """
         heads = [

@@ -2,7 +2,7 @@
 
 `cost(graph)` counts the work of the optimised Graph, and the work that each pass removed. The body
 of a `while` counts once, since its number of trips is unknown. Memory follows the compiled
-program: order of equations, tiles of clusters, last uses, and views.
+program on NumPy: order of equations, last uses, and views.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster, cluster_and_schedule
 from fungrad.compiler.passes.pipeline import PASSES, optimised
 from fungrad.inspect.memory import Peak, distinct_variables, peak
 from fungrad.inspect.tables import Table, drawn, number, plain
@@ -23,7 +22,7 @@ from fungrad.primitives.facts import NOTHING, Work, is_view, work_of
 
 
 class Traffic(NamedTuple):
-    """The bytes that the program's steps read and write; those within a fused block not counted."""
+    """The bytes that the equations of the program read and write."""
 
     read: int = 0
     written: int = 0
@@ -32,8 +31,8 @@ class Traffic(NamedTuple):
 def traffic(graph: Graph) -> Traffic:
     """The bytes that an optimised Graph's program reads and writes, in all runs of its bodies."""
     read = made = 0
-    for step in cluster_and_schedule(graph):
-        inner = None if isinstance(step, FusionCluster) else bodies_of(step)
+    for step in graph.equations:
+        inner = bodies_of(step)
         if inner is not None:
             found = [traffic(optimised(body.graph)) for body in inner.bodies]
             times = [body.times for body in inner.bodies]
@@ -42,7 +41,7 @@ def traffic(graph: Graph) -> Traffic:
             worst = max(range(len(found)), key=lambda i: (reads[i] + writes[i], -i))
             read += reads[worst] if inner.choice else sum(reads)
             made += writes[worst] if inner.choice else sum(writes)
-        elif isinstance(step, FusionCluster) or not is_view(step):
+        elif not is_view(step):
             read += size_in_bytes(atom.type for atom in distinct_variables(step.inputs))
             made += size_in_bytes(v.type for v in step.outputs)
     return Traffic(read, made)

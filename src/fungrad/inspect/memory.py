@@ -1,19 +1,15 @@
-"""The peak memory of a program: lifetimes of values along it, tiles of clusters and views."""
+"""The peak memory of a program: lifetimes of values along it, and views."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster, cluster_and_schedule
-from fungrad.compiler.numpy_backend.fusion.tile_lowering import build
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.inspect.trip_counts import Bodies, bodies_of
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.ir.types import size_in_bytes
 from fungrad.primitives.facts import is_view
-from fungrad.runtime.thread_pool import num_threads
-from fungrad.runtime.tiles import Plan
 
 
 class Peak(NamedTuple):
@@ -47,11 +43,11 @@ class _Life:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.steps = cluster_and_schedule(graph)
+        self.steps = graph.equations
         self.root: dict[Atom, Atom] = {}
         self.last: dict[Atom, int] = {}
         for index, step in enumerate(self.steps):
-            if not isinstance(step, FusionCluster) and is_view(step):
+            if is_view(step):
                 source = step.inputs[0]
                 self.root.update((v, self._root(source)) for v in step.outputs)
             for atom in (*step.inputs, *step.outputs):
@@ -82,16 +78,13 @@ class _Life:
             for root in {self._root(atom) for atom in (*step.inputs, *step.outputs)}:
                 if self.last[root] == index:
                     intermediates -= alive.pop(root, 0)
-            if not isinstance(step, FusionCluster):
-                inner = bodies_of(step)
-                intermediates += 0 if inner is None else inner.held
+            inner = bodies_of(step)
+            intermediates += 0 if inner is None else inner.held
         return most
 
 
-def _inside(step: Equation | FusionCluster) -> int:
+def _inside(step: Equation) -> int:
     """The bytes that a step needs in addition to its inputs and outputs."""
-    if isinstance(step, FusionCluster):
-        return _blocks(step)
     inner = bodies_of(step)
     return 0 if inner is None else inner.held + _most(inner)
 
@@ -102,11 +95,3 @@ def _most(inner: Bodies) -> int:
         of_body = peak(optimised(body.graph))
         found.append(of_body.total - of_body.inputs + body.carried)
     return max(found)
-
-
-def _blocks(region: FusionCluster) -> int:
-    """The bytes of a region's block buffers, over all threads that share it."""
-    built: Any = build(region)
-    plan: Plan = built.plan
-    shared = num_threads() if plan.shared else 1
-    return plan.size * min(shared, -(-region.length // plan.step))

@@ -141,6 +141,11 @@ def single_in_clusters() -> bool:
     return single_blas() or one_blas_thread() is not None
 
 
+def one_thread(dtype: Any) -> bool:
+    """Whether the BLAS computes products of a dtype, and can do so in one thread each."""
+    return dtype.char in "fdFD" and single_in_clusters()
+
+
 @contextlib.contextmanager
 def _outside() -> Iterator[Any]:
     """threadpoolctl, with the scope `one_blas_thread()` left."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,6 @@ LARGE = 1 << 17
 LINE = 64
 """Bytes of a cache line: buffers take whole ones, without which programs take 1.05 to 1.1 times the
 time."""
-CARVED = 64
-"""The most layouts that an arena caches."""
 
 Array = tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...]]
 """An array that a task needs: shape, dtype, and the order of the axes in memory."""
@@ -34,34 +32,15 @@ Layout = Sequence[tuple[int, Array]]
 
 
 class Arena:
-    """A block of memory, and the arrays in it by layout."""
+    """A block of memory."""
 
-    __slots__ = ("_cut", "memory", "size", "thread")
+    __slots__ = ("memory", "size", "thread")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.thread = 0
         memory = np.empty(size + LINE, np.uint8)
         self.memory = memory[-memory.ctypes.data % LINE :][:size]
-        self._cut: dict[Hashable, tuple[Any, ...]] = {}
-
-    def arrays(self, key: Hashable, layout: Layout) -> tuple[Any, ...]:
-        """The arrays of a layout; `key` identifies it."""
-        found = self._cut.get(key)
-        if found is None:
-            if len(self._cut) >= CARVED:
-                self._cut.clear()
-            found = self._cut[key] = tuple(self._carved(layout))
-        return found
-
-    def _carved(self, layout: Layout) -> list[Any]:
-        result = []
-        for start, (shape, dtype, order) in layout:
-            size = math.prod(shape) * dtype.itemsize
-            part = self.memory[start : start + size].view(dtype)
-            part = part.reshape([shape[axis] for axis in order])
-            result.append(part.transpose([order.index(axis) for axis in range(len(shape))]))
-        return result
 
 
 def packed(arrays: Sequence[Array], times: Sequence[int]) -> Layout:
@@ -111,7 +90,7 @@ def take(size: int) -> Arena:
         large = [arena for arena in _free if arena.size >= size]
         if not large:
             return Arena(size)
-        found = min(large, key=lambda arena: (arena.thread != me, arena.size))
+        found = min(reversed(large), key=lambda arena: (arena.thread != me, arena.size))
         _free.remove(found)
         return found
 

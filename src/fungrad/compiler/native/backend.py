@@ -28,7 +28,7 @@ from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.programs import long_kernel
 from fungrad.compiler.native.short_axes import unrollable
 from fungrad.compiler.native.single_equations import SINGLE, separate, single, single_kernel
-from fungrad.compiler.native.tiles import with_tiles
+from fungrad.compiler.native.tiling.products_in_tiles import with_products_in_tiles
 from fungrad.compiler.numpy_backend.backend import NumpyBackend, build
 from fungrad.compiler.passes.pipeline import expanded_size, optimised, repeats
 from fungrad.compiler.refusal import Refusal, attempted, refusal
@@ -156,7 +156,7 @@ class Native(CheckedBackend):
             return functools.partial(_in_reused_memory, found, reused) if reused else found
 
         once = Once(made)
-        in_tiles = with_tiles(graph, make)
+        in_tiles = with_products_in_tiles(graph, make)
         graph.derived["reasons"] = reasons = Reasons()
         mixed = with_clusters(in_tiles, make, reasons=reasons) or in_tiles
         if mixed is graph:

@@ -7,17 +7,17 @@ becomes a mixed Graph. Connected equations of an odd level (`Levels`) are a clus
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fungrad.compiler.levels import Levels
 from fungrad.compiler.native.axis_splits import joins_or_splits
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.fused import known_equation
 from fungrad.compiler.native.gathers import before_loops, writes, written
 from fungrad.compiler.native.index_maps import SHORT, shifts
+from fungrad.compiler.native.levels import Levels
+from fungrad.compiler.native.program_calls import in_order, program_call
 from fungrad.compiler.native.short_axes import matrix_of, times_vector, unrollable
 from fungrad.compiler.native.single_equations import separate
 from fungrad.compiler.passes.pipeline import optimised
@@ -26,9 +26,8 @@ from fungrad.control_flow.scan import scan
 from fungrad.control_flow.while_loop import while_loop
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
 from fungrad.ir.types import Type
-from fungrad.primitives.primitive import Primitive, primitives
 from fungrad.retracing.graph_transforms import memoised
-from fungrad.retracing.inlining import copied, key_of_graph, placed
+from fungrad.retracing.inlining import copied, key_of_graph
 from fungrad.runtime.buffer_pool import LARGE
 
 LEAST, LEAST_OFTEN = 4_096, 512
@@ -46,6 +45,8 @@ READ = 64
 """The most arrays that a cluster reads: a longer one, such as a sum over the steps of a loop, is
 divided in order.
 """
+NAME = "native_cluster"
+"""The name of the primitive of a call."""
 Make = Callable[[Graph], Any]
 """Makes the native program of a Graph, or its Kernel; the Refusal if it has none."""
 
@@ -156,7 +157,8 @@ class _Calls:
             self.reasons.note(members, runner)
             return False
         self.made.add(getattr(runner, "module", runner))
-        self.found.append(native_call(members[0], runner, inner.inputs, inner.outputs, members))
+        call = program_call(NAME, members[0], runner, inner.inputs, inner.outputs, members)
+        self.found.append(call)
         self.gone.update(members)
         return True
 
@@ -344,16 +346,6 @@ def _connected(equations: Sequence[Equation]) -> Iterator[list[Equation]]:
     yield from groups.values()
 
 
-def native_call(
-    like: Equation, runner: Any, inputs: Sequence[Any], outputs: Sequence[Any],
-    members: Sequence[Equation] = (),
-) -> Equation:  # fmt: skip
-    """The equation that calls a program in place of `members`, equations such as `like`."""
-    types = tuple([v.type for v in outputs])
-    params = {"runner": runner, "types": types, "members": tuple(members)}
-    return placed(like, _native_cluster(), tuple(inputs), tuple(outputs), params)
-
-
 def _readers(graph: Graph) -> Mapping[Atom, Sequence[Equation]]:
     """The equations that read each value of a Graph."""
 
@@ -391,39 +383,3 @@ def in_pool(cluster: Graph, graph: Graph) -> list[Type]:
     kept = set(graph.outputs)
     inner = [a not in kept and a.type.nbytes >= LARGE for a in cluster.outputs]
     return cluster.output_types[: (*inner, False).index(False)]
-
-
-def in_order(equations: Sequence[Equation], graph: Graph) -> list[Equation]:
-    """The equations, each after its operands, otherwise in the order of the Graph."""
-    place = {v: n for n, e in enumerate(graph.equations) for v in e.outputs}
-    maker = {v: e for e in equations for v in e.outputs}
-    done: set[Equation] = set()
-    ordered: list[Equation] = []
-    for last in sorted(equations, key=lambda e: min([place[v] for v in e.outputs])):
-        stack = [last]
-        while stack:
-            equation = stack[-1]
-            before = [maker[a] for a in equation.inputs if a in maker]
-            missing = [e for e in before if e not in done]
-            if equation in done or not missing:
-                stack.pop()
-                if equation not in done:
-                    done.add(equation)
-                    ordered.append(equation)
-            else:
-                stack.append(missing[0])
-    return ordered
-
-
-@functools.cache
-def _native_cluster() -> Primitive:
-    made = Primitive(
-        "native_cluster",
-        eval=lambda *args, runner, types, members: runner(*args),
-        type=lambda *args, runner, types, members: types,
-        fresh=True,
-        multiple=True,
-        module=__name__,
-    )
-    del primitives[made.module, made.name]  # only in lowered Graphs, which nothing transforms
-    return made

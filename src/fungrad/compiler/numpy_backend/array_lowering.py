@@ -1,7 +1,8 @@
-"""Lowers a Graph to nodes on arrays: one node for each equation or fused cluster.
+"""Lowers a Graph to nodes on arrays: one node for each equation.
 
-An addition to a part of an array is done in place if nothing else reads the array. A function that
-the caller passes lowers the loops.
+A large result is computed in the memory of an operand that nothing else reads, or in memory of the
+pool. An addition to a part of an array is done in place if nothing else reads the array. A function
+that the caller passes lowers the loops.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.loop_ir.printer import defined, printed
 from fungrad.compiler.loop_ir.program import (
     INVARIANT,
@@ -29,23 +31,26 @@ from fungrad.compiler.loop_ir.program import (
     placed,
     value,
 )
-from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster, cluster_and_schedule
-from fungrad.compiler.numpy_backend.fusion.tiling import heavy, shared
-from fungrad.compiler.numpy_backend.numpy_expressions import dot, expressed
+from fungrad.compiler.numpy_backend.kernels import kernel
+from fungrad.compiler.numpy_backend.liveness import AliasLiveness, by_ufunc
+from fungrad.compiler.numpy_backend.numpy_expressions import as_ufunc, dot, expressed
 from fungrad.compiler.numpy_backend.scalar_program import of_equation
 from fungrad.compiler.scalar.structural import structural
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.types import Type
+from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import ARITHMETIC
 from fungrad.primitives.movement.gather import ARRAY, scatter
 from fungrad.primitives.movement.scatter import index_add
-from fungrad.runtime.kernels.reductions import by_threads
+from fungrad.runtime import buffer_pool, kernels
 
 Runner = Callable[..., Any]
-LowerLoop = Callable[[Equation | FusionCluster, bool], Runner | None]
-"""Takes the equation or cluster of a loop, and whether its outputs may be views of one array;
-returns a function that runs the loop on arrays, or None.
+LowerLoop = Callable[[Equation, bool], Runner | None]
+"""Takes the equation of a loop, and whether its outputs may be views of one array; returns a
+function that runs the loop on arrays, or None.
 """
+_KEYWORD = ("maximum", "minimum")
+"""Ufuncs that need `out` as a keyword."""
 
 _GENERATED = re.compile(r"[a-z](_?\d+|_\d+_\d+)$")
 """The names that programs give to values, which functions must not have."""
@@ -102,6 +107,10 @@ class Symbols:
         return f"{x}[{self.constant('k', entry)}]"
 
     def reduced(self, x: str, type_: Type, ufunc: np.ufunc, axes: tuple[int, ...]) -> str:
+        short = kernels.is_short(type_.shape, axes) and type_.dtype.char in "fdFD"
+        if short and type_.size >= costs.small_array:
+            function = self.constant("by_terms", kernels.by_terms)
+            return f"{function}({self.constant(ufunc.__name__, ufunc)}, {x})"
         axis = axes[0] if len(axes) == 1 else None if len(axes) == type_.ndim else axes
         return f"{self.constant(ufunc.__name__, ufunc)}.reduce({x}, {axis})"
 
@@ -126,9 +135,10 @@ class ArrayLowering:
     Args:
       graph: the Graph.
       lower_loop: lowers the loops among its equations.
+      carried: the number of its outputs, the first ones, that are in new memory; all without it.
     """
 
-    def __init__(self, graph: Graph, lower_loop: LowerLoop) -> None:
+    def __init__(self, graph: Graph, lower_loop: LowerLoop, carried: int | None = None) -> None:
         self.graph = graph
         self.lower_loop = lower_loop
         self.symbols = Symbols()
@@ -141,7 +151,10 @@ class ArrayLowering:
             self.values[variable] = found = Value(memory=INVARIANT)
             self.globals[found] = self.constant("a", array)
         self._own: set[Variable] = set()
-        self.steps: Sequence[Equation | FusionCluster] = self.cluster_and_schedule()
+        carried = len(graph.outputs) if carried is None else carried
+        self.liveness = AliasLiveness(graph, carried)
+        self.at = 0
+        """The number of the equation that is lowered now."""
 
     @functools.cached_property
     def uses(self) -> Counter[Atom]:
@@ -150,24 +163,18 @@ class ArrayLowering:
         found.update(self.graph.outputs)
         return found
 
-    def cluster_and_schedule(self) -> Sequence[Equation | FusionCluster]:
-        """The equations and clusters, in their order."""
-        return cluster_and_schedule(self.graph)
-
     def lower(self) -> None:
-        """Adds the nodes of all steps."""
-        for step in self.steps:
-            self.step(step)
+        """Adds the nodes of all equations."""
+        for at, equation in enumerate(self.graph.equations):
+            self.at = at
+            self.step(equation)
 
-    def step(self, step: Equation | FusionCluster) -> None:
-        """Adds the nodes of a step."""
+    def step(self, equation: Equation) -> None:
+        """Adds the nodes of an equation, and notes that they are its."""
         start = len(self.nodes)
-        if isinstance(step, FusionCluster):
-            self.cluster(step)
-        else:
-            self.equation(step)
+        self.equation(equation)
         for node in self.nodes[start:]:
-            node.origin = step
+            node.origin = equation
 
     def runner(self, program: Program) -> Runner:
         """The function of a program."""
@@ -220,15 +227,6 @@ class ArrayLowering:
 
     # --- steps ----------------------------------------------------------------------------------
 
-    def cluster(self, cluster: FusionCluster) -> None:
-        """Adds the call of a fusion cluster."""
-        called = self.constant("region", self.lower_loop(cluster, True))
-        fields, inputs = placed([self.value(v) for v in cluster.inputs])
-        outputs = [self.value(v) for v in cluster.outputs]
-        self._own.update(cluster.outputs)
-        text = f"{called}({', '.join(fields)})"
-        self.nodes.append(Call(text, inputs, outputs, unpack=True))
-
     def equation(self, equation: Equation) -> None:
         """Adds the node of an equation."""
         primitive: Any = equation.primitive
@@ -237,13 +235,16 @@ class ArrayLowering:
             self._own.add(equation.outputs[0])
         elif primitive is index_add and self.add_in_place(equation, operands):
             return
-        fields, inputs = placed(operands)
-        text = self._by_threads(equation, fields)
-        if text is None:
-            text = expressed(equation, fields, self.symbols)
-        if text is None:
-            text = f"{self._function(equation)}({', '.join(fields)})"
+        reused = None if kernel(equation) else self.in_reused_memory(equation, operands)
         outputs = [self.value(v) for v in equation.outputs]
+        fields, inputs = placed(operands if reused is None else reused[1])
+        if reused is not None:
+            text = reused[0].format(*fields)
+        else:
+            made = kernel(equation)
+            called = None if made is None else self.constant(made.name, made)
+            text = "" if called else expressed(equation, fields, self.symbols) or ""
+            text = text or f"{called or self._function(equation)}({', '.join(fields)})"
         self.nodes.append(Call(text, inputs, outputs, primitive.multiple))
 
     def add_in_place(self, equation: Equation, operands: Sequence[Operand]) -> bool:
@@ -257,22 +258,49 @@ class ArrayLowering:
         self.call(f"{{0}}[{index}] += {{1}}", operands, kind=Copy)
         return True
 
-    @functools.cached_property
-    def _shared(self) -> bool:
-        """Whether threads share a cluster of the program."""
-        return any(isinstance(step, FusionCluster) and shared(step) for step in self.steps)
-
-    def _by_threads(self, equation: Equation, fields: Sequence[str]) -> str | None:
-        """The text of a large product in a program whose clusters run on threads.
-
-        It runs on the same threads: idle BLAS threads would keep spinning on cores that the next
-        cluster needs.
+    def in_reused_memory(
+        self, equation: Equation, operands: Sequence[Operand]
+    ) -> tuple[str, list[Operand]] | None:
+        """The text that computes a large array in the memory of an operand that is dead then, or in
+        memory of the pool, and its operands; None for outputs of the program.
         """
-        if not heavy(equation) or not self._shared:
+        ufunc = by_ufunc(equation)
+        if not (ufunc or equation.primitive is dot_general):
             return None
-        (over_x,), (over_y,) = equation.params["contract"]
-        x, y = fields[0] + ".T" * (over_x == 0), fields[1] + ".T" * (over_y == 1)
-        return f"{self.constant('by_threads', by_threads)}({x}, {y})"
+        (output,) = equation.outputs
+        type_ = output.type
+        if type_.size < costs.small_array or output in self.liveness.carried:
+            return None
+        if ufunc:
+            for atom in equation.inputs:
+                if atom in self.made and atom in self.liveness.ended[self.at]:
+                    alike = atom.type.shape == type_.shape and atom.type.dtype == type_.dtype
+                    if alike:
+                        return self.ufunc(equation, operands, self.values[atom])
+        if type_.nbytes < costs.pooled_bytes:
+            return None
+        reused = self.constant("reused", buffer_pool.empty)
+        out = f"{reused}({type_.shape}, {self.symbols.dtype(type_.dtype)})"
+        if ufunc:
+            return self.ufunc(equation, operands, out)
+        text = dot(equation, [f"{{{i}}}" for i in range(len(operands))], out)
+        return None if text is None else (text, list(operands))
+
+    @functools.cached_property
+    def made(self) -> set[Atom]:
+        """The values in memory that the program has made for them alone."""
+        return {v for e in self.graph.equations if _makes(e) for v in e.outputs}
+
+    def ufunc(
+        self, equation: Equation, operands: Sequence[Operand], out: Operand
+    ) -> tuple[str, list[Operand]]:
+        """The call of an equation's ufunc that writes into `out`, and its operands."""
+        ufunc, given = as_ufunc(equation, list(operands))
+        fields = [f"{{{i}}}" for i in range(len(given))]
+        keyword = "out=" if ufunc.__name__ in _KEYWORD else ""
+        called = self.constant(ufunc.__name__, ufunc)
+        text = f"{called}({', '.join(fields)}, {keyword}{{{len(given)}}})"
+        return text, [*given, out]
 
     def _function(self, equation: Equation) -> str:
         primitive: Any = equation.primitive
@@ -287,16 +315,23 @@ class ArrayLowering:
         return self.constant(primitive.name, loop or steps)
 
 
-def lowered(graph: Graph, lower_loop: LowerLoop) -> Runner:
-    """The function that runs the equations of a Graph one after the other.
+def _makes(equation: Equation) -> bool:
+    """Whether the outputs of an equation have memory of their own."""
+    if equation.primitive is dot_general:
+        return dot(equation, ("", "")) is not None
+    return equation.primitive.reduces is not None or by_ufunc(equation)
 
-    Args:
-      graph: the Graph.
-      lower_loop: lowers the loops among its equations.
-    """
-    lowering = ArrayLowering(graph, lower_loop)
+
+def lowered(graph: Graph, lower_loop: LowerLoop, carried: int | None = None) -> Runner:
+    """The function that runs the equations of a Graph one after the other; see ArrayLowering."""
+    lowering = ArrayLowering(graph, lower_loop, carried)
     parameters = [lowering.value(v) for v in graph.inputs]
     lowering.lower()
     end = Return(listed([lowering.expression(atom) for atom in graph.outputs]))
     nodes = [*lowering.nodes, end]
     return lowering.runner(Program("run", parameters, nodes, lowering.globals, reuse=True))
+
+
+def tile_program(graph: Graph) -> Runner:
+    """The function of a tile's Graph; its outputs, which are copied, may be in reused memory."""
+    return lowered(graph, lambda *_: None, 0)

@@ -1,4 +1,4 @@
-"""The NumPy backend: runs a Graph as straight-line Python, one line per equation or cluster."""
+"""The NumPy backend: runs a Graph as straight-line Python, one line per equation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 from fungrad.compiler.loop_ir.printer import Later, callees, in_python, printed, written_out
 from fungrad.compiler.numpy_backend.array_lowering import lowered
-from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster
 from fungrad.compiler.numpy_backend.scalar_program import of_equation, program
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.self_check.checked_program import CheckedBackend
@@ -33,7 +32,7 @@ class NumpyBackend(CheckedBackend):
 
 
 def source(graph: Graph) -> str:
-    """The text of the program of a Graph and of its callees: regions, loops, branches."""
+    """The text of the program of a Graph and of its callees: loops, branches."""
     return written_out(in_python(built(graph)))
 
 
@@ -41,12 +40,6 @@ def programs(graph: Graph) -> str:
     """The loop IR of the program of a Graph and of its callees; those on numbers have none."""
     found = [c for c in callees(in_python(built(graph))) if hasattr(c.function, "program")]
     return "\n\n".join([c.headed(printed(c.function.program, kinds=True)) for c in found])
-
-
-def clusters(graph: Graph) -> tuple[FusionCluster, ...]:
-    """The fusion clusters of the program of a Graph and of its callees."""
-    found = callees(in_python(built(graph)))
-    return tuple([c.function.cluster for c in found if hasattr(c.function, "cluster")])
 
 
 def _built(graph: Graph) -> Runner:
@@ -61,20 +54,16 @@ def build(graph: Graph) -> Runner:
 
 array_control_flow: Any = Module("fungrad.compiler.numpy_backend.array_control_flow")
 loop_codegen: Any = Module("fungrad.compiler.numpy_backend.loop_codegen")
-tile_lowering: Any = Module("fungrad.compiler.numpy_backend.fusion.tile_lowering")
 
 
-def lower_loop(equation: Equation | FusionCluster, shared: bool) -> Runner | None:
+def lower_loop(equation: Equation, shared: bool) -> Runner | None:
     """The program of a loop or branch on arrays; None if it has none, or if running its steps one
     by one is as fast.
 
     Args:
-      equation: an equation of any primitive, or a cluster, which becomes a loop over tiles.
+      equation: an equation of any primitive.
       shared: whether outputs may be views of one array.
     """
-    if isinstance(equation, FusionCluster):
-        region: Runner = tile_lowering.build(equation)
-        return region
     module = equation.primitive.module
     runner: Runner | None = None
     if module == "fungrad.control_flow.scan":

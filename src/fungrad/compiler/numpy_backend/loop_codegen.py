@@ -32,8 +32,8 @@ from fungrad.compiler.loop_ir.program import (
     value,
 )
 from fungrad.compiler.numpy_backend.array_lowering import LowerLoop, Runner
-from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster
-from fungrad.compiler.numpy_backend.loop_memory import LoopMemory, by_ufunc, write_ufunc
+from fungrad.compiler.numpy_backend.liveness import by_ufunc
+from fungrad.compiler.numpy_backend.loop_memory import LoopMemory, write_ufunc
 from fungrad.compiler.numpy_backend.numpy_expressions import expressed
 from fungrad.compiler.numpy_backend.scalar_program import program
 from fungrad.compiler.passes.pipeline import optimised
@@ -88,7 +88,7 @@ class _ScanLowering(LoopMemory):
         self.carry = body.inputs[constants : constants + n]
         self.xs = body.inputs[constants + n :]
         self.after, self.ys = body.outputs[:n], body.outputs[n:]
-        self.definitions = {v: e for e in self.steps if isinstance(e, Equation) for v in e.outputs}
+        self.definitions = {v: e for e in body.equations for v in e.outputs}
         self.epilogue: list[tuple[str, list[Value], Atom]] = []
         """The writes at the end of an iteration: text, memory and value of each."""
         self.targets: dict[Variable, Value] = {}
@@ -101,12 +101,6 @@ class _ScanLowering(LoopMemory):
     def ordered(self, array: Expression) -> Expression:
         """An array with its rows in the order of the iterations."""
         return array.then("[::-1]") if self.backwards else array
-
-    def cluster_and_schedule(self) -> Sequence[Equation | FusionCluster]:
-        """The steps; with clusters only if a value exceeds a tile: the loop reuses buffers, too."""
-        if all(v.type.size <= costs.tile_elements for e in self.graph.equations for v in e.outputs):
-            return self.graph.equations
-        return super().cluster_and_schedule()
 
     def scan(self) -> Runner:
         """The function of the scan's arguments."""

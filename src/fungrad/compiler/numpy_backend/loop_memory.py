@@ -15,21 +15,15 @@ from fungrad.compiler.loop_ir.program import (
     INVARIANT,
     ROW,
     Alloc,
-    Call,
     Expression,
     Iterator,
     Operand,
     Value,
     View,
-    placed,
 )
 from fungrad.compiler.numpy_backend.array_lowering import ArrayLowering, LowerLoop
-from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster
-from fungrad.compiler.numpy_backend.numpy_expressions import as_ufunc
-from fungrad.ir.graph import Atom, Equation, Graph, Variable, last_uses
+from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.ir.types import Type
-from fungrad.primitives.elementwise.family import select
-from fungrad.support.lazy import Record
 
 
 class LoopMemory(ArrayLowering):
@@ -45,10 +39,7 @@ class LoopMemory(ArrayLowering):
     def __init__(
         self, body: Graph, lower_loop: LowerLoop, consts: Sequence[Variable], carried: int
     ) -> None:
-        super().__init__(body, lower_loop)
-        self.liveness = AliasLiveness(self.steps, body, carried)
-        self.at = 0
-        """The number of the step that is lowered now."""
+        super().__init__(body, lower_loop, carried)
         self.preheader: list[Any] = []
         """Nodes before the loop."""
         self.iterators: list[Iterator] = []
@@ -63,10 +54,10 @@ class LoopMemory(ArrayLowering):
         """The hoisted views, by the viewed value and the text."""
 
     def lower(self) -> None:
-        """Adds the nodes of all steps, and releases buffers of dead values after each."""
-        for at, step in enumerate(self.steps):
+        """Adds the nodes of all equations, and releases buffers of dead values after each."""
+        for at, equation in enumerate(self.graph.equations):
             self.at = at
-            self.step(step)
+            self.step(equation)
             self.release()
 
     # --- views ----------------------------------------------------------------------------------
@@ -131,68 +122,6 @@ class LoopMemory(ArrayLowering):
         self.call(text, [*operands, out])
 
 
-_NOTHING: frozenset[Variable] = frozenset()
-
-
-def by_ufunc(equation: Equation) -> bool:
-    """Whether an equation is one call of a ufunc that returns an array."""
-    primitive: Any = equation.primitive
-    ufunc = primitive.ufunc
-    if ufunc is None or ufunc.nout != 1 or primitive is select or equation.params:
-        return False
-    return bool(equation.outputs[0].type.shape)
-
-
-def owns(step: Equation | FusionCluster) -> bool:
-    """Whether the output of a step is new memory, not a view of its inputs."""
-    return (
-        isinstance(step, FusionCluster)
-        or step.primitive.fresh
-        or step.primitive.reduces is not None
-        or by_ufunc(step)
-    )
-
-
-class _Access(Record):
-    """The memory that a step reads, and the memory of its outputs."""
-
-    inputs: frozenset[Variable]
-    outputs: Sequence[Variable]
-
-
-class AliasLiveness:
-    """Liveness of memory over the steps of a loop's body, whose first `n` outputs are carries."""
-
-    def __init__(self, steps: Sequence[Equation | FusionCluster], graph: Graph, n: int) -> None:
-        self._bases: dict[Variable, frozenset[Variable]] = {}
-        accesses = []
-        for step in steps:
-            read = _NOTHING.union(*map(self.bases, step.inputs))
-            accesses.append(_Access(read, step.outputs))
-            aliased = _NOTHING if owns(step) else read
-            for v in step.outputs:
-                self._bases[v] = aliased | {v}
-        self.carried = _NOTHING.union(*map(self.bases, graph.outputs[:n]))
-        """The memory that the next iteration may read."""
-        kept = _NOTHING.union(*map(self.bases, graph.outputs))
-        self.ended: list[list[Variable]] = list(last_uses(accesses, kept))
-        """For each step, the memory whose last use it is."""
-
-    def bases(self, atom: Atom) -> frozenset[Variable]:
-        """The variables whose memory a value may share."""
-        if not isinstance(atom, Variable):
-            return _NOTHING
-        return self._bases.get(atom) or frozenset([atom])
-
-
-_KEYWORD = ("maximum", "minimum")
-"""Ufuncs that need `out` as a keyword."""
-
-
 def write_ufunc(equation: Equation, memory: LoopMemory, out: Value) -> None:
     """Adds the call of a ufunc, whose output may be in the memory of an operand."""
-    ufunc, operands = as_ufunc(equation, memory.operands(equation))
-    keyword = "out=" if ufunc.__name__ in _KEYWORD else ""
-    (*fields, target), inputs = placed([*operands, out])
-    text = f"{memory.constant(ufunc.__name__, ufunc)}({', '.join(fields)}, {keyword}{target})"
-    memory.nodes.append(Call(text, inputs))
+    memory.call(*memory.ufunc(equation, memory.operands(equation), out))

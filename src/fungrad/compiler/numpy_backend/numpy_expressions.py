@@ -135,8 +135,10 @@ def _broadcast(equation: Equation, arguments: Sequence[str], names: Names) -> st
     return f"{called}({arguments[0]}, {equation.params['shape']})"
 
 
-def dot(equation: Equation, arguments: Sequence[str]) -> str | None:
-    """A dot_general by the method `dot` of arrays; None if it has no such form."""
+def dot(equation: Equation, arguments: Sequence[str], out: str = "") -> str | None:
+    """A dot_general by the method `dot` of arrays, into `out` if given; None if it has no such
+    form.
+    """
     contract, batch = equation.params["contract"], equation.params["batch"]
     types, output = [atom.type for atom in equation.inputs], equation.outputs[0].type
     if batch[0] or not contract[0] or 0 in [t.size for t in types]:
@@ -150,6 +152,8 @@ def dot(equation: Equation, arguments: Sequence[str]) -> str | None:
     if first is None or second is None:
         return None
     flat = x.ndim - len(left) <= 1 and y.ndim - len(right) <= 1
+    if out:
+        return f"{first}.dot({second}, {out})" if flat else None
     return f"{first}.dot({second})" + ("" if flat else f".reshape({output.shape})")
 
 

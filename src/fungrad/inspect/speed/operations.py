@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fungrad.compiler.numpy_backend.fusion.clustering import FusionCluster
+from fungrad.compiler.native.tiling.tiles import Tiles
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.refusal import Refusal
 from fungrad.control_flow.call import built, compiled, run
@@ -189,9 +189,8 @@ class Operations:
     def _kernel(self, runner: Any, members: Sequence[Equation]) -> str:
         """The name of a native program, which gets the next number."""
         program = runner.args[0] if isinstance(runner, functools.partial) else runner
-        tiles = [v for v in getattr(program, "__globals__", {}).values() if isinstance(v, dict)]
-        inside = [run for table in tiles for run in table.values() if _program(run)]
-        self.kernels.append(NativeKernel(members, _program(inside[0] if inside else program)))
+        inside = _kernels(program) if isinstance(program, Tiles) else [program]
+        self.kernels.append(NativeKernel(members, _program(inside[0])))
         return f"{KERNEL} {len(self.kernels)}"
 
     def _of_steps(
@@ -214,13 +213,10 @@ class Operations:
 
     def _of_step(self, step: Step, depth: int) -> Iterator[Operation]:
         origin, seconds, runs = step.origin, step.seconds, step.runs
-        if isinstance(origin, FusionCluster):
-            yield from self._divided(origin.equations, seconds, runs, depth, "")
-        elif "runner" in origin.params:
-            members = origin.params["members"]
-            runner = origin.params["runner"]
-            tiles = hasattr(runner, "cluster")
-            where = self._kernel(runner, members)
+        if "runner" in origin.params:
+            members, runner = origin.params["members"], origin.params["runner"]
+            tiles = isinstance(runner, Tiles)
+            where = "" if tiles and not _kernels(runner) else self._kernel(runner, members)
             yield from self._divided(members, seconds, runs, depth, where, tiles)
         elif step.inner is not None:
             inner = sum([s.seconds for s in step.inner if s.origin is not None])
@@ -285,6 +281,11 @@ def _program(runner: Any) -> Any:
     """The native program of a builtin function, or None."""
     program = getattr(runner, "__self__", None)
     return program if hasattr(program, "kernel") else None
+
+
+def _kernels(tiles: Tiles) -> list[Any]:
+    """The native programs that a tile calls."""
+    return [run for run in tiles.__globals__.values() if _program(run)]
 
 
 def _opened(

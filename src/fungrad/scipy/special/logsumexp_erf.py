@@ -25,7 +25,7 @@ from fungrad.numpy.protocol.operands import array_of
 from fungrad.primitives.elementwise.family import Kind, Kinds, Over, elementwise, select
 from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.stop_gradient import stop_gradient
-from fungrad.runtime.kernels import elementwise as kernels
+from fungrad.runtime import kernels
 from fungrad.scipy.optional import real, scipy_special
 from fungrad.tracing.trace import EVAL, current
 
@@ -166,7 +166,7 @@ erf = elementwise(
     types=_REAL,
     scalar=math.erf,
 )
-kernel(erf, kernels.erf, scratch=(3, 1))
+kernel(erf, kernels.erf, scratch=4)
 FUNCTIONS[erf] = form_of(lambda: (double.erf, single.erf), 2.7)
 erfc = elementwise("erfc", sp.erfc, partials=[lambda y, x: np.exp(-x * x) * -_TWO_OVER_ROOT_PI])
 FUNCTIONS[erfc] = form_of(lambda: (double.erfc, single.erfc), 2.8)

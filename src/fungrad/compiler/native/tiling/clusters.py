@@ -1,0 +1,196 @@
+"""Clusters: equations over large arrays that run together, tile by tile.
+
+Equations of one odd level (`Levels`) with the same number of rows form a cluster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fungrad.compiler.cost_model import costs
+from fungrad.compiler.native.levels import Levels
+from fungrad.compiler.native.tiling.row_access import (
+    REDUCED,
+    RowAccess,
+    axis_of,
+    matrix_first,
+    multiplies,
+    product,
+    row_access,
+)
+from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
+from fungrad.primitives.elementwise.by_elements import elementwise
+from fungrad.primitives.facts import is_arithmetic, is_view
+from fungrad.retracing.inlining import copied
+from fungrad.support.lazy import Record
+
+Key = tuple[int, int]
+"""A cluster: its level and its number of rows."""
+
+
+class Cluster(Record):
+    """Equations that run tile by tile.
+
+    `body` is the Graph of the equations; its outputs are those of the cluster. `inputs` are the
+    outer values of the body's inputs. `axes` has the row axis of each value: None if each tile
+    reads the whole value, REDUCED if it is complete after the last tile.
+    """
+
+    length: int
+    body: Graph
+    inputs: Sequence[Atom]
+    axes: dict[Variable, Any]
+
+    def __repr__(self) -> str:
+        count = len(self.body.equations)
+        return f"cluster of {count} equations on {self.length} rows:\n{self.body!r}"
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of a tile, which does not depend on the number of threads; the same
+        for all tiles if possible.
+        """
+        most = 2 * costs.tile_elements // self._widest
+        least = costs.product_rows if any(map(multiplies, self.body.equations)) else 1
+        count = -(-self.length // max(least, min(most, self.length // 2)))
+        even = [n for n in range(count, 2 * count) if self.length % n == 0]
+        return -(-self.length // (even or [count])[0])
+
+    @property
+    def _widest(self) -> int:
+        """The number of elements of the longest row that an equation computes."""
+        made = [e.outputs[0] for e in self.body.equations]
+        rows = [v.type.size // self.length for v in made if self.axes[v] != REDUCED]
+        return max([1, *rows])
+
+    @property
+    def shared(self) -> bool:
+        """Whether threads share it; one thread runs a small cluster faster."""
+        return sum(map(_cost, self.body.equations)) >= costs.shared_work
+
+
+def _cost(equation: Equation) -> int:
+    """The elements that an equation computes or reads, weighted by its cost per element. A product
+    counts one for eight terms, but at least its largest operand.
+    """
+    primitive: Any = equation.primitive
+    size = int(equation.outputs[0].type.size)
+    if is_view(equation):
+        return 0
+    if primitive.reduces is not None:
+        return int(equation.inputs[0].type.size)
+    if multiplies(equation):
+        terms: int = equation.inputs[0].type.shape[equation.params["contract"][0][0]]
+        return max(size * terms // 8, *[int(atom.type.size) for atom in equation.inputs])
+    quick = primitive.partials is None or primitive.degree == "linear" or is_arithmetic(equation)
+    return size * (1 if quick else costs.function_work)
+
+
+def clusters(graph: Graph) -> list[Cluster]:
+    """The clusters of a Graph that are longer than a tile and compute more than one value; none
+    if it has effects, which keep their order.
+    """
+    made = [v for e in graph.equations for v in e.outputs]
+    small = max([v.type.size for v in (*graph.inputs, *made)], default=0) < costs.fused_array
+    if small or any(map(effectful, graph.equations)):
+        return []
+    finder = _Finder()
+    for equation in graph.equations:
+        finder.place(equation)
+    found = [_cluster(graph, *key, members) for key, members in finder.members.items()]
+    return [c for c in found if c.rows < c.length and sum(map(_computes, c.body.equations)) > 1]
+
+
+def _computes(equation: Equation) -> bool:
+    return not is_view(equation)
+
+
+class _Finder:
+    """Assigns levels to values, and row axes to the values of clusters."""
+
+    def __init__(self) -> None:
+        self.level = Levels()
+        self.rows: dict[Atom, tuple[Key, int]] = {}
+        self.members: dict[Key, list[tuple[Equation, RowAccess]]] = {}
+
+    def place(self, equation: Equation) -> None:
+        """Adds an equation to a cluster if it can run row by row."""
+        level = self.level.odd(equation.inputs)
+        known = [self.rows.get(a, ((0, 0), 0)) for a in equation.inputs]
+        axes = [axis if key[0] == level else None for key, axis in known]
+        lengths = {key[1] for key, _ in known if key[0] == level}
+        found = None
+        if len(lengths) == 1 and len(equation.outputs) == 1:
+            (length,) = lengths
+            found = row_access(equation, axes, length)
+        if found is None:
+            level += 2 * bool(lengths)
+            found, length = _first(equation)
+        if found is None:
+            even = self.level.even(equation.inputs)
+            self.level.update((output, even) for output in equation.outputs)
+            return
+        key = (level, length)
+        self.members.setdefault(key, []).append((equation, found))
+        (output,) = equation.outputs
+        self.level[output] = level + (found.output == REDUCED)
+        if found.output != REDUCED:
+            self.rows[output] = (key, found.output)
+
+
+def _first(equation: Equation) -> tuple[RowAccess | None, int]:
+    """The row access of an equation that starts a cluster, or None; and the number of rows."""
+    if len(equation.outputs) != 1:
+        return None, 0
+    reduces = equation.primitive.reduces is not None
+    if elementwise(equation) or reduces:
+        type_ = (equation.inputs[0] if reduces else equation.outputs[0]).type
+        axis = _row_axis(type_.shape) if type_.size >= costs.fused_array else None
+        if axis is None:
+            return None, 0
+        length = type_.shape[axis]
+        axes = [axis_of(a.type.shape, type_.shape, axis) for a in equation.inputs]
+        return row_access(equation, axes, length) if {*axes} - {None} else None, length
+    if multiplies(equation) and equation.outputs[0].type.size >= costs.fused_array:
+        matrix, _ = matrix_first(equation, equation.inputs)
+        for axis, length in enumerate(matrix.type.shape):
+            found = product(equation, matrix_first(equation, (axis, None)))
+            if found is not None and found.output != REDUCED:
+                return found, length
+    return None, 0
+
+
+def _row_axis(shape: tuple[int, ...]) -> int | None:
+    """The first axis with rows of a good size; else the first that is longer than 1, or None."""
+    long = [i for i, length in enumerate(shape) if length > 1]
+    for i in long:
+        row, pieces = math.prod(shape[i + 1 :]), math.prod(shape[:i])
+        if row <= costs.row_elements and pieces <= costs.row_pieces:
+            return i
+    return long[0] if long else None
+
+
+def _cluster(
+    graph: Graph, level: int, length: int, members: Sequence[tuple[Equation, RowAccess]]
+) -> Cluster:
+    """The cluster of some equations. A value that is read along two axes becomes two inputs."""
+    axes: dict[Variable, Any] = {e.outputs[0]: how.output for e, how in members}
+    made, equations = set(axes), []
+    inner: dict[tuple[Atom, int | None], Variable] = {}
+    for equation, how in members:
+        atoms = list(equation.inputs)
+        for i, (atom, axis) in enumerate(zip(atoms, how.inputs, strict=True)):
+            if isinstance(atom, Variable) and atom not in made:
+                own = atom if atom not in axes else Variable(atom.type)
+                atoms[i] = own = inner.setdefault((atom, axis), own)
+                axes[own] = axis
+        same = tuple(atoms) == equation.inputs
+        equations.append(equation if same else copied(equation, tuple(atoms), equation.outputs))
+    mine = {e for e, _ in members}
+    made_here = [e.outputs[0] for e, _ in members]
+    read = {a for e in graph.equations if e not in mine for a in e.inputs} | {*graph.outputs}
+    outputs = tuple([v for v in made_here if v in read])
+    body = Graph(tuple(inner.values()), (), tuple(equations), outputs, graph.name)
+    return Cluster(length, body, [v for v, _ in inner], axes)

@@ -1,0 +1,171 @@
+"""Tiles: a cluster runs as the program of its Graph for a few rows, called for all rows in turn.
+
+Threads share the tiles. Rows of outputs are copied to their place; reductions over the rows are
+added as in a binary tree, so that results do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fungrad.compiler.native.program_calls import in_order, program_call
+from fungrad.compiler.native.tiling.clusters import Cluster, clusters
+from fungrad.compiler.native.tiling.row_access import REDUCED, multiplies
+from fungrad.ir.graph import Equation, Graph, Literal, Variable
+from fungrad.runtime import blas_threads, buffer_pool, thread_pool
+
+Runner = Callable[..., Any]
+Make = Callable[[Cluster, Graph], Runner | None]
+"""Makes the program of a tile of a cluster; None if the cluster is to run as a whole."""
+
+
+def with_tiles(graph: Graph, make: Make) -> Graph:
+    """The Graph with a call in place of each cluster that runs in tiles."""
+    calls, gone = list[Equation](), set[Equation]()
+    made = {v: e for e in graph.equations for v in e.outputs}
+    for cluster in clusters(graph):
+        lengths = {cluster.rows, cluster.length % cluster.rows} - {0}
+        programs = {rows: make(cluster, tile_graph(cluster, rows)) for rows in lengths}
+        if None in programs.values():
+            continue
+        outputs = cluster.body.outputs
+        kept = [v in graph.outputs for v in outputs]
+        tiles = Tiles(cluster, programs, kept)  # type: ignore[arg-type]
+        members = [made[e.outputs[0]] for e in cluster.body.equations]
+        calls.append(program_call("tiles", members[0], tiles, cluster.inputs, outputs, members))
+        gone.update(members)
+    left = [e for e in graph.equations if e not in gone]
+    return graph.replace(equations=tuple(in_order([*left, *calls], graph))) if calls else graph
+
+
+def tile_graph(cluster: Cluster, rows: int) -> Graph:
+    """The Graph of a cluster for so many rows."""
+    axes = cluster.axes
+
+    def cut(shape: Sequence[int], old: Variable) -> tuple[int, ...]:
+        return tuple([rows if i == axes[old] else n for i, n in enumerate(shape)])
+
+    new: dict[Any, Variable] = {
+        v: Variable(v.type.with_shape(cut(v.type.shape, v))) for v in cluster.body.inputs
+    }
+    inputs, equations = tuple(new.values()), []
+    for equation in cluster.body.equations:
+        given = tuple([a if isinstance(a, Literal) else new[a] for a in equation.inputs])
+        params, (old,) = equation.params, equation.outputs
+        if "shape" in params:
+            params = {**params, "shape": cut(params["shape"], old)}
+        (type_,) = equation.primitive.infer([a.type for a in given], params)
+        out = new[old] = Variable(type_)
+        equations.append(
+            Equation(equation.primitive, given, (out,), params, equation.source, equation.scope,
+                     equation.backward)
+        )  # fmt: skip
+    outputs = tuple([new[v] for v in cluster.body.outputs])
+    return Graph(inputs, (), tuple(equations), outputs, cluster.body.name)
+
+
+class Tiles:
+    """A function of a cluster's inputs that returns its outputs.
+
+    Args:
+      cluster: the cluster.
+      programs: the program of a tile, by its number of rows.
+      kept: for each output whether it is one of the program, not in reused memory.
+    """
+
+    def __init__(
+        self, cluster: Cluster, programs: Mapping[int, Runner], kept: Sequence[bool]
+    ) -> None:
+        self.cluster, self.programs = cluster, programs
+        self.rows = cluster.rows
+        body = cluster.body
+        self._inputs = [cluster.axes[v] for v in body.inputs]
+        outputs: Sequence[Any] = body.outputs
+        self._outputs = [
+            (cluster.axes[v], np.empty if one else buffer_pool.empty, v.type.shape, v.type.dtype)
+            for v, one in zip(outputs, kept, strict=True)
+        ]
+        ufuncs = {e.outputs[0]: e.primitive.reduces or np.add for e in body.equations}
+        self._sums = [ufuncs[v] for v in outputs if cluster.axes[v] == REDUCED]
+        self._multiplies = any(map(multiplies, body.equations))
+        self._shared = cluster.shared
+
+    @property
+    def program(self) -> Any:
+        """The program of a tile, as loop IR."""
+        return self._tile.program
+
+    @property
+    def text(self) -> str:
+        """The program of a tile."""
+        found: str = self._tile.text
+        return found
+
+    @property
+    def __globals__(self) -> dict[str, Any]:
+        return {k: v for k, v in self._tile.__globals__.items() if v is not self._tile}
+
+    @property
+    def _tile(self) -> Any:
+        return self.programs[self.rows]
+
+    def __call__(self, *args: Any) -> list[Any]:
+        made = [None if axis == REDUCED else empty(shape, dtype)
+                for axis, empty, shape, dtype in self._outputs]  # fmt: skip
+        threads = thread_pool.num_threads() if self._shared else 1
+        count = -(-self.cluster.length // self.rows)
+        scope = blas_threads.one_blas_thread() if self._multiplies and threads > 1 else None
+        with scope or contextlib.nullcontext():
+            parts = thread_pool.share(functools.partial(self._run, args, made), count, 1, threads)
+        totals = iter([self._total(n, parts) for n in range(len(self._sums))])
+        return [next(totals) if array is None else array for array in made]
+
+    def _run(self, args: Sequence[Any], made: Sequence[Any], first: int, last: int) -> Any:
+        """Runs some tiles; returns the sums of each reduction over the rows."""
+        held: list[list[_Sum]] = [[] for _ in self._sums]
+        for tile in range(first, last):
+            start = tile * self.rows
+            stop = min(start + self.rows, self.cluster.length)
+            given = [x if axis is None else x[_part(axis, start, stop)]
+                     for x, axis in zip(args, self._inputs, strict=True)]  # fmt: skip
+            found = self.programs[stop - start](*given)
+            sums = zip(self._sums, held, strict=True)
+            for x, array, (axis, *_) in zip(found, made, self._outputs, strict=True):
+                if array is None:
+                    _add(*next(sums), (tile, 1, x))
+                else:
+                    array[_part(axis, start, stop)] = x
+        return held
+
+    def _total(self, number: int, parts: Sequence[Sequence[list[_Sum]]]) -> Any:
+        ufunc, held = self._sums[number], list[_Sum]()
+        for found in itertools.chain(*[part[number] for part in parts]):
+            _add(ufunc, held, found)
+        return functools.reduce(functools.partial(_both, ufunc), [x for *_, x in held])
+
+
+def _part(axis: int, start: int, stop: int) -> tuple[slice, ...]:
+    return (*(slice(None),) * axis, slice(start, stop))
+
+
+_Sum = tuple[int, int, Any]
+"""The total of some tiles: the number of the first, how many they are, and the value."""
+
+
+def _add(ufunc: np.ufunc, held: list[_Sum], new: _Sum) -> None:
+    """Appends the total of the next tiles; equal numbers of tiles are added as in a binary tree."""
+    first, count, found = new
+    while held and held[-1][1] == count and held[-1][0] % (2 * count) == 0:
+        first, _, before = held.pop()
+        count, found = 2 * count, _both(ufunc, before, found)
+    held.append((first, count, found))
+
+
+def _both(ufunc: np.ufunc, x: Any, y: Any) -> Any:
+    return ufunc(x, y, out=x) if isinstance(x, np.ndarray) else ufunc(x, y)

@@ -1,1 +1,0 @@
-"""Fusion: clusters of equations that run tile by tile, so that intermediates stay in cache."""

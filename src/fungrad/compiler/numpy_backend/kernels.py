@@ -1,0 +1,59 @@
+"""Kernels: functions of arrays that programs on NumPy call in place of a primitive's `eval`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fungrad.compiler.cost_model import costs
+from fungrad.compiler.passes.simplify.driver import setting
+from fungrad.ir.graph import Equation
+from fungrad.primitives.elementwise import ufuncs
+from fungrad.runtime import kernels
+from fungrad.support.lazy import Record
+
+
+class Kernel(Record):
+    """A function `function(*arguments, out, *scratch)`, the number of its arrays to work in, and
+    whether it also takes single precision.
+    """
+
+    function: Callable[..., None]
+    scratch: int = 0
+    single: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its name in programs."""
+        return getattr(self.function, "__name__", "kernel")
+
+    def __call__(self, *arguments: Any) -> Any:
+        """What the primitive's `eval` gives."""
+        arrays = [np.asarray(x) for x in arguments]
+        shape = np.broadcast_shapes(*[x.shape for x in arrays])
+        (dtype, *_) = [x.dtype for x in arrays if x.ndim]
+        out, *scratch = [np.empty(shape, dtype) for _ in range(1 + self.scratch)]
+        self.function(*arguments, out, *scratch)
+        return out
+
+
+KERNELS: dict[Any, Kernel] = {
+    ufuncs.logaddexp: Kernel(kernels.logaddexp, 1, True),
+    ufuncs.hypot: Kernel(kernels.hypot, 1, True),
+}
+"""The kernel of a primitive; `fungrad.extend.kernel` puts others here."""
+
+
+def kernel(equation: Equation) -> Kernel | None:
+    """The kernel of an equation; None if NumPy is called."""
+    found = KERNELS.get(equation.primitive)
+    if found is None or setting() == "numpy":
+        return None
+    type_ = equation.outputs[0].type
+    if not type_.shape or type_.size < costs.small_array:
+        return None
+    alike = all(a.type.dtype == type_.dtype or a.type.weak for a in equation.inputs)
+    fits = type_.dtype == np.float64 or (type_.dtype == np.float32 and found.single)
+    return found if alike and fits else None

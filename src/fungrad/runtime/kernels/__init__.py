@@ -1,1 +1,0 @@
-"""Kernels on arrays that generated programs call instead of NumPy's functions."""

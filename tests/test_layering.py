@@ -41,6 +41,7 @@ FOLDERS = (
     "compiler.cost_model",
     "compiler.refusal",
     "compiler.self_check",
+    "compiler.background",
     "compiler.passes",
     "compiler.loop_ir",
     "compiler.scalar",

@@ -12,7 +12,7 @@ from fungrad.tracing.opaque_mode import opaque
 from fungrad.tracing.tracing_check import TracingCheck
 
 if TYPE_CHECKING:
-    from fungrad.compiler import backend_choice, branch_guards
+    from fungrad.compiler import backend_choice, background, branch_guards
     from fungrad.compiler.passes.simplify import driver
     from fungrad.compiler.self_check import setting as verification
     from fungrad.host import opaque_calls
@@ -21,6 +21,7 @@ else:
     opaque_calls = Module("fungrad.host.opaque_calls")
     verification = Module("fungrad.compiler.self_check.setting")
     backend_choice = Module("fungrad.compiler.backend_choice")
+    background = Module("fungrad.compiler.background")
     branch_guards = Module("fungrad.compiler.branch_guards")
     blas_threads = Module("fungrad.runtime.blas_threads")
     thread_pool = Module("fungrad.runtime.thread_pool")
@@ -84,6 +85,25 @@ class Config:
     @backend.setter
     def backend(self, setting: str) -> None:
         backend_choice.choose(setting)
+
+    @property
+    def build(self) -> str:
+        """When native programs are built: "now", at the first call, which waits; "background", in
+        another thread, while calls are evaluated equation by equation.
+
+        Initially "now", or the value of the environment variable FUNGRAD_BUILD. With "background"
+        no call waits for LLVM, but the last digits of a result can change once, when the program is
+        ready. A change to "now" waits for the programs that are being built. See docs/native.md.
+
+        >>> import fungrad as fg
+        >>> fg.config.build
+        'now'
+        """
+        return background.state.setting
+
+    @build.setter
+    def build(self, setting: str) -> None:
+        background.choose(setting)
 
     @property
     def kernels(self) -> str:

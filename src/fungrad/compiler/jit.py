@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 import numpy as np
 from numpy import ndarray
 
-from fungrad.compiler import backend_choice, branch_guards
+from fungrad.compiler import backend_choice, background, branch_guards
 from fungrad.compiler.branch_guards import MAX_PATHS, Paths, TakenPath, UnguardedTrace
 from fungrad.compiler.lowered import CacheInfo, Lowered
 from fungrad.compiler.self_check.setting import checked_runs
@@ -75,6 +75,7 @@ def _forget_programs() -> None:
 
 
 backend_choice.state.listeners.append(_forget_programs)
+background.listeners.append(_forget_programs)
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -578,6 +579,7 @@ def clear_caches() -> None:
     It holds Graphs, programs and their machine code, buffers and stacks. Calls that run now end
     first.
     """
+    background.drop()
     for jitted in _living():
         jitted.cache_clear()
     gc.collect()  # Graphs and their programs hold each other

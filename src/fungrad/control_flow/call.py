@@ -98,6 +98,15 @@ def interpreted() -> Iterator[None]:
         _chosen.reset(token)
 
 
+def with_backend(backend: Backend, run: Callable[[], Any]) -> Any:
+    """What a function returns that runs with this backend."""
+    token = _chosen.set(backend)
+    try:
+        return run()
+    finally:
+        _chosen.reset(token)
+
+
 def is_interpreted() -> bool:
     """Whether Graphs are evaluated equation by equation now."""
     return backend() is _INTERPRETER
@@ -106,10 +115,17 @@ def is_interpreted() -> bool:
 def built(graph: Graph) -> Runner:
     """The program of a Graph, made once."""
     chosen = backend()
-    program: Runner = memoised(
-        graph, ("program", chosen.name, graph.reassociates), lambda: chosen.compile(graph)
-    )
+    program: Runner = memoised(graph, _built_key(graph), lambda: chosen.compile(graph))
     return program
+
+
+def _built_key(graph: Graph) -> Any:
+    return ("program", backend().name, graph.reassociates)
+
+
+def is_built(graph: Graph) -> bool:
+    """Whether a Graph has its program already."""
+    return _built_key(graph) in graph.derived
 
 
 def compiled(graph: Graph) -> Runner:

@@ -6,9 +6,10 @@ The choice depends on the Graph and the machine alone.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from fungrad.compiler import background
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.loop_ir.printer import Later
 from fungrad.compiler.native import (
@@ -34,7 +35,7 @@ from fungrad.compiler.passes.pipeline import expanded_size, optimised, repeats
 from fungrad.compiler.refusal import Refusal, attempted, refusal
 from fungrad.compiler.scalar.structural import structural
 from fungrad.compiler.self_check.checked_program import CheckedBackend
-from fungrad.control_flow.call import Runner
+from fungrad.control_flow.call import Runner, is_built
 from fungrad.ir.graph import Equation, Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.facts import factor_of_complex
@@ -66,6 +67,13 @@ class Native(CheckedBackend):
 
     def __init__(self, only_profitable: bool = False) -> None:
         self.only_profitable = only_profitable
+
+    def checked(
+        self, graph: Graph, build: Callable[[], Runner | None], settle: Callable[[Runner], None]
+    ) -> Runner | None:
+        if background.state.setting == "now" or is_built(graph) or not usable():
+            return super().checked(graph, build, settle)
+        return background.BuiltLater(self, graph, build, settle)
 
     def compile(self, graph: Graph) -> Runner:
         better = optimised(graph)

@@ -84,6 +84,18 @@ class Target:
         self.name = f"{version} {processor} {features}{' quick' * quick}"
 
 
+def _keep(object: Any) -> None:
+    """Keeps an object of LLVM beyond the interpreter, whose end would free it when modules, and
+    llvmlite's functions, are gone.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(object))
+
+
+def _let_go(object: Any) -> None:
+    """Undoes `_keep`."""
+    ctypes.pythonapi.Py_DecRef(ctypes.py_object(object))
+
+
 class Linker:
     """A linker of LLVM, and its programs, whose memory it can reuse but not return as long as it
     lives. It outlives the interpreter, since threads may still run its programs.
@@ -91,8 +103,7 @@ class Linker:
 
     def __init__(self) -> None:
         self._linker = _llvm().create_lljit_compiler(Target().machine)
-        self._kept = ctypes.py_object(self._linker)
-        ctypes.pythonapi.Py_IncRef(self._kept)
+        _keep(self)
         self._of_symbols: list[Any] = []
         """Libraries with the addresses of symbols."""
         self._known = 0
@@ -124,8 +135,8 @@ class Linker:
         """Returns its memory; no program of it may be in use."""
         for library in self._of_symbols:
             library.close()
-        ctypes.pythonapi.Py_DecRef(self._kept)
         self._linker.close()
+        _let_go(self)
 
 
 class Session:
@@ -160,6 +171,7 @@ class Session:
             else:
                 linker = self._linker = self._linker or Linker()
             library = linker.link(code, exported, self._symbols)
+        _keep(library)
         built = Built(library)
         # Not __del__: where a program dies in a cycle, the garbage collector finalises the library
         # with it, and so calls LLVM without the lock.
@@ -177,6 +189,7 @@ class Session:
             while self._dead:
                 library, linker = self._dead.pop()
                 library.close()
+                _let_go(library)
                 linker.programs -= 1
                 if not linker.programs and linker is not self._linker:
                     linker.close()

@@ -45,6 +45,7 @@ def checked(
     build: Callable[[], Runner | None],
     settle: Callable[[Runner], None],
     compile: Callable[[Graph], Runner],
+    seconds: float = 0.0,
 ) -> Runner | None:
     """The function that runs a program: by the Graph's option `verify` the program itself, or one
     that checks it. The evaluator, if the program cannot be built.
@@ -54,6 +55,7 @@ def checked(
       build: makes the program; None if there is none.
       settle: takes the function that shall run from the next call on.
       compile: makes the program of another Graph in the same way.
+      seconds: the time that the build has taken before.
     """
     started = time.perf_counter()
     try:
@@ -68,7 +70,7 @@ def checked(
         graph.derived.setdefault("check", UNASKED)
         return program
     graph.derived.setdefault("check", NOT_RUN)
-    seconds = time.perf_counter() - started
+    seconds += time.perf_counter() - started
     return CheckedProgram(graph, program, settle, compile, seconds)
 
 

@@ -115,7 +115,7 @@ def without_pass(name: str) -> Iterator[None]:
 
 
 PARTS = {
-    "loops: sums of products behind": (loop_fission, "_sum_behind"),
+    "loops: sums of products after": (loop_fission, "_sum_after"),
     "loops: prologue": (loop_fission, "move_before"),
     "loops: what is known first": (loop_fission, "known_first"),
     "sums: factors out of them": (reassociation, "_steady"),

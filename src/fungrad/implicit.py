@@ -225,7 +225,8 @@ def custom_linear_solve(
     symmetric: bool = False,
     has_aux: bool = False,
 ) -> Any:
-    """The solution x of matvec(x) = b, with derivatives by b and by values that matvec closes over.
+    """The solution x of matvec(x) = b, with derivatives with respect to b and to
+    values that matvec closes over.
 
     >>> import numpy as np, fungrad as fg
     >>> def solve(matvec, b):   # by SciPy's conjugate gradients, for example

@@ -55,7 +55,7 @@ MUTANTS = (
         f"{_NATIVE}block_sums.py", (_SUMS, _ALONG, _EXACT),
         ("an odd part is lost", 'half = code.binary("lshr", code.add(now, 1), 1)', 'half = code.binary("lshr", now, 1)'),
         ("one half of the lanes is taken twice", "for start in (0, half))", "for start in (0, 0))"),
-        ("maxima begin at zero", 'float("-inf") if type in FLOATS', "0.0 if type in FLOATS"),
+        ("maxima begin at zero", "-math.inf if type in FLOATS", "0.0 if type in FLOATS"),
     ),
     *of(
         f"{_NATIVE}index_maps.py", (_MOVED,),

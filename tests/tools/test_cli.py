@@ -349,7 +349,7 @@ def test_ir_of_the_gradient_with_source_lines(run, functions):
     code, out, _ = run("ir", "FUNC:product", *arguments, "--lines")
     line = FUNCTIONS.splitlines().index("    return x * np.sin(y) ** n") + 1
     assert code == 0
-    assert "gradient by y" in out and "= cos " in out and f"{functions}:{line}" in out
+    assert "gradient with respect to y" in out and "= cos " in out and f"{functions}:{line}" in out
 
 
 def test_ir_as_json(run_json, functions):
@@ -437,7 +437,10 @@ X, Y = ("--arg", "x=1.5"), ("--arg", "y=2.0")
         (["grad", "FUNC:product", *X], "needs y; add: --arg y=..."),
         (["grad", "FUNC:product", *X, *Y, "--arg", "z=1"], "no argument 'z'"),
         (["grad", "FUNC:product", *X, *Y, "--wrt", "z"], "--wrt z"),
-        (["grad", "FUNC:product", *X, *Y, "--wrt", "n"], "cannot differentiate by n: it is int"),
+        (
+            ["grad", "FUNC:product", *X, *Y, "--wrt", "n"],
+            "cannot differentiate with respect to n: it is",
+        ),
         (["grad", "FUNC:product", "--arg", "x=3", *Y], "write it as a float"),
         (["grad", "FUNC:product", "--arg", "x=[True]", *Y], "it is bool[1]"),
         (["grad", "FUNC:product", "--arg", "x=1j", *Y], "it is complex"),

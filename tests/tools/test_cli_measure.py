@@ -85,7 +85,9 @@ def test_cost_of_a_function_and_of_its_gradient(run, run_json):
     code, out, err = run("cost", "FUNC:loss", *ARGS, "--grad")
     assert (code, err) == (0, "")
     assert (
-        "cost of the gradient by w" in out and "dot_general" in out and "peak bytes, total" in out
+        "cost of the gradient with respect to w" in out
+        and "dot_general" in out
+        and "peak bytes, total" in out
     )
 
 

@@ -144,7 +144,7 @@ def ir_command(options: Namespace, output: TextIO) -> int:
         shown.of(variable)
     letters = [shown.of(variable) for variable in graph.inputs]
     inputs = ", ".join(f"{a} = {b}" for a, b in zip(letters, labels, strict=True))
-    of = f"gradient by {', '.join(by)}" if options.grad else "function"
+    of = f"gradient with respect to {', '.join(by)}" if options.grad else "function"
     report.heading(f"IR of the {of}: {len(graph.equations)} equations; inputs {inputs}")
     here = os.path.join(os.getcwd(), "")
     text = graph.show(source=options.lines)

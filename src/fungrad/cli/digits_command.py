@@ -40,7 +40,7 @@ def digits_command(options: Namespace, output: TextIO) -> int:
 
 
 def _of(gradient: bool, by: Sequence[str]) -> str:
-    return f"gradient by {', '.join(by)}" if gradient else "function"
+    return f"gradient with respect to {', '.join(by)}" if gradient else "function"
 
 
 def _plot(found: Digits, path: str) -> None:

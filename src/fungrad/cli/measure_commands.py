@@ -68,7 +68,7 @@ def profile_command(options: Namespace, output: TextIO) -> int:
 
 
 def _of(options: Namespace, by: Sequence[str]) -> str:
-    return f"gradient by {', '.join(by)}" if options.grad else "function"
+    return f"gradient with respect to {', '.join(by)}" if options.grad else "function"
 
 
 class Direct:
@@ -212,8 +212,8 @@ def _disagreement(names: Sequence[str], found: Any, hand: Any) -> float:
         if structure == other and list(map(np.shape, ours)) == list(map(np.shape, theirs)):
             return max(_relative(a, b) for a, b in zip(ours, theirs, strict=True))
     raise InputError(
-        f"--hand did not return a gradient by {', '.join(names)}: it has to return an array for "
-        "each of these arguments, of its shape and in this order."
+        f"--hand did not return a gradient with respect to {', '.join(names)}: it has to return an "
+        "array for each of these arguments, of its shape and in this order."
     )
 
 

@@ -475,7 +475,7 @@ def _add_function_options(parser: Parser, by_default: str = "the first") -> None
         action="append",
         default=[],
         metavar="NAME",
-        help=f"differentiate by this argument (default: {by_default}); may be repeated",
+        help=f"the argument of the derivative (default: {by_default}); may be repeated",
     )
     parser.add_argument(
         "--allow-nan", action="store_true", help="accept NaN and infinities in data and results"

@@ -275,8 +275,8 @@ def answer_json(content: dict[str, Any], call: Call, output: TextIO) -> None:
 
 
 class Positional:
-    """A Call as a function of named arguments in order, or its gradient by some of them (a tuple
-    if there are several).
+    """A Call as a function of named arguments in order, or its gradient with respect to some of
+    them (a tuple if there are several).
     """
 
     def __init__(self, call: Call, names: Sequence[str], by: Sequence[str]) -> None:

@@ -236,12 +236,13 @@ def select(call: Call, wrt: Sequence[str]) -> list[str]:
             if not is_real(leaf):
                 floats = [key for key, value in call.values.items() if is_differentiable(value)]
                 raise InputError(
-                    f"cannot differentiate by {name}{path}: it is {type_text(leaf)}, not a real "
-                    f"float; write it as a float (1.0, or --arg {name}:float=...), or choose "
-                    f"another with --wrt (floats here: {listed(floats)})."
+                    f"cannot differentiate with respect to {name}{path}: it is "
+                    f"{type_text(leaf)}, not a real float; write it as a float (1.0, or --arg "
+                    f"{name}:float=...), or choose another with --wrt (floats here: "
+                    f"{listed(floats)})."
                 )
         if not sum(map(np.size, leaves)):
-            raise InputError(f"cannot differentiate by {name}: it holds no number.")
+            raise InputError(f"cannot differentiate with respect to {name}: it holds no number.")
     return names
 
 

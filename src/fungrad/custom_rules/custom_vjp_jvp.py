@@ -179,7 +179,7 @@ class Custom(OfFunction):
         """Whether f or its rules may close over traced values."""
         self.held: Sequence[Tracer] | None = None
         """Traced values that the rules close over, beside those of f; all are constants to the
-        rules. If None, differentiation by closed-over values raises an error."""
+        rules. If None, differentiation with respect to closed-over values raises an error."""
 
     @functools.cached_property
     def _signature(self) -> Signature:

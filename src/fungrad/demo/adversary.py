@@ -1,11 +1,12 @@
 """An adversarial example: the fast gradient sign method on logistic regression, attack stopped.
 
 With margins m = x.w + b and labels y in {0, 1} the loss is mean(log(1 + exp(m)) - y m). By hand,
-its gradient by an input x_i is (p_i - y_i) w / n with p = sigmoid(m), and by w mean((p - y) x).
-The attack moves inputs by eps sign(gradient): x' = x + eps sign(p - y) sign(w). Training against it
-takes x' as given, so the gradient by w is mean((p' - y) x'). Goodfellow, Shlens, Szegedy (2015),
-Explaining and harnessing adversarial examples, sections 4 and 5. The attack is the worst point of
-a ball, so the stopped gradient is the whole one (Danskin's theorem): the stop only saves the work.
+its gradient with respect to an input x_i is (p_i - y_i) w / n with p = sigmoid(m), and to w
+mean((p - y) x). The attack moves inputs by eps sign(gradient): x' = x + eps sign(p - y) sign(w).
+Training against it takes x' as given, so the gradient with respect to w is mean((p' - y) x').
+Goodfellow, Shlens, Szegedy (2015), Explaining and harnessing adversarial examples, sections 4 and
+5. The attack is the worst point of a ball, so the stopped gradient is the whole one (Danskin's
+theorem): the stop only saves the work.
 """
 
 from __future__ import annotations
@@ -95,7 +96,9 @@ def run(seed: int) -> Result:
 
     found = fg.grad(loss, argnums=1)(plain, images, labels)
     result.compare(
-        "gradient by the images = (p - y) w / n", found, wrongness * plain["slope"] / IMAGES
+        "gradient with respect to the images = (p - y) w / n",
+        found,
+        wrongness * plain["slope"] / IMAGES,
     )
     moved = attacked(plain, images, labels)
     by_hand = images + STRENGTH * np.sign(wrongness) * np.sign(plain["slope"])
@@ -103,11 +106,13 @@ def run(seed: int) -> Result:
     fooled = (probabilities(plain, by_hand) - labels)[:, None]
     gradient = fg.grad(robust_loss)(plain, images, labels)
     result.compare(
-        "gradient by the weights = mean((p' - y) x')",
+        "gradient with respect to the weights = mean((p' - y) x')",
         gradient["slope"],
         np.mean(fooled * by_hand, 0),
     )
-    result.compare("gradient by the bias = mean(p' - y)", gradient["bias"], np.mean(fooled))
+    result.compare(
+        "gradient with respect to the bias = mean(p' - y)", gradient["bias"], np.mean(fooled)
+    )
 
     smooth, whole = (
         fg.grad(f)(plain, images, labels, unit)["slope"]

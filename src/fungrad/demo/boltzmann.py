@@ -103,10 +103,14 @@ def run(seed: int) -> Result:
     found = gradient_of(weights, data, uniform)
     parts = {"pairs": "weights", "visible": "visible biases", "hidden": "hidden biases"}
     for name, part in parts.items():
-        result.compare(f"gradient by the {part} = hand formula", found[name], by_hand[name])
+        result.compare(
+            f"gradient with respect to the {part} = hand formula", found[name], by_hand[name]
+        )
     wrong = fg.grad(contrastive_unstopped)(weights, data, uniform)
     gap = relative_gap(wrong["pairs"], by_hand["pairs"])
-    result.found.append(f"without stop_gradient the gradient by the weights is off by {gap:.0%}")
+    result.found.append(
+        f"without stop_gradient the gradient with respect to the weights is off by {gap:.0%}"
+    )
     stopped, whole = (
         gradient_equations(f, weights, data, uniform) for f in (contrastive, contrastive_unstopped)
     )

@@ -85,7 +85,7 @@ class _Compiled(dict[Any, Callable[..., Any]]):
 
 
 def _derivatives(model: Any, *args: Any) -> Any:
-    """The derivatives by each parameter, along the first axis.
+    """The derivatives with respect to each parameter, along the first axis.
 
     Args:
       model: the model.

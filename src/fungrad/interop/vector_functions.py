@@ -16,7 +16,8 @@ from fungrad.transforms.jacobian import hessian, jacfwd, jacrev
 
 
 class VectorFunction:
-    """A function f(p, *data) with its derivatives by p, each compiled at its first call.
+    """A function f(p, *data) with its derivatives with respect to p, each compiled at its
+    first call.
 
     Results are float64 arrays, and Python numbers for a function with one result.
 

@@ -249,7 +249,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     if _by_poly1d() and type(x) is Tracer and not (len(used) and used[0, 0] == 0):
         raise GradientCutError(
             f"The first coefficient of a traced polynomial is 0{user_line()}. numpy.poly1d leaves "
-            "it out, and with it the derivative by it. Use the functions of coefficients "
+            "it out, and its derivative, too. Use the functions of coefficients "
             "(np.polyval(c, x), np.polymul, np.roots), which keep it, or cut it on purpose: "
             'np.poly1d(np.trim_zeros(c, "f")).'
         )

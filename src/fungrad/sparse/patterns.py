@@ -155,7 +155,7 @@ def called(equation: Any, given: Sequence[Any], count: int) -> list[Any] | None:
 
 
 def _entries(host: Host, sizes: Sequence[int]) -> list[Any]:
-    """For each argument the pattern of all results by its elements; None: all depend on all."""
+    """For each argument which of its elements each result depends on; None: all on all."""
     if isinstance(host, BatchedHost):
         count = max(host.size, 1)
         inner = [n // count if flag else n for n, flag in zip(sizes, host.flags, strict=True)]

@@ -219,8 +219,8 @@ class ObservingTrace(Trace):
     """Passes all to the trace below, and observes each result with a rounding error.
 
     Args:
-      parent: the reverse mode that differentiates by the accumulators, or a recording of a Graph
-        that it will differentiate.
+      parent: the reverse mode that differentiates with respect to the accumulators, or a
+        recording of a Graph that it will differentiate.
       below: the trace that computes expected errors.
       accumulator: makes or finds the accumulator of a site.
       constants: whether constants that are no binary fractions have errors.

@@ -95,7 +95,7 @@ def slope_primitive(
     Args:
       compute: `compute(*columns, **orders)` for one-dimensional doubles.
       slopes: `slopes(output, *args, **orders)`: for each argument a function without arguments that
-        returns the derivative by it.
+        returns the derivative with respect to it.
     """
 
     def eval(*args: Any, **orders: Any) -> Any:

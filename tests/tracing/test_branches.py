@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import pickle
+import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -745,3 +746,32 @@ def test_the_hash_of_a_number_is_an_answer():
     f = lambda x: x * (hash(float(x)) % 7)  # noqa: E731
     for x in (0.7, 0.9):
         assert fg.jit(f)(x) == f(x) and fg.jit(fg.grad(f))(x) == hash(x) % 7
+
+
+def test_a_path_with_many_questions_is_recorded_in_linear_time():
+    """The calls for each question are as many in a path of 600 questions as in one of 300."""
+
+    def steps(x, count):
+        for _ in range(count):
+            x = x + 0.1 * np.sin(x)
+            if np.sum(x * x) > 1e9:
+                x = 0.5 * x
+        return np.sum(x)
+
+    found = []
+    for count in (300, 600):
+        f = fg.jit(fg.grad(lambda x, count=count: steps(x, count)))
+        calls = [0]
+
+        def called(*_, calls=calls):
+            calls[0] += 1
+
+        sys.setprofile(called)
+        try:
+            f(np.ones(2))
+        finally:
+            sys.setprofile(None)
+        found.append(calls[0] / count)
+        np.testing.assert_allclose(f(np.ones(2)), f(np.ones(2)))
+    assert found[1] < 1.1 * found[0]
+    assert found[1] < 2600  # calls and returns, C's functions as well

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import fungrad as fg
+from fungrad.compiler import jit
 from fungrad.errors import ArgumentError, GradientCheckError, TracingError
 from fungrad.tracing import tracing_check
 
@@ -103,6 +104,34 @@ def test_it_costs_one_plain_call_of_a_function(package: Any) -> None:
         fg.grad(loss)(X)
     fg.grad(lambda x: package.fine(x))(X)
     assert len(package.calls) == 3 + 1 + 2
+
+
+def test_the_observation_of_long_recordings_ends(
+    package: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes later is known by the lines of the equations."""
+    monkeypatch.setattr(jit, "CALLS", 500)
+    observed: list[bool] = []
+
+    def f(x: Any) -> Any:
+        for _ in range(50):
+            x = np.sin(x)
+        observed.append(sys.getprofile() is not None)
+        return package.scaled(x)
+
+    with pytest.raises(TracingError):
+        fg.jit(f)(X)
+    assert not observed[0]
+    calls: list[int] = []
+
+    def own(x: Any) -> Any:
+        calls.append(1)
+        for _ in range(50):
+            x = np.sin(x)
+        return np.sum(x)
+
+    fg.jit(own)(X)
+    assert len(calls) == 1
 
 
 def test_code_of_the_user_is_not_called_twice() -> None:

@@ -9,14 +9,15 @@ answer starts a new trace, which reuses the values computed so far.
 
 from __future__ import annotations
 
+import itertools
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fungrad.compiler.guard_trace import GuardTrace, Question, impure
 from fungrad.control_flow.call import Runner, call, compiled, compiled_key, run
 from fungrad.errors import ArgumentError, BranchError, RetraceWarning
-from fungrad.ir.graph import Atom, Graph, Variable, effectful
+from fungrad.ir.graph import Atom, Graph, Literal, Variable
 from fungrad.retracing.graph_transforms import drop_dead
 from fungrad.retracing.staging import Staged
 from fungrad.support import forks, pytree
@@ -89,17 +90,23 @@ class GuardedProgram:
     Args:
       make: makes the Graph, when it is first needed.
       returns: the numbers of its outputs.
-      patience: how often it is evaluated equation by equation before it is compiled.
+      patience: how often it is computed equation by equation before it is compiled.
+      compute: computes the outputs so from the arguments, without the Graph.
     """
 
-    __slots__ = ("_graph", "_make", "_patience", "_runners", "returns")
+    __slots__ = ("_compute", "_graph", "_make", "_patience", "_runners", "returns")
 
     def __init__(
-        self, make: Callable[[], Graph], returns: tuple[int, ...] = (), patience: int = 0
+        self,
+        make: Callable[[], Graph],
+        returns: tuple[int, ...] = (),
+        patience: int = 0,
+        compute: Callable[[Sequence[Any]], Sequence[Any]] | None = None,
     ) -> None:
         self._make = make
         self._graph: Graph | None = None
         self._patience = patience
+        self._compute = compute
         self.returns = returns
         self._runners: dict[Any, Runner] = {}
 
@@ -112,9 +119,9 @@ class GuardedProgram:
 
     def run(self, args: Sequence[Any]) -> Sequence[Any]:
         """The outputs on arrays."""
-        if self._patience > 0:
+        if self._patience > 0 and self._compute is not None:
             self._patience -= 1
-            return evaluate(self.graph, args)
+            return self._compute(args)
         key = compiled_key(self.graph)
         runner = self._runners.get(key)
         if runner is not None:
@@ -131,26 +138,58 @@ class PathSection:
     """
 
     def __init__(
-        self, trace: GuardTrace, positions: Sequence[int], wanted: Iterable[int], whole: Graph
+        self,
+        trace: GuardTrace,
+        positions: Sequence[int],
+        wanted: Iterable[int],
+        whole: Graph,
+        constants: Mapping[Atom, Any],
     ) -> None:
         self.whole = whole
-        """The Graph of the path that it was recorded on."""
+        """The Graph of the path that it was recorded on; `constants` are its constants."""
         self.equations = tuple([trace.equations[p] for p in positions])
-        self.defines = {
-            n: trace.variables[n] for e in self.equations for n in trace.numbers(e.outputs)
-        }
-        reads = {n for e in self.equations for n in trace.numbers(e.inputs)}
+        self.defines = {n: trace.variables[n] for p in positions for n in trace.made[p]}
+        reads = set(itertools.chain.from_iterable([trace.read[p] for p in positions]))
         self.reads = tuple(sorted(reads - self.defines.keys()))
         self.needs = {*self.reads, *wanted} - self.defines.keys()
         """The values that earlier nodes compute for it."""
         self._inputs = tuple([trace.variables[n] for n in self.reads])
+        self._constants = constants
 
     def graph(self, outputs: tuple[Atom, ...], inputs: tuple[Variable, ...] = ()) -> Graph:
         """Its equations as a Graph with these outputs; `inputs` precede its own inputs."""
         inputs = (*inputs, *self._inputs)
+        reads = [atom for equation in self.equations for atom in equation.inputs]
+        known = self._constants
+        constants = [
+            (atom, known[atom]) for atom in dict.fromkeys([*reads, *outputs]) if atom in known
+        ]
         return drop_dead(
-            self.whole.replace(inputs=inputs, equations=self.equations, outputs=outputs)
+            self.whole.replace(
+                inputs=inputs,
+                constants=tuple(constants),
+                equations=self.equations,
+                outputs=outputs,
+            )
         )
+
+    def compute(self, outputs: tuple[Atom, ...], args: Sequence[Any]) -> list[Any]:
+        """The values of outputs, equation by equation."""
+        values: dict[Atom, Any] = dict(zip(self._inputs, args, strict=True))
+        constants = self._constants
+        for equation in self.equations:
+            inputs = [
+                atom.value
+                if isinstance(atom, Literal)
+                else values[atom]
+                if atom in values
+                else constants[atom]
+                for atom in equation.inputs
+            ]
+            result = equation.primitive(*inputs, **equation.params)
+            results = result if equation.primitive.multiple else (result,)
+            values.update(zip(equation.outputs, results, strict=True))
+        return [values[atom] for atom in outputs]
 
 
 class QuestionNode(PathSection):
@@ -162,9 +201,10 @@ class QuestionNode(PathSection):
         trace: GuardTrace,
         positions: Sequence[int],
         whole: Graph,
+        constants: Mapping[Atom, Any],
         patience: int = 0,
     ) -> None:
-        super().__init__(trace, positions, [question.number], whole)
+        super().__init__(trace, positions, [question.number], whole, constants)
         self.question = question
         self.patience = patience
         self.paths: dict[Any, QuestionNode | Leaf] = {}
@@ -172,7 +212,7 @@ class QuestionNode(PathSection):
         """The answers in words."""
         self.program: GuardedProgram | None = None
         """None if it computes nothing."""
-        acting = [n for e in self.equations if effectful(e) for n in trace.numbers(e.outputs)]
+        acting = [n for p in positions if trace.acts(p) for n in trace.made[p]]
         self.return_also({question.number, *acting} & self.defines.keys())
 
     def return_also(self, numbers: Iterable[int]) -> None:
@@ -181,15 +221,26 @@ class QuestionNode(PathSection):
         returns = tuple(sorted({*given, *numbers}))
         if self.equations and (self.program is None or returns != given):
             outputs = tuple([self.defines[n] for n in returns])
-            self.program = GuardedProgram(lambda: self.graph(outputs), returns, self.patience)
+            self.program = GuardedProgram(
+                lambda: self.graph(outputs),
+                returns,
+                self.patience,
+                lambda args: self.compute(outputs, args),
+            )
 
 
 class Leaf(PathSection):
     """The end of a path: the program of all equations that no question needed."""
 
-    def __init__(self, trace: GuardTrace, positions: Sequence[int], staged: Staged) -> None:
+    def __init__(
+        self,
+        trace: GuardTrace,
+        positions: Sequence[int],
+        staged: Staged,
+        constants: Mapping[Atom, Any],
+    ) -> None:
         whole = staged.graph
-        super().__init__(trace, positions, trace.numbers(whole.outputs), whole)
+        super().__init__(trace, positions, trace.numbers(whole.outputs), whole, constants)
         self.reads = tuple(sorted(self.needs))
         self._inputs = tuple([trace.variables[n] for n in self.reads])
         self.staged = staged
@@ -329,17 +380,19 @@ class Paths:
         """The path of a trace, added to the tree if it is to be kept."""
         trace.count()
         evaluates = not keep or len(trace.questions) > LONG
+        constants: dict[Atom, Any] = dict(staged.graph.constants)
         parts: list[QuestionNode] = []
         have: set[int] = set()
         start = 0
         for q in trace.questions:
             positions = trace.needed([q.number], trace.effects(start, q.position), have)
-            parts.append(QuestionNode(q, trace, positions, staged.graph, len(parts) // LONG))
+            patience = len(parts) // LONG
+            parts.append(QuestionNode(q, trace, positions, staged.graph, constants, patience))
             have.update(parts[-1].defines)
             start = q.position
         wanted = trace.numbers(staged.graph.outputs)
         rest = trace.needed(wanted, trace.effects(start, len(trace.equations)), have)
-        leaf = Leaf(trace, rest, staged)
+        leaf = Leaf(trace, rest, staged, constants)
         trace.compute(leaf.reads)
         results = None
         if evaluates and not staged.captured and current() is EVAL:
@@ -430,6 +483,18 @@ class Paths:
         self._warned = True
         warnings.warn(f"{text}\n(more: fungrad explain RetraceWarning)", RetraceWarning, 6)
         return False
+
+    def graphs(self) -> list[Graph]:
+        """The Graphs of the paths as they were recorded."""
+        found: dict[Graph, None] = {}
+        todo = [self.root]
+        while todo:
+            place = todo.pop()
+            if place is not None:
+                found[place.whole] = None
+            if isinstance(place, QuestionNode):
+                todo.extend(place.paths.values())
+        return list(found)
 
     def nodes(self) -> list[QuestionNode]:
         """All nodes, from the root down."""

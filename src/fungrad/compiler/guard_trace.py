@@ -8,6 +8,7 @@ order of recording, which is the same as long as the answers are.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import islice
 from typing import Any
@@ -39,8 +40,9 @@ class GuardTrace(GraphTrace):
     """Records, and answers Python's questions from the values of its inputs."""
 
     __slots__ = (
-        "_constants", "_counted", "_depends", "_effects", "_makers", "_numbers", "_ran", "_seen",
-        "answers", "known", "marks", "questions", "refuses_indices", "variables", "was_refused",
+        "_constants", "_counted", "_depends", "_effects", "_makers", "_marks", "_numbers", "_ran",
+        "_seen", "answers", "known", "made", "marks", "questions", "read", "refuses_indices",
+        "variables", "was_refused",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +67,12 @@ class GuardTrace(GraphTrace):
         self.questions: list[Question] = []
         self.variables: list[Variable] = []
         """All numbered values."""
+        self.read: list[tuple[int, ...]] = []
+        """By position: the numbers of the values that the equation reads."""
+        self.made: list[list[int]] = []
+        """By position: the numbers of its outputs."""
+        self._marks: list[tuple[Any, tuple[int, ...]]] = []
+        """By position: the primitive and the numbers of its inputs, -1 for those without one."""
         self._numbers: dict[Atom, int] = {}
         self._makers: list[int] = []
         """By number: the position of the equation, -1 for inputs."""
@@ -127,15 +135,22 @@ class GuardTrace(GraphTrace):
             self._makers.extend([-1] * len(self.inputs))
             self._depends.extend([True] * len(self.inputs))
             self._numbers.update((v, n) for n, v in enumerate(self.inputs))
+        numbers, depend = self._numbers, self._depends
         for position in range(self._counted, len(self.equations)):
             equation = self.equations[position]
+            inputs = tuple([numbers.get(atom, -1) for atom in equation.inputs])
+            read = inputs if -1 not in inputs else tuple([n for n in inputs if n >= 0])
             acts = effectful(equation)
-            depends = acts or any(self._depends[n] for n in self.numbers(equation.inputs))
-            for variable in equation.outputs:
-                self._numbers[variable] = len(self.variables)
-                self.variables.append(variable)
+            depends = acts or any(depend[n] for n in read)
+            first = len(self.variables)
+            for n, variable in enumerate(equation.outputs, first):
+                numbers[variable] = n
                 self._makers.append(position)
-                self._depends.append(depends)
+                depend.append(depends)
+            self.variables += equation.outputs
+            self.read.append(read)
+            self._marks.append((equation.primitive, inputs))
+            self.made.append(list(range(first, len(self.variables))))
             if acts:
                 self._effects.append(position)
         self._counted = len(self.equations)
@@ -151,22 +166,25 @@ class GuardTrace(GraphTrace):
         """The positions of the equations that values and effects depend on, except those whose
         values are in `have`.
         """
-        found: set[int] = set()
-        todo = [n for n in wanted if n not in have and self._makers[n] >= 0]
-        positions = [*effects, *(self._makers[n] for n in todo)]
-        while positions:
-            position = positions.pop()
-            if position not in found:
+        makers, reads = self._makers, self.read
+        found = set(effects)
+        todo = [n for n in wanted if n not in have]
+        for position in found:
+            todo += [n for n in reads[position] if n not in have]
+        while todo:
+            position = makers[todo.pop()]
+            if position >= 0 and position not in found:
                 found.add(position)
-                inputs = self.numbers(self.equations[position].inputs)
-                positions.extend(
-                    self._makers[n] for n in inputs if n not in have and self._makers[n] >= 0
-                )
+                todo += [n for n in reads[position] if n not in have]
         return sorted(found)
 
     def effects(self, start: int, end: int) -> list[int]:
         """The positions of the effects among the equations from one position to another."""
-        return [position for position in self._effects if start <= position < end]
+        return self._effects[bisect_left(self._effects, start) : bisect_left(self._effects, end)]
+
+    def acts(self, position: int) -> bool:
+        """Whether the equation at a position has an effect."""
+        return bool(self.effects(position, position + 1))
 
     def compute(self, wanted: Sequence[int], effects: bool = False) -> None:
         """Computes values; with `effects`, runs the effects before them that have not run yet."""
@@ -184,7 +202,7 @@ class GuardTrace(GraphTrace):
                 inputs = [self._value(atom) for atom in equation.inputs]
                 result = equation.primitive(*inputs, **equation.params)
                 results = result if equation.primitive.multiple else (result,)
-                self.known.update(zip(self.numbers(equation.outputs), results, strict=True))
+                self.known.update(zip(self.made[position], results, strict=True))
         finally:
             leave(token)
 
@@ -200,12 +218,7 @@ class GuardTrace(GraphTrace):
         return self._constants[atom] if number is None else self.known[number]
 
     def _mark(self, start: int) -> Any:
-        return tuple(
-            [
-                (e.primitive, tuple([self._numbers.get(a, -1) for a in e.inputs]))
-                for e in islice(self.equations, start, None)
-            ]
-        )
+        return tuple(self._marks[start : self._counted])
 
 
 def impure(name: str, line: str) -> BranchError:

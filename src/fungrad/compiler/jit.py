@@ -33,10 +33,16 @@ from fungrad.support.lazy import Module, Record
 from fungrad.tracing.aliasing import is_scalar_array, received
 from fungrad.tracing.graph_trace import GraphTrace
 from fungrad.tracing.interpreter import evaluate
-from fungrad.tracing.source_location import boundary, check_function, describe, user_line
+from fungrad.tracing.source_location import (
+    boundary,
+    check_function,
+    describe,
+    is_foreign,
+    user_line,
+)
 from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, current
-from fungrad.tracing.tracing_check import COMPILED, first_call, suspected
+from fungrad.tracing.tracing_check import CALLS, COMPILED, first_call, suspected
 from fungrad.tracing.transformed_function import OfFunction
 from fungrad.transforms.arguments import (
     Static,
@@ -254,8 +260,9 @@ class Jitted(OfFunction):
             if watch is None:
                 return out
         else:
-            with watch.observing():
+            with watch.observing(CALLS):
                 out = self._result(args, kwargs, key, trees)
+            watch.foreign = watch.foreign or (watch.unseen and any(map(is_foreign, self._files())))
         static, dynamic = self._parted(args, kwargs)
         leaves, treedef = flat_leaves(dynamic)
 
@@ -273,6 +280,21 @@ class Jitted(OfFunction):
             self.cache_clear()  # the next call is no better
             raise
         return out
+
+    def _files(self) -> set[str]:
+        """The files of the lines of the programs."""
+        graphs: list[Graph] = []
+        for staged in list(self._cache.values()):
+            graphs += [staged.graph] if isinstance(staged, Staged) else staged.graphs()
+        seen: set[Graph] = set()
+        sources: set[Any] = set()
+        while graphs:
+            graph = graphs.pop()
+            if graph not in seen:
+                seen.add(graph)
+                sources.update([equation.source for equation in graph.equations])
+                graphs += graph.subgraphs()
+        return {source.file for source in sources if source is not None}
 
     def _result(self, args: Any, kwargs: Any, key: Any, trees: bool) -> Any:
         """The result of a call, of functions whose first call was observed, too."""

@@ -41,6 +41,10 @@ FACTOR = 64.0
 """Values may differ by so many times the effect of a change in the last place of the arguments."""
 EVENTS = 100_000
 """The most lines of two runs that are compared to find out where they part."""
+CALLS = 500_000
+"""The most calls and returns that are observed while a program is recorded: an observed call takes
+three times as long. Of what comes later the lines of the equations are looked at.
+"""
 
 
 class TracingCheck:
@@ -203,16 +207,25 @@ class Watch:
         self._forget = forget
         self._spoiled = Spoiled.arrays
         self.foreign = suspect or TracingCheck.runs == "always"
+        self.unseen = False
+        """Whether the observation has ended before the trace."""
         self._states = random_states()
 
     @contextmanager
-    def observing(self) -> Iterator[None]:
-        """A block in which f runs under the trace."""
+    def observing(self, most: int | None = None) -> Iterator[None]:
+        """A block in which f runs under the trace; at most so many calls and returns are seen."""
         if self.foreign or sys.getprofile() is not None:
             yield
             return
 
+        left = most or -1
+
         def seen(frame: FrameType, event: str, arg: Any) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self.unseen = True
+                sys.setprofile(None)
             # Other code asks a traced value for something: its caller is of another package.
             caller = frame.f_back
             if event == "call" and caller is not None and is_ours(frame.f_code.co_filename):

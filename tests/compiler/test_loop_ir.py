@@ -17,10 +17,10 @@ from fungrad.compiler.loop_ir.program import (
     Expression,
     For,
     Iterator,
+    Local,
     Move,
     Program,
     Return,
-    Value,
     coalesce,
     listed,
     touched,
@@ -36,12 +36,12 @@ def run(program, **namespace):
 
 def define(text, *inputs):
     """A new value, and the node that defines it."""
-    found = Value()
+    found = Local()
     return found, Call(text, inputs, [found])
 
 
 def test_names_of_dead_values_are_used_again_and_live_ones_kept():
-    x, y = Value(), Value()
+    x, y = Local(), Local()
     a, first = define("{0} + {1}", x, y)
     b, second = define("{0} * {1}", a, a)
     c, third = define("{0} - {1}", b, y)
@@ -55,14 +55,14 @@ def test_names_of_dead_values_are_used_again_and_live_ones_kept():
 
 
 def test_what_nothing_reads_is_dropped_at_once():
-    x = Value()
+    x = Local()
     _, made = define("np.zeros_like({0})", x)
     text = printed(Program("f", [x], [made, Return(value(x))], {}, True))
     assert text == "def f(v0):\n    v1 = np.zeros_like(v0)\n    del v1\n    return v0"
 
 
 def test_names_of_globals_are_not_handed_on():
-    x, factor = Value(), Value()
+    x, factor = Local(), Local()
     y, scaled = define("{0} * {1}", x, factor)
     program = Program("f", [x], [scaled, Return(value(y))], {factor: "factor"}, True)
     assert run(program, factor=2.0)(3.0) == 6.0
@@ -70,7 +70,7 @@ def test_names_of_globals_are_not_handed_on():
 
 
 def test_carries_move_all_at_once():
-    x, y = Value(), Value()
+    x, y = Local(), Local()
     loop = For(3, [], [Move([(x, y), (y, x)])])
     program = Program("f", [x, y], [loop, Return(listed([value(x), value(y)]))], {})
     assert run(program)(1, 2) == [2, 1]
@@ -78,7 +78,7 @@ def test_carries_move_all_at_once():
 
 
 def test_values_are_computed_in_the_variables_that_they_move_to():
-    x, y = Value(), Value()
+    x, y = Local(), Local()
     total, add = define("{0} + {1}", x, y)
     loop = For(3, [], [add, Move([(x, total)])])
     nodes = [loop, Return(value(x))]
@@ -91,7 +91,7 @@ def test_values_are_computed_in_the_variables_that_they_move_to():
 @pytest.mark.parametrize("moves", ["read between", "read by a move", "read later", "read inside"])
 def test_variables_keep_their_values_for_later_readers(moves):
     """Each loop is that of Python's tuples, whether its values may be renamed or not."""
-    x, y = Value(), Value()
+    x, y = Local(), Local()
     total, add = define("{0} + {1}", x, y)
     double, twice = define("{0} * 2", x)
     body = [add, twice, Move([(x, total), (y, double)])]
@@ -115,8 +115,8 @@ def test_variables_keep_their_values_for_later_readers(moves):
 
 
 def test_iterators_that_nothing_reads_are_dropped():
-    x, xs, ys = Value(), Value("x_"), Value("x_")
-    row, unread = Value(), Value()
+    x, xs, ys = Local(), Local("x_"), Local("x_")
+    row, unread = Local(), Local()
     total, add = define("{0} + {1}", x, row)
     iterators = [Iterator((row,), value(xs).then("[::-1]")), Iterator((unread,), value(ys))]
     loop = For(2, iterators, [add, Move([(x, total)])])
@@ -127,7 +127,7 @@ def test_iterators_that_nothing_reads_are_dropped():
 
 
 def test_the_kind_of_each_node_can_be_shown():
-    x = Value()
+    x = Local()
     y, made = define("{0}.T", x)
     program = Program("f", [x], [made, Return(value(y))], {}, True)
     assert printed(program, kinds=True).splitlines()[1:] == [

@@ -41,7 +41,7 @@ from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import shape_of, typeof
 
 
-class Parts(Record):
+class LoopParts(Record):
     """The arguments of a loop, or values that correspond to them."""
 
     cond: list[Any]
@@ -49,9 +49,9 @@ class Parts(Record):
     carry: list[Any]
 
 
-def parts(values: Sequence[Any], counts: Counts) -> Parts:
+def parts(values: Sequence[Any], counts: Counts) -> LoopParts:
     """Splits values that correspond to the arguments."""
-    return Parts(*split_at(values, [*counts, len(values)]))
+    return LoopParts(*split_at(values, [*counts, len(values)]))
 
 
 def _eval(*args: Any, cond: Graph, body: Graph, counts: Counts, checkpoint: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fungrad.compiler.loop_ir.program import Block, Exit, Expression, For, Value
+from fungrad.compiler.loop_ir.program import Block, Exit, Expression, For, Local
 from fungrad.compiler.scalar.array_walk import ArrayControlFlow, handles
 from fungrad.compiler.scalar.control_flow_rules import RULES
 from fungrad.compiler.scalar.emitter import Elements, boxed
@@ -41,7 +41,7 @@ def _fixed_point(f: Any, equation: Equation, inputs: list[Elements]) -> list[Ele
     params = equation.params
     constants, tol = params["constants"], f.values.value("tol", params["tol"])
     state: list[Elements] = f.initialised(inputs[constants:], [v.type for v in equation.outputs])
-    settled = Value("settled")
+    settled = Local("settled")
     f.set([settled], "False", ())
 
     def write() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.loop_ir.printer import Printer, indented
-from fungrad.compiler.loop_ir.program import Call, Copy, Operand, Value, coalesce, placed, touched
+from fungrad.compiler.loop_ir.program import Argument, Call, Copy, Local, coalesce, placed, touched
 from fungrad.compiler.numpy_backend.numpy_expressions import OF_INTEGERS, expressed
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.scalar.array_walk import ArrayControlFlow, handles
@@ -86,7 +86,7 @@ class _Names(Printer):
     def text(self, array: Elements) -> str:
         """The text of an array: its name, or an expression."""
         (found,) = handles([array])
-        return self.name(found) if isinstance(found, Value) else found.format()
+        return self.name(found) if isinstance(found, Local) else found.format()
 
 
 def _escaped(text: str) -> str:
@@ -322,7 +322,7 @@ class Function(ArrayControlFlow):
         given = [f"{k}={self.names.constant(k, v)}" for k, v in equation.params.items()]
         return f"{called}({', '.join([*arguments, *given])})"
 
-    def _written(self, equation: Equation, operands: list[Operand]) -> list[Elements]:
+    def _written(self, equation: Equation, operands: list[Argument]) -> list[Elements]:
         """Adds the nodes of a write into a new array."""
         output, types = equation.outputs[0].type, [atom.type for atom in equation.inputs]
         if equation.primitive in (scatter, indexed):

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from fungrad.compiler.loop_ir.program import Block, Free, Move, Program, Return, Value
+from fungrad.compiler.loop_ir.program import Block, Free, Local, Move, Program, Return
 from fungrad.compiler.self_check.checked_program import checked
 from fungrad.control_flow.call import built
 from fungrad.ir.graph import Graph, last_uses
@@ -36,9 +36,9 @@ class Printer:
       kinds: whether to print the kind of each node before its line.
     """
 
-    def __init__(self, symbols: dict[Value, str], kinds: bool = False) -> None:
+    def __init__(self, symbols: dict[Local, str], kinds: bool = False) -> None:
         self.kinds = kinds
-        self.names: dict[Value, str] = dict(symbols)
+        self.names: dict[Local, str] = dict(symbols)
         self.free: list[str] = []
         """Names of deleted values."""
         self.counts: dict[str, int] = {}
@@ -50,7 +50,7 @@ class Printer:
         lines = self.block(program.nodes, kept, program.reuse)
         return [f"def {program.name}({', '.join(names)}):", *indented(lines)]
 
-    def name(self, value: Value) -> str:
+    def name(self, value: Local) -> str:
         """The name of a value: its present one, or else a new one."""
         found = self.names.get(value)
         if found is None:
@@ -63,7 +63,7 @@ class Printer:
         self.counts[stem] = count + 1
         return f"{stem}{count}"
 
-    def block(self, nodes: Sequence[Any], kept: Collection[Value], reuse: bool) -> list[str]:
+    def block(self, nodes: Sequence[Any], kept: Collection[Local], reuse: bool) -> list[str]:
         """The lines of nodes; `kept` are the values that are read after them."""
         lines: list[str] = []
         if not reuse:
@@ -77,7 +77,7 @@ class Printer:
                 lines.append(self.line("Free", f"del {', '.join(map(self.name, left))}"))
         return lines
 
-    def reuse_names(self, node: Any, dead: Sequence[Value]) -> Sequence[Value]:
+    def reuse_names(self, node: Any, dead: Sequence[Local]) -> Sequence[Local]:
         """Reuses names of dead values for a node's outputs; returns the dead values left over."""
         names, free = self.names, self.free
         made = [v for v in node.outputs if v not in dead]

@@ -1,7 +1,7 @@
 """The loop IR: a lowered Graph as statements on NumPy arrays.
 
 A Program is a list of nodes: allocate, view, call, copy, move, loop, branch, free, return. They
-read and write Values, which the printer names.
+read and write Locals, which the printer names.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ buffer of the loop (also the same in all, and contiguous), or a row of a stack.
 """
 
 
-class Value:
-    """A value of a program: computed, allocated or a parameter. Values are compared by identity.
+class Local:
+    """A value of a program: computed, allocated or a parameter. Locals are compared by identity.
 
     Args:
       stem: the beginning of its name.
@@ -44,14 +44,14 @@ class Expression(Record):
     """Text with a field `{}` for each value that it reads."""
 
     text: str
-    inputs: tuple[Value, ...] = ()
+    inputs: tuple[Local, ...] = ()
 
     def then(self, suffix: str) -> Expression:
         """The expression with a suffix, such as an index."""
         return Expression(self.text + suffix, self.inputs)
 
 
-def value(found: Value) -> Expression:
+def value(found: Local) -> Expression:
     """The expression of a value."""
     return Expression("{}", (found,))
 
@@ -68,14 +68,14 @@ def listed(expressions: Sequence[Expression]) -> Expression:
     return Expression(f"[{text}]", inputs)
 
 
-Operand = Value | str
+Argument = Local | str
 """An operand of a node: a value, or the text of a constant."""
 
 
-def placed(operands: Sequence[Operand]) -> tuple[list[str], list[Value]]:
+def placed(operands: Sequence[Argument]) -> tuple[list[str], list[Local]]:
     """The fields of operands in the text of a node, and the values among them."""
     fields: list[str] = []
-    inputs: list[Value] = []
+    inputs: list[Local] = []
     for operand in operands:
         if isinstance(operand, str):
             fields.append(operand)
@@ -97,8 +97,8 @@ class Node:
     def __init__(
         self,
         text: str,
-        inputs: Sequence[Value] = (),
-        outputs: Sequence[Value] = (),
+        inputs: Sequence[Local] = (),
+        outputs: Sequence[Local] = (),
         unpack: bool = False,
     ) -> None:
         self.text = text
@@ -170,7 +170,7 @@ class Move(Node):
 
     __slots__ = ("pairs",)
 
-    def __init__(self, pairs: Iterable[tuple[Value, Operand]]) -> None:
+    def __init__(self, pairs: Iterable[tuple[Local, Argument]]) -> None:
         self.pairs = [pair for pair in pairs if pair[0] is not pair[1]]
         fields, inputs = placed([operand for _, operand in self.pairs])
         super().__init__(", ".join(fields), inputs, [variable for variable, _ in self.pairs])
@@ -187,14 +187,14 @@ class Block:
     outputs = ()
     origin = None
 
-    def __init__(self, *parts: tuple[Expression, Sequence[Any]], own: Sequence[Value] = ()) -> None:
+    def __init__(self, *parts: tuple[Expression, Sequence[Any]], own: Sequence[Local] = ()) -> None:
         self.parts = [(head, list(nodes)) for head, nodes in parts]
         self.own = own
 
     @property
-    def inputs(self) -> tuple[Value, ...]:
+    def inputs(self) -> tuple[Local, ...]:
         """The values that it reads from outside: before one of its nodes sets them."""
-        found: dict[Value, None] = {}
+        found: dict[Local, None] = {}
         for head, nodes in self.parts:
             set_here = {*self.own}
             for node in (head, *nodes):
@@ -209,7 +209,7 @@ class Iterator(Record):
     Each item is the value of the only variable, or is unpacked if `unpack`.
     """
 
-    values: tuple[Value, ...]
+    values: tuple[Local, ...]
     over: Expression
     unpack: bool = False
 
@@ -236,7 +236,7 @@ class For(Block):
         super().__init__((head, body), own=own)
 
 
-def touched(nodes: Iterable[Any]) -> Iterable[Value]:
+def touched(nodes: Iterable[Any]) -> Iterable[Local]:
     """The values that nodes read or set, each time."""
     for node in nodes:
         if isinstance(node, Block):
@@ -246,7 +246,7 @@ def touched(nodes: Iterable[Any]) -> Iterable[Value]:
             yield from (*node.inputs, *node.outputs)
 
 
-def coalesce(nodes: list[Any], touches: Counter[Value]) -> None:
+def coalesce(nodes: list[Any], touches: Counter[Local]) -> None:
     """Computes values in the variables that they are moved to, if nothing else reads them.
 
     Args:
@@ -274,7 +274,7 @@ class Free(Node):
 
     __slots__ = ()
 
-    def __init__(self, values: Sequence[Value]) -> None:
+    def __init__(self, values: Sequence[Local]) -> None:
         super().__init__(f"del {', '.join(f'{{{i}}}' for i in range(len(values)))}", values)
 
 
@@ -286,7 +286,7 @@ class Program(Record):
     """
 
     name: str
-    parameters: Sequence[Value]
+    parameters: Sequence[Local]
     nodes: Sequence[Any]
-    symbols: dict[Value, str]
+    symbols: dict[Local, str]
     reuse: bool = False

@@ -19,7 +19,7 @@ from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.refusal import Refusal, Refused, refusal
 from fungrad.compiler.scalar import element_rules
 from fungrad.compiler.scalar.emitter import Costs, Elements, Number, Stack, shaped
-from fungrad.compiler.scalar.planning import Elementwise, Planner, Rule, Structural
+from fungrad.compiler.scalar.planning import ElementRule, Elementwise, Planner, Structural
 from fungrad.compiler.scalar.scalarise import Scalariser
 from fungrad.compiler.scalar.structural import structural
 from fungrad.control_flow.call import call
@@ -346,20 +346,20 @@ FORMED = frozenset((cholesky, cholesky_pullback, hermitian_weights, det, cofacto
 """Primitives that have no other rule."""
 LEAVING = frozenset((inv, solve, cholesky, det, slogdet, finite))
 """Primitives that leave the program to NumPy for some numbers."""
-OF_MATRICES: Mapping[Any, Rule] = {
-    solve: Rule(_solve),
-    finite: Rule(_finite),
-    inv: Rule(_solve),
-    slogdet: Rule(_slogdet),
-    from_diagonal: Rule(_from_diagonal),
-    diagonal: Rule(_diagonal),
+OF_MATRICES: Mapping[Any, ElementRule] = {
+    solve: ElementRule(_solve),
+    finite: ElementRule(_finite),
+    inv: ElementRule(_solve),
+    slogdet: ElementRule(_slogdet),
+    from_diagonal: ElementRule(_from_diagonal),
+    diagonal: ElementRule(_diagonal),
 }
 """Rules for matrices of up to MOST rows."""
 RULES = {
     **element_rules.RULES,
     **OF_MATRICES,
-    **dict.fromkeys(FORMED, Rule(_formed)),
-    getitem: Rule(_getitem, moves=True, long=True),
+    **dict.fromkeys(FORMED, ElementRule(_formed)),
+    getitem: ElementRule(_getitem, moves=True, long=True),
 }
 del RULES[power]
 ELEMENTWISE = Elementwise(_price, _elementwise)

@@ -20,9 +20,9 @@ from fungrad.compiler.native.rows_and_records import Column, Memory, Records, Ro
 from fungrad.compiler.refusal import Refused
 from fungrad.compiler.scalar.emitter import (
     TAPE_DTYPE,
-    Block,
     Number,
     Stack,
+    WriteBlock,
     flattened,
     shaped,
 )
@@ -218,10 +218,10 @@ class NativeEmitter:
         self.code.set(cell.pointer, value)
         self._known.pop(cell, None)
 
-    def while_loop(self, condition: Callable[[], Number], body: Block) -> None:
+    def while_loop(self, condition: Callable[[], Number], body: WriteBlock) -> None:
         self.code.while_loop(lambda: self.converted(condition(), "i1"), lambda: self._step(body))
 
-    def branch(self, index: Number, branches: Sequence[Block]) -> None:
+    def branch(self, index: Number, branches: Sequence[WriteBlock]) -> None:
         place = self.converted(index, "i64")
 
         def write(i: int) -> None:
@@ -233,7 +233,7 @@ class NativeEmitter:
 
         write(0)
 
-    def _step(self, body: Block, steps: int | None = None) -> None:
+    def _step(self, body: WriteBlock, steps: int | None = None) -> None:
         """The body of a loop: checks for signals, and frees records that nothing reads."""
         if self.leaves and (steps is None or steps > SHORT):
             self._look()
@@ -327,7 +327,7 @@ class NativeEmitter:
         reverse: bool,
         reads: Sequence[tuple[Rows, Sequence[Number | None]]],
         makes: Rows | None,
-        step: Block,
+        step: WriteBlock,
     ) -> None:
         code = self.code
 
@@ -365,7 +365,7 @@ class NativeEmitter:
         for place, variable in enumerate(variables):
             variable.handle.read = self._records.reader(record, types, place)
 
-    def unwind(self, tape: Number, variables: Sequence[Number], step: Block) -> None:
+    def unwind(self, tape: Number, variables: Sequence[Number], step: WriteBlock) -> None:
         assert self._records is not None
         code, records = self.code, self._records
         place = code.variable("i64")

@@ -20,13 +20,13 @@ from fungrad.compiler.cost_model import costs
 from fungrad.compiler.loop_ir.printer import defined, printed
 from fungrad.compiler.loop_ir.program import (
     INVARIANT,
+    Argument,
     Call,
     Copy,
     Expression,
-    Operand,
+    Local,
     Program,
     Return,
-    Value,
     listed,
     placed,
     value,
@@ -144,11 +144,11 @@ class ArrayLowering:
         self.symbols = Symbols()
         self.constant = self.symbols.constant
         self.nodes: list[Any] = []
-        self.values: dict[Atom, Value] = {v: Value() for v in graph.inputs}
-        self.globals: dict[Value, str] = {}
+        self.values: dict[Atom, Local] = {v: Local() for v in graph.inputs}
+        self.globals: dict[Local, str] = {}
         """The constants of the Graph, with their names."""
         for variable, array in graph.constants:
-            self.values[variable] = found = Value(memory=INVARIANT)
+            self.values[variable] = found = Local(memory=INVARIANT)
             self.globals[found] = self.constant("a", array)
         self._own: set[Variable] = set()
         carried = len(graph.outputs) if carried is None else carried
@@ -182,14 +182,14 @@ class ArrayLowering:
 
     # --- values and nodes -----------------------------------------------------------------------
 
-    def value(self, variable: Variable) -> Value:
+    def value(self, variable: Variable) -> Local:
         """The value of a variable."""
         found = self.values.get(variable)
         if found is None:
-            found = self.values[variable] = Value()
+            found = self.values[variable] = Local()
         return found
 
-    def read(self, atom: Atom) -> Operand:
+    def read(self, atom: Atom) -> Argument:
         """The value of a variable, or the name of a literal's number."""
         return self.constant("c", atom.value) if isinstance(atom, Literal) else self.value(atom)
 
@@ -198,14 +198,14 @@ class ArrayLowering:
         found = self.read(atom)
         return Expression(found) if isinstance(found, str) else value(found)
 
-    def operands(self, equation: Equation) -> list[Operand]:
+    def operands(self, equation: Equation) -> list[Argument]:
         """The operands of an equation.
 
         A literal beside arrays becomes a 0-d array: NumPy would convert a Python number at each
         call. So does a complex literal beside a NumPy scalar, since Python would return its own
         complex.
         """
-        known: list[Operand] = [self.values[a] for a in equation.inputs if a in self.values]
+        known: list[Argument] = [self.values[a] for a in equation.inputs if a in self.values]
         if len(known) == len(equation.inputs):  # none of them is a literal
             return known
         output = equation.outputs[0].type if equation.primitive in ARITHMETIC else None
@@ -220,7 +220,7 @@ class ArrayLowering:
             for atom in equation.inputs
         ]
 
-    def call(self, text: str, operands: Sequence[Operand], kind: Any = Call) -> None:
+    def call(self, text: str, operands: Sequence[Argument], kind: Any = Call) -> None:
         """Adds a node that defines no values; its text has a field `{i}` for each operand."""
         fields, inputs = placed(operands)
         self.nodes.append(kind(text.format(*fields), inputs))
@@ -247,7 +247,7 @@ class ArrayLowering:
             text = text or f"{called or self._function(equation)}({', '.join(fields)})"
         self.nodes.append(Call(text, inputs, outputs, primitive.multiple))
 
-    def add_in_place(self, equation: Equation, operands: Sequence[Operand]) -> bool:
+    def add_in_place(self, equation: Equation, operands: Sequence[Argument]) -> bool:
         """Adds to a part of an array in place, if nothing else reads the array."""
         x, (output,) = equation.inputs[0], equation.outputs
         if len(operands) != 2 or x not in self._own or self.uses[x] != 1:
@@ -259,8 +259,8 @@ class ArrayLowering:
         return True
 
     def in_reused_memory(
-        self, equation: Equation, operands: Sequence[Operand]
-    ) -> tuple[str, list[Operand]] | None:
+        self, equation: Equation, operands: Sequence[Argument]
+    ) -> tuple[str, list[Argument]] | None:
         """The text that computes a large array in the memory of an operand that is dead then, or in
         memory of the pool, and its operands; None for outputs of the program.
         """
@@ -292,8 +292,8 @@ class ArrayLowering:
         return {v for e in self.graph.equations if _makes(e) for v in e.outputs}
 
     def ufunc(
-        self, equation: Equation, operands: Sequence[Operand], out: Operand
-    ) -> tuple[str, list[Operand]]:
+        self, equation: Equation, operands: Sequence[Argument], out: Argument
+    ) -> tuple[str, list[Argument]]:
         """The call of an equation's ufunc that writes into `out`, and its operands."""
         ufunc, given = as_ufunc(equation, list(operands))
         fields = [f"{{{i}}}" for i in range(len(given))]

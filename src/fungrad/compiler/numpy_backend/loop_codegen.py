@@ -22,10 +22,10 @@ from fungrad.compiler.loop_ir.program import (
     For,
     Free,
     Iterator,
+    Local,
     Move,
     Program,
     Return,
-    Value,
     listed,
     placed,
     touched,
@@ -89,13 +89,13 @@ class _ScanLowering(LoopMemory):
         self.xs = body.inputs[constants + n :]
         self.after, self.ys = body.outputs[:n], body.outputs[n:]
         self.definitions = {v: e for e in body.equations for v in e.outputs}
-        self.epilogue: list[tuple[str, list[Value], Atom]] = []
+        self.epilogue: list[tuple[str, list[Local], Atom]] = []
         """The writes at the end of an iteration: text, memory and value of each."""
-        self.targets: dict[Variable, Value] = {}
+        self.targets: dict[Variable, Local] = {}
         """The rows that values are computed in."""
-        self.stack_of: dict[Value, Expression] = {}
+        self.stack_of: dict[Local, Expression] = {}
         """The stacks, by such rows."""
-        self.stacks: dict[Value, Type] = {}
+        self.stacks: dict[Local, Type] = {}
         """The stacks that the loop fills, and their Types."""
 
     def ordered(self, array: Expression) -> Expression:
@@ -104,7 +104,7 @@ class _ScanLowering(LoopMemory):
 
     def scan(self) -> Runner:
         """The function of the scan's arguments."""
-        arrays = [Value("x_") for _ in self.xs]
+        arrays = [Local("x_") for _ in self.xs]
         for x, array in zip(self.xs, arrays, strict=True):
             self.values[x] = self.row(self.ordered(value(array)), "v")
         results = self.results()
@@ -117,7 +117,7 @@ class _ScanLowering(LoopMemory):
         parameters = [*map(self.value, (*self.consts, *self.carry)), *arrays]
         return self.runner(self.program(parameters, loop, results))
 
-    def freed(self, kept: Iterable[Value]) -> list[Any]:
+    def freed(self, kept: Iterable[Local]) -> list[Any]:
         """The nodes of the body, with large arrays freed after their last use, but those kept."""
         made = {v for node in self.nodes for v in node.outputs}
         values = [found for v, found in self.values.items() if v.type.size >= costs.freed_array]
@@ -132,7 +132,7 @@ class _ScanLowering(LoopMemory):
                 nodes.append(Free(dropped))
         return nodes
 
-    def program(self, parameters: Sequence[Value], loop: For, results: list[Expression]) -> Program:
+    def program(self, parameters: Sequence[Local], loop: For, results: list[Expression]) -> Program:
         """The program."""
         allocs: list[Any] = [
             Alloc(self.symbols.filled("empty", t), (), [v]) for v, t in self.stacks.items()
@@ -163,9 +163,9 @@ class _ScanLowering(LoopMemory):
                 found[i] = self.stack(atom)
         return [found[i] for i in range(len(self.ys))]
 
-    def filled(self, length: int, type_: Type) -> Value:
+    def filled(self, length: int, type_: Type) -> Local:
         """A stack that the loop fills."""
-        found = Value("s_")
+        found = Local("s_")
         self.stacks[found] = Type((length, *type_.shape), type_.dtype)
         return found
 
@@ -186,9 +186,9 @@ class _ScanLowering(LoopMemory):
         return value(whole)
 
     @functools.cached_property
-    def index(self) -> Value:
+    def index(self) -> Local:
         """The number of the iteration."""
-        found, order = Value("i_"), f"range({self.length})"
+        found, order = Local("i_"), f"range({self.length})"
         over = Expression(f"reversed({order})" if self.backwards else order)
         self.iterators.append(Iterator((found,), over))
         return found
@@ -204,7 +204,7 @@ class _ScanLowering(LoopMemory):
         self.store(self.after[place], self.ordered(after), after)
         return before
 
-    def store_before(self, text: str, whole: Value, atom: Atom) -> None:
+    def store_before(self, text: str, whole: Local, atom: Atom) -> None:
         """Writes a value into a stack before the loop."""
         fields, inputs = placed([whole, self.read(atom)])
         self.preheader.append(Copy(text.format(*fields), inputs))
@@ -233,7 +233,7 @@ class _ScanLowering(LoopMemory):
         elif not self.written(equation):
             super().equation(equation)
 
-    def view(self, equation: Equation) -> Value | None:
+    def view(self, equation: Equation) -> Local | None:
         """The output of an equation as a view of a row or of loop-invariant memory, or None."""
         if not is_view(equation):
             return None
@@ -269,23 +269,23 @@ _LAPACK: dict[Any, Any] = {
 }  # fmt: skip
 
 
-OutCall = Callable[[Equation, LoopMemory, Value], None]
+OutCall = Callable[[Equation, LoopMemory, Local], None]
 """Adds the call that writes an equation's output into given memory."""
 
 
-def _product(equation: Equation, memory: LoopMemory, out: Value) -> None:
+def _product(equation: Equation, memory: LoopMemory, out: Local) -> None:
     """`ndarray.dot` contracts the last axis of the first operand with the first of the second."""
     (i,), (j,) = equation.params["contract"]
     operands = [memory.read(atom) for atom in equation.inputs]
     suffixes = ["", ""]
     for n, last in enumerate((i == 0, j == 1)):
         operand = operands[n]
-        if last and equation.inputs[n].type.ndim == 2 and isinstance(operand, Value):
+        if last and equation.inputs[n].type.ndim == 2 and isinstance(operand, Local):
             operands[n], suffixes[n] = memory.transposed(operand)
     memory.write(f"{{0}}{suffixes[0]}.dot({{1}}{suffixes[1]}, {{2}})", operands, out)
 
 
-def _factored(equation: Equation, memory: LoopMemory, out: Value) -> None:
+def _factored(equation: Equation, memory: LoopMemory, out: Local) -> None:
     called = memory.constant(equation.primitive.name, _LAPACK[equation.primitive])
     operands = [memory.read(atom) for atom in equation.inputs]
     fields = ", ".join([f"{{{i}}}" for i in range(len(operands) + 1)])

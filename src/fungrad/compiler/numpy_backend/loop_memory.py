@@ -15,10 +15,10 @@ from fungrad.compiler.loop_ir.program import (
     INVARIANT,
     ROW,
     Alloc,
+    Argument,
     Expression,
     Iterator,
-    Operand,
-    Value,
+    Local,
     View,
 )
 from fungrad.compiler.numpy_backend.array_lowering import ArrayLowering, LowerLoop
@@ -47,10 +47,10 @@ class LoopMemory(ArrayLowering):
         """Variables that are the same in all iterations."""
         for variable in consts:
             self.value(variable).memory = INVARIANT
-        self.assigned: dict[Variable, tuple[Any, Value]] = {}
+        self.assigned: dict[Variable, tuple[Any, Local]] = {}
         """For each variable in a buffer, the key of the buffer (see `kind`), and the buffer."""
-        self.free: dict[Any, list[Value]] = {}
-        self._views: dict[tuple[Value, str], Value] = {}
+        self.free: dict[Any, list[Local]] = {}
+        self._views: dict[tuple[Local, str], Local] = {}
         """The hoisted views, by the viewed value and the text."""
 
     def lower(self) -> None:
@@ -62,21 +62,21 @@ class LoopMemory(ArrayLowering):
 
     # --- views ----------------------------------------------------------------------------------
 
-    def row(self, rows: Expression, stem: str = "y_") -> Value:
+    def row(self, rows: Expression, stem: str = "y_") -> Local:
         """A loop variable that iterates over a stack."""
-        found = Value(stem, ROW, rows)
+        found = Local(stem, ROW, rows)
         self.iterators.append(Iterator((found,), rows))
         return found
 
-    def hoisted_view(self, source: Value, text: str) -> Value:
+    def hoisted_view(self, source: Local, text: str) -> Local:
         """A view of loop-invariant memory, hoisted out of the loop, once for each text."""
         found = self._views.get((source, text))
         if found is None:
-            found = self._views[source, text] = Value("h_", INVARIANT)
+            found = self._views[source, text] = Local("h_", INVARIANT)
             self.preheader.append(View(text, [source], [found]))
         return found
 
-    def transposed(self, source: Value) -> tuple[Value, str]:
+    def transposed(self, source: Local) -> tuple[Local, str]:
         """A matrix and the suffix that transposes it: "" for a hoisted view or an iterated row."""
         if source.invariant:
             return self.hoisted_view(source, "{0}.T"), ""
@@ -90,7 +90,7 @@ class LoopMemory(ArrayLowering):
 
     # --- buffers --------------------------------------------------------------------------------
 
-    def allocate(self, value: Value, type_: Type) -> Value:
+    def allocate(self, value: Local, type_: Type) -> Local:
         """Allocates memory before the loop."""
         self.preheader.append(Alloc(self.symbols.filled("empty", type_), (), [value]))
         return value
@@ -99,11 +99,11 @@ class LoopMemory(ArrayLowering):
         """The key of the buffers that a variable can use: their shape and dtype."""
         return variable.type.shape, variable.type.dtype
 
-    def buffer(self, variable: Variable) -> Value:
+    def buffer(self, variable: Variable) -> Local:
         """A new buffer for values of a variable's kind."""
-        return self.allocate(Value("b_", BUFFER), variable.type)
+        return self.allocate(Local("b_", BUFFER), variable.type)
 
-    def assign(self, variable: Variable) -> Value:
+    def assign(self, variable: Variable) -> Local:
         """A buffer for a variable, until its last use."""
         kind = self.kind(variable)
         found = self.free[kind].pop() if self.free.get(kind) else self.buffer(variable)
@@ -117,11 +117,11 @@ class LoopMemory(ArrayLowering):
                 kind, found = self.assigned.pop(base)
                 self.free.setdefault(kind, []).append(found)
 
-    def write(self, text: str, operands: Sequence[Operand], out: Value) -> None:
+    def write(self, text: str, operands: Sequence[Argument], out: Local) -> None:
         """Adds a call that writes into `out`, the last field of its text."""
         self.call(text, [*operands, out])
 
 
-def write_ufunc(equation: Equation, memory: LoopMemory, out: Value) -> None:
+def write_ufunc(equation: Equation, memory: LoopMemory, out: Local) -> None:
     """Adds the call of a ufunc, whose output may be in the memory of an operand."""
     memory.call(*memory.ufunc(equation, memory.operands(equation), out))

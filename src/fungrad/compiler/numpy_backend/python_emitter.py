@@ -25,10 +25,10 @@ from fungrad.compiler.scalar.emitter import (
     FLOAT,
     INT,
     TAPE_DTYPE,
-    Block,
     Costs,
     Number,
     Stack,
+    WriteBlock,
     flattened,
     shaped,
 )
@@ -120,7 +120,7 @@ class PythonEmitter:
         self.used.update(texts)
         return "(" + "".join(f"{text}, " for text in texts) + ")"
 
-    def _block(self, head: str, write: Block) -> None:
+    def _block(self, head: str, write: WriteBlock) -> None:
         if self._indent == DEEPEST:
             raise Refused("blocks nested too deeply")
         self._line(head)
@@ -204,7 +204,7 @@ class PythonEmitter:
         left = ", ".join([variable.handle for variable in variables])
         self._line(f"{left} = {', '.join(self._read(values))}")
 
-    def while_loop(self, condition: Callable[[], Number], body: Block) -> None:
+    def while_loop(self, condition: Callable[[], Number], body: WriteBlock) -> None:
         def step() -> None:
             go = self._read([condition()])[0]
             self._line(f"if not {go}: break")
@@ -212,7 +212,7 @@ class PythonEmitter:
 
         self._block("while True:", step)
 
-    def branch(self, index: Number, branches: Sequence[Block]) -> None:
+    def branch(self, index: Number, branches: Sequence[WriteBlock]) -> None:
         last = len(branches) - 1
         for i, write in enumerate(branches):
             test = f"if {self._read([index])[0]} <= {i}:" if i < last else "else:"
@@ -253,7 +253,7 @@ class PythonEmitter:
         reverse: bool,
         reads: Sequence[tuple[PythonRows, Sequence[Number | None]]],
         makes: PythonRows | None,
-        step: Block,
+        step: WriteBlock,
     ) -> None:
         sources, targets = [], []
         for source, columns in reads:
@@ -296,7 +296,7 @@ class PythonEmitter:
     def pop(self, tape: Number, variables: Sequence[Number]) -> None:
         self._line(f"{self._row(variables)} = {self._read([tape])[0]}.rows[0]")
 
-    def unwind(self, tape: Number, variables: Sequence[Number], step: Block) -> None:
+    def unwind(self, tape: Number, variables: Sequence[Number], step: WriteBlock) -> None:
         target = self._row(variables) if variables else "_"
         self._block(f"for {target} in reversed({self._read([tape])[0]}.rows):", step)
 

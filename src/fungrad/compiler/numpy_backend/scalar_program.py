@@ -19,12 +19,12 @@ from fungrad.compiler.scalar.scalarise import FORMS, Scalariser
 from fungrad.compiler.scalar.structural import structural
 from fungrad.ir.graph import Equation, Graph, Literal, Variable
 
-Program = Callable[..., Sequence[Any]]
+ScalarProgram = Callable[..., Sequence[Any]]
 
 COSTS = Costs()
 
 
-def program(graph: Graph, instead: Program) -> Program | None:
+def program(graph: Graph, instead: ScalarProgram) -> ScalarProgram | None:
     """The scalar program of an optimised Graph; None if it has none, or arrays are faster.
 
     Args:
@@ -35,7 +35,7 @@ def program(graph: Graph, instead: Program) -> Program | None:
     return None if isinstance(found, Refusal) else found
 
 
-def of_equation(equation: Equation, instead: Program) -> Program | None:
+def of_equation(equation: Equation, instead: ScalarProgram) -> ScalarProgram | None:
     """The scalar program of one equation, a function of its inputs; None if it has none."""
     outputs = tuple(Variable(v.type) for v in equation.outputs)
     arguments = tuple(Variable(a.type) for a in equation.inputs)
@@ -46,7 +46,7 @@ def of_equation(equation: Equation, instead: Program) -> Program | None:
     return program(Graph(arguments, (), (alone,), outputs), instead)
 
 
-def _written(graph: Graph, instead: Program) -> Program:
+def _written(graph: Graph, instead: ScalarProgram) -> ScalarProgram:
     emitter = PythonEmitter(COSTS)
     walk = Scalariser(Planner(emitter, FORMS, RULES, structural, COSTS))
     given = [emitter.argument(v.type) for v in graph.inputs]

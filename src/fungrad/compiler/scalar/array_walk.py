@@ -11,6 +11,7 @@ from typing import Any
 
 from fungrad.compiler.loop_ir.names import Names
 from fungrad.compiler.loop_ir.program import (
+    Argument,
     Block,
     Call,
     Copy,
@@ -18,11 +19,10 @@ from fungrad.compiler.loop_ir.program import (
     Expression,
     For,
     Iterator,
+    Local,
     Move,
     Node,
-    Operand,
     Push,
-    Value,
 )
 from fungrad.compiler.scalar.emitter import TAPE_DTYPE, Elements, boxed, flattened
 from fungrad.compiler.scalar.emitter import Number as Array
@@ -61,18 +61,18 @@ class ArrayControlFlow:
 
     # --- nodes ----------------------------------------------------------------------------------
 
-    def expression(self, text: str, operands: Sequence[Operand]) -> Expression:
+    def expression(self, text: str, operands: Sequence[Argument]) -> Expression:
         """A text with a field `{}` for each operand."""
         fields = [x if isinstance(x, str) else "{}" for x in operands]
-        inputs = tuple([x for x in operands if isinstance(x, Value)])
+        inputs = tuple([x for x in operands if isinstance(x, Local)])
         return Expression(text.format(*fields), inputs)
 
-    def node(self, kind: type[Node], text: str, operands: Sequence[Operand]) -> None:
+    def node(self, kind: type[Node], text: str, operands: Sequence[Argument]) -> None:
         """Adds a statement; its text has a field `{}` for each operand."""
         self.nodes.append(kind(*self.expression(text, operands)))
 
     def call(
-        self, text: str, operands: Sequence[Operand], types: Sequence[Any], unpack: bool = False
+        self, text: str, operands: Sequence[Argument], types: Sequence[Any], unpack: bool = False
     ) -> list[Elements]:
         """Adds a call; returns its outputs, of the given Types."""
         found = [self.variables(type_) for type_ in types]
@@ -80,7 +80,7 @@ class ArrayControlFlow:
         return found
 
     def set(
-        self, outputs: Sequence[Any], text: str, operands: Sequence[Operand], unpack: bool = False
+        self, outputs: Sequence[Any], text: str, operands: Sequence[Argument], unpack: bool = False
     ) -> None:
         """Sets values to an expression."""
         self.nodes.append(Call(*self.expression(text, operands), outputs, unpack=unpack))
@@ -99,7 +99,7 @@ class ArrayControlFlow:
 
     def variables(self, type_: Any) -> Elements:
         stem = "tape" if type_.dtype == TAPE_DTYPE else "v"
-        return boxed(Array(Value(stem), type_.dtype))
+        return boxed(Array(Local(stem), type_.dtype))
 
     def whole(self, value: Elements) -> Elements:
         return value
@@ -133,7 +133,7 @@ class ArrayControlFlow:
     def rows(self, length: int, types: Sequence[Any], reverse: bool) -> list[Any]:
         """The step, and the stacks of its rows."""
         whole = [Type((length, *t.shape), t.dtype) for t in types]
-        return [Value("step"), *map(self._empty, whole)]
+        return [Local("step"), *map(self._empty, whole)]
 
     def append(self, rows: list[Any], values: Sequence[Array]) -> None:
         step, *stacks = rows
@@ -143,7 +143,7 @@ class ArrayControlFlow:
     def scan(
         self, length: int, reverse: bool, reads: Any, makes: Any, step: Callable[[], None]
     ) -> None:
-        at = Value("step") if makes is None else makes[0]
+        at = Local("step") if makes is None else makes[0]
 
         def write() -> None:
             for row, x in reads:
@@ -154,7 +154,7 @@ class ArrayControlFlow:
         self.nodes.append(For(steps, [Iterator((at,), steps)], self.block(write)))
 
     def while_loop(self, condition: Callable[[], Array], body: Callable[[], None]) -> None:
-        tests: list[Operand] = []
+        tests: list[Argument] = []
         nodes = self.block(lambda: tests.append(condition().handle))
         head = self.expression("while {}:", tests)
         if nodes and (len(nodes) > 1 or nodes[0].outputs != tuple(tests)):

@@ -11,7 +11,7 @@ import numpy as np
 
 from fungrad.compiler.refusal import Refused
 from fungrad.compiler.scalar.emitter import BOOL, Elements, boxed
-from fungrad.compiler.scalar.planning import Rule, Write
+from fungrad.compiler.scalar.planning import ElementRule, Write
 from fungrad.compiler.scalar.scalarise import Scalariser, elementwise
 from fungrad.ir.graph import Equation, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
@@ -114,7 +114,7 @@ def _known(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list
 # --- reductions and contractions ------------------------------------------------------------------
 
 
-def _reduction(operation: Any, start: Any = None) -> Rule:
+def _reduction(operation: Any, start: Any = None) -> ElementRule:
     """The rule that combines elements along axes; `start` is the result for no elements."""
 
     def write(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
@@ -140,7 +140,7 @@ def _reduction(operation: Any, start: Any = None) -> Rule:
     def operations(equation: Equation) -> int:
         return max(equation.inputs[0].type.size - equation.outputs[0].type.size, 0)
 
-    return Rule(write, operations=operations)
+    return ElementRule(write, operations=operations)
 
 
 def _cumulative(operation: Any) -> Write:
@@ -188,26 +188,27 @@ def _operations_of_dot(equation: Equation) -> int:
     return 2 * products
 
 
-RULES: Mapping[Any, Rule] = {
-    power: Rule(_power),
+RULES: Mapping[Any, ElementRule] = {
+    power: ElementRule(_power),
     **dict.fromkeys(
-        (reshape, transpose, broadcast_to, flip, concatenate, diagonal), Rule(_moved, moves=True)
+        (reshape, transpose, broadcast_to, flip, concatenate, diagonal),
+        ElementRule(_moved, moves=True),
     ),
-    getitem: Rule(_getitem, moves=True),
-    unstack: Rule(_moved),
-    **dict.fromkeys((scatter, index_set, stack, roll), Rule(_placed)),
-    index_add: Rule(_index_add),
-    full: Rule(_known),
-    iota: Rule(_known),
-    indexed: Rule(_known),
+    getitem: ElementRule(_getitem, moves=True),
+    unstack: ElementRule(_moved),
+    **dict.fromkeys((scatter, index_set, stack, roll), ElementRule(_placed)),
+    index_add: ElementRule(_index_add),
+    full: ElementRule(_known),
+    iota: ElementRule(_known),
+    indexed: ElementRule(_known),
     reduce_any: _reduction(logical_or, False),
     reduce_all: _reduction(logical_and, True),
     reduce_sum: _reduction(add, 0.0),
     reduce_prod: _reduction(mul, 1.0),
     reduce_max: _reduction(maximum),
     reduce_min: _reduction(minimum),
-    cumsum: Rule(_cumulative(add)),
-    cumprod: Rule(_cumulative(mul)),
-    dot_general: Rule(_dot, operations=_operations_of_dot),
+    cumsum: ElementRule(_cumulative(add)),
+    cumprod: ElementRule(_cumulative(mul)),
+    dot_general: ElementRule(_dot, operations=_operations_of_dot),
 }
 """The rules of primitives that act on elements by their position."""

@@ -16,7 +16,7 @@ from fungrad.support.lazy import Record
 FLOAT, INT, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
 DTYPES = (FLOAT, INT, BOOL)
 TAPE_DTYPE = np.dtype(object)
-Block = Callable[[], None]
+WriteBlock = Callable[[], None]
 Elements = Any
 """An object array of Numbers."""
 
@@ -137,10 +137,10 @@ class Emitter(Protocol):
     def assign(self, variables: Sequence[Number], values: Sequence[Number]) -> None:
         """Sets variables, all at once: the values may be variables among them."""
 
-    def while_loop(self, condition: Callable[[], Number], body: Block) -> None:
+    def while_loop(self, condition: Callable[[], Number], body: WriteBlock) -> None:
         """A loop of unknown length; calling the blocks writes their statements."""
 
-    def branch(self, index: Number, branches: Sequence[Block]) -> None:
+    def branch(self, index: Number, branches: Sequence[WriteBlock]) -> None:
         """Runs the first branch whose position is at least the index, or else the last."""
 
     def rows(self, length: int, types: Sequence[Any], reverse: bool) -> Any:
@@ -155,7 +155,7 @@ class Emitter(Protocol):
         """Sets variables, a sequence for each row, to the numbers of all rows; None skips one."""
 
     def scan(
-        self, length: int, reverse: bool, reads: Sequence[Any], makes: Any, step: Block
+        self, length: int, reverse: bool, reads: Sequence[Any], makes: Any, step: WriteBlock
     ) -> None:
         """A loop of known length. `reads` has pairs: Rows, and for each of their columns the
         variable that a step reads it from, or None. `step` appends to the Rows `makes`.
@@ -173,5 +173,5 @@ class Emitter(Protocol):
     def pop(self, tape: Number, variables: Sequence[Number]) -> None:
         """Sets variables to the only record of a tape."""
 
-    def unwind(self, tape: Number, variables: Sequence[Number], step: Block) -> None:
+    def unwind(self, tape: Number, variables: Sequence[Number], step: WriteBlock) -> None:
         """A loop over the records of a tape, the last one first; each sets the variables."""

@@ -27,7 +27,7 @@ Write = Callable[[Any, Equation, list[Any]], list[Any]]
 """
 
 
-class Rule(Record):
+class ElementRule(Record):
     """How a primitive that acts on elements by their position is written.
 
     Attributes:
@@ -104,7 +104,7 @@ class Planner:
         self,
         emitter: Emitter,
         elementwise: Elementwise,
-        rules: Mapping[Any, Rule],
+        rules: Mapping[Any, ElementRule],
         structural: Callable[[Any], Structural | None],
         costs: Costs,
     ) -> None:

@@ -27,13 +27,13 @@ from fungrad.retracing.inlining import placed
 
 PRODUCT, SUM = (mul, div), (add, sub)
 """Each group's operation, and its inverse."""
-Member = tuple[Atom, bool]
+Factor = tuple[Atom, bool]
 """A factor or a term, and whether it is a divisor, or is subtracted."""
 
 
-def parts(atom: Atom, group: Any, definition: Callable[..., Equation | None]) -> list[Member]:
+def parts(atom: Atom, group: Any, definition: Callable[..., Equation | None]) -> list[Factor]:
     """The factors of a product, or the terms of a sum, in order."""
-    found: list[Member] = []
+    found: list[Factor] = []
     waiting = [(atom, False)]
     while waiting:
         atom, inverse = waiting.pop()
@@ -58,7 +58,7 @@ def _squared(equation: Equation, group: Any) -> bool:
     return group is PRODUCT and (two or equation.primitive is square)
 
 
-def together(write: Callable[..., Atom], group: Any, found: Sequence[Member]) -> Member:
+def together(write: Callable[..., Atom], group: Any, found: Sequence[Factor]) -> Factor:
     """Parts combined into one, which is inverse if all of them are."""
     inverse = all(other for _, other in found)
     (total, _), *others = sorted(found, key=lambda part: part[1] is not inverse)
@@ -91,12 +91,12 @@ def sum_of_products(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
         return writer.add(equation, primitive, *inputs, **params)
 
     terms = parts(x, SUM, alike) if x.type.ndim == 1 else [(x, False)]
-    sums: list[Member] = []
-    rest: list[Member] = []
+    sums: list[Factor] = []
+    rest: list[Factor] = []
     begun = False  # by a sum that is never -0.0
     for term, minus in terms:
-        inside: list[Member] = []
-        outside: list[Member] = []
+        inside: list[Factor] = []
+        outside: list[Factor] = []
         for part in parts(term, PRODUCT, definition):
             (outside if _steady(*part, equation) else inside).append(part)
         whole = [i for i, (a, inverse) in enumerate(inside) if a.type == x.type and not inverse]
@@ -183,8 +183,8 @@ def known_first(loop: Any, known: set[Atom], small: Callable[[Equation], bool]) 
         elif len(steps) == 1 and small(equation) and _link(equation, *steps):
             group = SUM if equation.primitive in SUM else PRODUCT
             links[equation.outputs[0]] = equation
-            fixed: list[Member] = []
-            others: list[Member] = []
+            fixed: list[Factor] = []
+            others: list[Factor] = []
             for part in parts(equation.outputs[0], group, definition):
                 constant = isinstance(part[0], Literal) or part[0] in known
                 (fixed if constant else others).append(part)

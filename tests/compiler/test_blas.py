@@ -13,7 +13,6 @@ import pytest
 from fake_blas import FakeBlas
 
 import fungrad as fg
-from fungrad.compiler.cost_model import costs
 from fungrad.errors import ArgumentError, MissingExtraError
 from fungrad.runtime import blas_threads, openblas
 
@@ -165,7 +164,6 @@ def test_the_library_that_numpy_calls(real):
 
 
 def test_real_products_from_two_threads_at_once(real, monkeypatch):
-    monkeypatch.setattr(costs, "shared_work", 1)
     args = [(RNG.normal(size=(8, 8)), RNG.normal(size=(4000, 8))) for _ in range(2)]
     functions = [fg.jit(fg.value_and_grad(loss)), fg.jit(fg.grad(loss))]
     expected = [[fg.tree_leaves(f(*a)) for f in functions] for a in args]

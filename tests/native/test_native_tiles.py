@@ -232,7 +232,7 @@ def test_values_gradients_and_products_with_the_hessian(name: str, dtype: Any) -
 
     with pytest.MonkeyPatch.context() as patch:
         small = {"fused_array": 2, "tile_elements": 300, "product_rows": 7, "light_product": 1000}
-        for constant, value in {**small, "shared_work": 1}.items():
+        for constant, value in {**small, "shared_product_terms": 1}.items():
             patch.setattr(costs, constant, value)
         for g in (fg.value_and_grad(f, every), hessian_product):
             graph = graph_of(g, *args)

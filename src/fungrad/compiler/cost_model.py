@@ -71,25 +71,15 @@ class CostModel:
     diagonal: int = 1 << 10
     """Elements of a matrix that take as long as one more diagonal: rosenbrock Hessian 100."""
     fused_array: int = 1 << 13
-    """Equations on arrays of at least so many elements run in tiles: benchmarks/fusion.py."""
+    """Equations on arrays of so many elements may be in tiles of products: attention 512x64."""
     pooled_bytes: int = 1 << 22
     """An intermediate array of at least so many bytes is in memory of the pool; malloc reuses
     smaller ones: rosenbrock 1e+06.
     """
     tile_elements: int = 1 << 15
-    """Elements of an array in a tile; a few such arrays of doubles stay in cache:
-    benchmarks/fusion.py.
+    """Half of the elements of an array in a tile; a few such arrays of doubles stay in cache:
+    k-means 100x10000x16.
     """
-    shared_work: int = 2_000_000
-    """Threads share a cluster of at least so many additions or multiplications (0.4 ms): waking a
-    thread, and waiting for it, takes half as long: benchmarks/fusion.py.
-    """
-    function_work: int = 4
-    """The additions that take as long as an elementary function: benchmarks/fusion.py."""
-    row_elements: int = 1 << 12
-    """The most elements of a row of a tile: attention 512x64."""
-    row_pieces: int = 8
-    """The most contiguous pieces of such a row: attention 512x64."""
     product_rows: int = 128
     """The fewest rows of a tile with matrix products, unless it becomes too large: attention
     512x64.

@@ -29,7 +29,7 @@ from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.programs import long_kernel
 from fungrad.compiler.native.short_axes import unrollable
 from fungrad.compiler.native.single_equations import SINGLE, separate, single, single_kernel
-from fungrad.compiler.native.tiling.products_in_tiles import with_products_in_tiles
+from fungrad.compiler.native.tiling.tiles import with_products_in_tiles
 from fungrad.compiler.numpy_backend.backend import NumpyBackend, build
 from fungrad.compiler.passes.pipeline import expanded_size, optimised, repeats
 from fungrad.compiler.refusal import Refusal, attempted, refusal

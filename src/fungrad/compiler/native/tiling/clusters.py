@@ -5,7 +5,6 @@ Equations of one odd level (`Levels`) with the same number of rows form a cluste
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,10 +18,10 @@ from fungrad.compiler.native.tiling.row_access import (
     multiplies,
     product,
     row_access,
+    terms,
 )
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
 from fungrad.primitives.elementwise.by_elements import elementwise
-from fungrad.primitives.facts import is_arithmetic, is_view
 from fungrad.retracing.inlining import copied
 from fungrad.support.lazy import Record
 
@@ -42,10 +41,6 @@ class Cluster(Record):
     body: Graph
     inputs: Sequence[Atom]
     axes: dict[Variable, Any]
-
-    def __repr__(self) -> str:
-        count = len(self.body.equations)
-        return f"cluster of {count} equations on {self.length} rows:\n{self.body!r}"
 
     @property
     def rows(self) -> int:
@@ -68,29 +63,12 @@ class Cluster(Record):
     @property
     def shared(self) -> bool:
         """Whether threads share it; one thread runs a small cluster faster."""
-        return sum(map(_cost, self.body.equations)) >= costs.shared_work
-
-
-def _cost(equation: Equation) -> int:
-    """The elements that an equation computes or reads, weighted by its cost per element. A product
-    counts one for eight terms, but at least its largest operand.
-    """
-    primitive: Any = equation.primitive
-    size = int(equation.outputs[0].type.size)
-    if is_view(equation):
-        return 0
-    if primitive.reduces is not None:
-        return int(equation.inputs[0].type.size)
-    if multiplies(equation):
-        terms: int = equation.inputs[0].type.shape[equation.params["contract"][0][0]]
-        return max(size * terms // 8, *[int(atom.type.size) for atom in equation.inputs])
-    quick = primitive.partials is None or primitive.degree == "linear" or is_arithmetic(equation)
-    return size * (1 if quick else costs.function_work)
+        return any(terms(e) >= costs.shared_product_terms for e in self.body.equations)
 
 
 def clusters(graph: Graph) -> list[Cluster]:
-    """The clusters of a Graph that are longer than a tile and compute more than one value; none
-    if it has effects, which keep their order.
+    """The clusters of a Graph that are longer than a tile; none if it has effects, which keep their
+    order.
     """
     made = [v for e in graph.equations for v in e.outputs]
     small = max([v.type.size for v in (*graph.inputs, *made)], default=0) < costs.fused_array
@@ -100,11 +78,7 @@ def clusters(graph: Graph) -> list[Cluster]:
     for equation in graph.equations:
         finder.place(equation)
     found = [_cluster(graph, *key, members) for key, members in finder.members.items()]
-    return [c for c in found if c.rows < c.length and sum(map(_computes, c.body.equations)) > 1]
-
-
-def _computes(equation: Equation) -> bool:
-    return not is_view(equation)
+    return [cluster for cluster in found if cluster.rows < cluster.length]
 
 
 class _Finder:
@@ -147,10 +121,10 @@ def _first(equation: Equation) -> tuple[RowAccess | None, int]:
     reduces = equation.primitive.reduces is not None
     if elementwise(equation) or reduces:
         type_ = (equation.inputs[0] if reduces else equation.outputs[0]).type
-        axis = _row_axis(type_.shape) if type_.size >= costs.fused_array else None
-        if axis is None:
+        long = [i for i, length in enumerate(type_.shape) if length > 1]
+        if not long or type_.size < costs.fused_array:
             return None, 0
-        length = type_.shape[axis]
+        axis, length = long[0], type_.shape[long[0]]
         axes = [axis_of(a.type.shape, type_.shape, axis) for a in equation.inputs]
         return row_access(equation, axes, length) if {*axes} - {None} else None, length
     if multiplies(equation) and equation.outputs[0].type.size >= costs.fused_array:
@@ -160,16 +134,6 @@ def _first(equation: Equation) -> tuple[RowAccess | None, int]:
             if found is not None and found.output != REDUCED:
                 return found, length
     return None, 0
-
-
-def _row_axis(shape: tuple[int, ...]) -> int | None:
-    """The first axis with rows of a good size; else the first that is longer than 1, or None."""
-    long = [i for i, length in enumerate(shape) if length > 1]
-    for i in long:
-        row, pieces = math.prod(shape[i + 1 :]), math.prod(shape[:i])
-        if row <= costs.row_elements and pieces <= costs.row_pieces:
-            return i
-    return long[0] if long else None
 
 
 def _cluster(
@@ -188,9 +152,8 @@ def _cluster(
                 axes[own] = axis
         same = tuple(atoms) == equation.inputs
         equations.append(equation if same else copied(equation, tuple(atoms), equation.outputs))
-    mine = {e for e, _ in members}
-    made_here = [e.outputs[0] for e, _ in members]
+    mine = {e: e.outputs[0] for e, _ in members}
     read = {a for e in graph.equations if e not in mine for a in e.inputs} | {*graph.outputs}
-    outputs = tuple([v for v in made_here if v in read])
+    outputs = tuple([v for v in mine.values() if v in read])
     body = Graph(tuple(inner.values()), (), tuple(equations), outputs, graph.name)
     return Cluster(length, body, [v for v, _ in inner], axes)

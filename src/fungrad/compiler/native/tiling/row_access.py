@@ -7,6 +7,7 @@ returns a value without rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,6 +113,14 @@ def _row_axis(part: Section, output: Shape, shape: Shape, axis: int) -> int | No
 def multiplies(equation: Equation) -> bool:
     """Whether an equation is a product with a matrix."""
     return equation.primitive is dot_general and any(a.type.ndim > 1 for a in equation.inputs)
+
+
+def terms(equation: Equation) -> int:
+    """The number of products of numbers in a product with a matrix; 0 for other equations."""
+    if not multiplies(equation):
+        return 0
+    x, (contracted, _) = equation.inputs[0].type, equation.params["contract"]
+    return int(equation.outputs[0].type.size * math.prod([x.shape[i] for i in contracted]))
 
 
 def matrix_first(equation: Equation, both: Sequence[Any]) -> Sequence[Any]:

@@ -14,10 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.native.clusters import LEAST_OFTEN, with_clusters
 from fungrad.compiler.native.program_calls import in_order, program_call
+from fungrad.compiler.native.short_axes import times_vector
 from fungrad.compiler.native.tiling.clusters import Cluster, clusters
 from fungrad.compiler.native.tiling.row_access import REDUCED, multiplies
+from fungrad.compiler.numpy_backend.array_lowering import tile_program
 from fungrad.ir.graph import Equation, Graph, Literal, Variable
+from fungrad.primitives.elementwise.by_elements import elementwise
 from fungrad.runtime import blas_threads, buffer_pool, thread_pool
 
 Runner = Callable[..., Any]
@@ -42,6 +46,26 @@ def with_tiles(graph: Graph, make: Make) -> Graph:
         gone.update(members)
     left = [e for e in graph.equations if e not in gone]
     return graph.replace(equations=tuple(in_order([*left, *calls], graph))) if calls else graph
+
+
+def with_products_in_tiles(graph: Graph, native: Callable[[Graph, float], Any]) -> Graph:
+    """The Graph, after the passes, with calls in place of clusters with products.
+
+    Args:
+      graph: the Graph.
+      native: makes the native program of a Graph, given its number of runs per call.
+    """
+
+    def tile(cluster: Cluster, part: Graph) -> Runner | None:
+        members = cluster.body.equations
+        products = any(multiplies(e) and not times_vector(e) for e in members)
+        if not (products and any(map(elementwise, members))):
+            return None
+        times = cluster.length / cluster.rows
+        mixed = with_clusters(part, lambda inner: native(inner, times), LEAST_OFTEN)
+        return None if mixed is None else tile_program(mixed)
+
+    return with_tiles(graph, tile)
 
 
 def tile_graph(cluster: Cluster, rows: int) -> Graph:

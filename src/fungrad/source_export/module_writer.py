@@ -20,7 +20,7 @@ import numpy as np
 
 from fungrad.compiler.loop_ir.printer import Printer, indented
 from fungrad.compiler.loop_ir.program import Argument, Call, Copy, Local, coalesce, placed, touched
-from fungrad.compiler.numpy_backend.numpy_expressions import OF_INTEGERS, expressed
+from fungrad.compiler.numpy_backend.numpy_expressions import expressed, of_integers
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.scalar.array_walk import ArrayControlFlow, handles
 from fungrad.compiler.scalar.emitter import TAPE_DTYPE, Elements, boxed
@@ -307,7 +307,7 @@ class Function(ArrayControlFlow):
             return applied
         weak = bool(equation.inputs) and all(atom.type.weak for atom in equation.inputs)
         if weak and all(atom.type.dtype.kind in "bi" for atom in equation.inputs):
-            operator = OF_INTEGERS.get(primitive)
+            operator = of_integers(equation)
             if operator is not None:
                 return operator.format(*arguments)
         if any(isinstance(p, Graph) for p in equation.params.values()):

@@ -52,6 +52,7 @@ from fungrad.sparse.patterns import (
     take_numbered,
     union,
 )
+from fungrad.support.rules import Rules
 
 
 class Given:
@@ -69,6 +70,10 @@ class Given:
 Found = list[Any] | None
 """The patterns of the results; None if a rule does not fit."""
 Rule = Callable[[Equation, Sequence[Given], int], Found]
+
+RULES = Rules()
+"""Rules by primitive (by module and name if its import needs SciPy); other elementwise primitives
+have `_elementwise`, others that move elements `_put_together`."""
 
 
 def spread(equation: Equation, given: Sequence[Given], count: int) -> list[Any]:
@@ -134,6 +139,7 @@ def _kept(pattern: Pattern | None, where: np.ndarray) -> Pattern | None:
     return take_numbered(pattern, numbers)
 
 
+@RULES.rule(mul)
 def _product(equation: Equation, given: Sequence[Given], count: int) -> Found:
     """A product with a known array is constant where that is zero."""
     x, y = given
@@ -144,6 +150,7 @@ def _product(equation: Equation, given: Sequence[Given], count: int) -> Found:
     return _elementwise(equation, given, count)
 
 
+@RULES.rule(select)
 def _choice(equation: Equation, given: Sequence[Given], count: int) -> Found:
     """With a known condition each element depends on the chosen operand."""
     condition, x, y = given
@@ -154,15 +161,18 @@ def _choice(equation: Equation, given: Sequence[Given], count: int) -> Found:
     return [union([_kept(_broadcast(x, shape), where), _kept(_broadcast(y, shape), ~where)])]
 
 
+@RULES.rule(convert, conj, checked, named)
 def _same_places(equation: Equation, given: Sequence[Given], count: int) -> Found:
     return [given[0].pattern]
 
 
+@RULES.rule(permuted)
 def _permuted(equation: Equation, given: Sequence[Given], count: int) -> Found:
     """Elements in another order along an axis; the order may be unknown."""
     return _moved(equation, given, count) or _along(equation, given, count)
 
 
+@RULES.rule(getitem, windows)
 def _moved(equation: Equation, given: Sequence[Given], count: int) -> Found:
     """The primitive applied to the positions of the first argument; the others are indices."""
     values = [g.value for g in given[1:]]
@@ -172,6 +182,7 @@ def _moved(equation: Equation, given: Sequence[Given], count: int) -> Found:
     return [take(given[0].pattern, np.ravel(moved))]
 
 
+@RULES.rule(from_diagonal)
 def _put_together(equation: Equation, given: Sequence[Given], count: int) -> Found:
     """The primitive applied to the positions of all arguments, numbered from 1."""
     numbers = []
@@ -183,11 +194,13 @@ def _put_together(equation: Equation, given: Sequence[Given], count: int) -> Fou
     return [take_numbered(whole, equation.primitive.eval(*numbers, **equation.params))]
 
 
+@RULES.rule(unstack)
 def _apart(equation: Equation, given: Sequence[Given], count: int) -> Found:
     parts = equation.primitive.eval(positions(given[0].shape), **equation.params)
     return [take(given[0].pattern, np.ravel(part)) for part in parts]
 
 
+@RULES.rule(reduce_sum, exact_sum)
 def _summed(equation: Equation, given: Sequence[Given], count: int) -> Found:
     shape = given[0].shape
     labels, size = _labels(shape, equation.params.get("axes", (len(shape) - 1,)))
@@ -200,6 +213,7 @@ def _labels(shape: tuple[int, ...], axes: Sequence[int]) -> tuple[np.ndarray, in
     return np.broadcast_to(positions(rest), shape).ravel(), math.prod(rest)
 
 
+@RULES.rule(share_ties, fft, rfft, irfft)
 def _along(equation: Equation, given: Sequence[Given], count: int) -> Found:
     """Each element depends on all elements along an axis, or some axes."""
     (moving,) = [g for g in given if g.pattern is not None]
@@ -209,6 +223,7 @@ def _along(equation: Equation, given: Sequence[Given], count: int) -> Found:
     return [take(total, _labels(_shape(equation), axes)[0])]
 
 
+@RULES.rule(cumsum, linear_recurrence)
 def _running(equation: Equation, given: Sequence[Given], count: int) -> Found:
     """Each element depends on those before it along an axis, and on itself."""
     (moving,) = [g for g in given if g.pattern is not None]
@@ -226,6 +241,7 @@ def _triangular(pattern: Pattern, shape: tuple[int, ...], axis: int, reverse: An
     return mapped(targets, sources, places.size, pattern)
 
 
+@RULES.rule(solve, ("fungrad.scipy.linalg.equations", "solve_banded"))
 def _solved(equation: Equation, given: Sequence[Given], count: int) -> Found:
     """Linear equations: each column of the solution depends on that of the right-hand side."""
     matrix, right = given
@@ -244,6 +260,7 @@ def _solved(equation: Equation, given: Sequence[Given], count: int) -> Found:
     return [take(merged(wide, labels, size), labels)]
 
 
+@RULES.rule(convolve, convolve_nd)
 def _convolved(equation: Equation, given: Sequence[Given], count: int) -> Found:
     """A convolution: each result depends on the factors of its products."""
     axes, full = equation.params.get("axes", 1), equation.params["mode"] == "full"
@@ -271,6 +288,7 @@ def _convolved(equation: Equation, given: Sequence[Given], count: int) -> Found:
     return [union(parts)]
 
 
+@RULES.rule(scatter, index_add, index_set)
 def _written(equation: Equation, given: Sequence[Given], count: int) -> Found:
     """Values written to zeros (`scatter`), or to an array, at known positions."""
     primitive: Any = equation.primitive
@@ -291,10 +309,12 @@ def _written(equation: Equation, given: Sequence[Given], count: int) -> Found:
     return [union([base, written])]
 
 
+@RULES.rule(index_multiply)
 def _scaled(equation: Equation, given: Sequence[Given], count: int) -> Found:
     return None if any(g.pattern is not None for g in given[1:]) else [given[0].pattern]
 
 
+@RULES.rule(overlap_add)
 def _overlapping(equation: Equation, given: Sequence[Given], count: int) -> Found:
     """Windows added at their positions: the adjoint of `windows`."""
     params = equation.params
@@ -309,6 +329,7 @@ def _overlapping(equation: Equation, given: Sequence[Given], count: int) -> Foun
     return [mapped(places, np.arange(len(places)), math.prod(shape), given[0].pattern)]
 
 
+@RULES.rule(dot_general)
 def _contracted(equation: Equation, given: Sequence[Given], count: int) -> Found:
     """A contraction: each result depends on its summands whose other factor is not known zero."""
     contract, batch = equation.params["contract"], equation.params["batch"]
@@ -350,37 +371,4 @@ def _as_matrices(x: np.ndarray, contract: Sequence[int], batch: Sequence[int]) -
     return x.transpose(*batch, *free, *contract).reshape(shape)
 
 
-RULES: dict[Any, Rule] = {
-    mul: _product,
-    select: _choice,
-    convert: _same_places,
-    conj: _same_places,
-    checked: _same_places,
-    named: _same_places,
-    solve: _solved,
-    getitem: _moved,
-    permuted: _permuted,
-    windows: _moved,
-    from_diagonal: _put_together,
-    unstack: _apart,
-    reduce_sum: _summed,
-    exact_sum: _summed,
-    share_ties: _along,
-    fft: _along,
-    rfft: _along,
-    irfft: _along,
-    cumsum: _running,
-    linear_recurrence: _running,
-    scatter: _written,
-    index_add: _written,
-    index_multiply: _scaled,
-    index_set: _written,
-    overlap_add: _overlapping,
-    dot_general: _contracted,
-    external: called,
-    convolve: _convolved,
-    convolve_nd: _convolved,
-    ("fungrad.scipy.linalg.equations", "solve_banded"): _solved,
-}
-"""Rules by primitive (by module and name if its import needs SciPy); other elementwise primitives
-have `_elementwise`, others that move elements `_put_together`."""
+RULES[external] = called

@@ -8,7 +8,7 @@ solution leaves the program to NumPy.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from fungrad.primitives.linalg.finite import finite
 from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.primitives.movement.diagonal_roll import from_diagonal
 from fungrad.runtime.buffer_pool import LINE
+from fungrad.support.rules import Rules
 
 LEAST = 6
 """Matrices of at most so many rows are arithmetic on numbers."""
@@ -37,6 +38,10 @@ ROWS = 160
 TERM = 0.12
 """Nanoseconds of a multiplication and an addition."""
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+RULES = Rules()
+"""What writes a primitive."""
 
 
 def _refusal(equation: Equation) -> Refusal | None:
@@ -297,6 +302,7 @@ class _Writer:
             self.backwards(unknown)
 
 
+@RULES.rule(solve, inv)
 def _solve(made: _Writer, triangle: str = "") -> None:
     a, *given = made.inputs
     columns = given[0].width if given else made.rows
@@ -313,6 +319,7 @@ def _solve(made: _Writer, triangle: str = "") -> None:
     made.each(made.rows, columns, lambda i, j: made.put(x, i, j, made.get(b, i, j)))
 
 
+@RULES.rule(slogdet)
 def _slogdet(made: _Writer) -> None:
     code, n = made.code, made.rows
     a = made.copy(made.inputs[0], n)
@@ -335,6 +342,7 @@ def _slogdet(made: _Writer) -> None:
             made.put(out, 0, 0, code.get(x))
 
 
+@RULES.rule(cholesky)
 def _cholesky(made: _Writer) -> None:
     """Row j of the transposed factor, and its product with itself, subtracted from the rows below
     (Golub and Van Loan, Matrix Computations, 4.2.5).
@@ -361,6 +369,7 @@ def _cholesky(made: _Writer) -> None:
     made.each(n, n, store)
 
 
+@RULES.rule(cholesky_pullback)
 def _cholesky_pullback(made: _Writer) -> None:
     """The steps of the factorisation by rows, backwards."""
     code, n = made.code, made.rows
@@ -391,6 +400,7 @@ def _cholesky_pullback(made: _Writer) -> None:
     made.each(n, lambda i: (0, code.add(i, 1)), store)
 
 
+@RULES.rule(hermitian_weights)
 def _weights(made: _Writer, lower: bool) -> None:
     code, n = made.code, made.rows
     (a,), out = made.inputs, made.output
@@ -424,6 +434,7 @@ def _weights(made: _Writer, lower: bool) -> None:
     made.each(n, n, store)
 
 
+@RULES.rule(from_diagonal)
 def _from_diagonal(made: _Writer, offset: int, shape: tuple[int, int]) -> None:
     (x,), out = made.inputs, made.output
     rows, columns = shape
@@ -445,6 +456,7 @@ def _from_diagonal(made: _Writer, offset: int, shape: tuple[int, int]) -> None:
     )
 
 
+@RULES.rule(finite)
 def _finite(made: _Writer, solution: bool = False) -> None:
     (x,), out = made.inputs, made.output
 
@@ -458,17 +470,6 @@ def _finite(made: _Writer, solution: bool = False) -> None:
     made.each(size // x.width, x.width, check)
 
 
-RULES: Mapping[Any, Callable[..., None]] = {
-    finite: _finite,
-    from_diagonal: _from_diagonal,
-    solve: _solve,
-    inv: _solve,
-    slogdet: _slogdet,
-    cholesky: _cholesky,
-    cholesky_pullback: _cholesky_pullback,
-    hermitian_weights: _weights,
-}
-"""What writes a primitive."""
 KERNELS = dict.fromkeys(
     RULES, Single(_refusal, lambda graph, equation: _Writer(graph, equation).kernel())
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from fungrad.compiler.native.generators import Generator
 from fungrad.compiler.native.kernel import LINES, Kernel
 from fungrad.compiler.native.llvm_ir import FLOATS, Value
 from fungrad.compiler.native.scalar_emitter import NativeEmitter
-from fungrad.compiler.native.short_axes import on_elements
+from fungrad.compiler.native.short_axes import ALONG, FORMS, on_elements
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.refusal import Refusal, Refused, refusal
 from fungrad.compiler.scalar import element_rules
@@ -23,28 +22,20 @@ from fungrad.compiler.scalar.planning import ElementRule, Elementwise, Planner, 
 from fungrad.compiler.scalar.scalarise import Scalariser
 from fungrad.compiler.scalar.structural import structural
 from fungrad.control_flow.call import call
-from fungrad.control_flow.switch import switch_pullback, switch_record
-from fungrad.control_flow.while_loop import while_loop_pullback, while_loop_record
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.primitives.elementwise.ufuncs import log, power
-from fungrad.primitives.linalg.cholesky_pullback import cholesky_pullback
-from fungrad.primitives.linalg.cholesky_qr import cholesky, hermitian_weights
-from fungrad.primitives.linalg.determinant import cofactors, det, slogdet
+from fungrad.primitives.linalg.cholesky_qr import cholesky
+from fungrad.primitives.linalg.determinant import det, slogdet
 from fungrad.primitives.linalg.finite import finite
 from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.primitives.movement.diagonal_roll import diagonal, from_diagonal
 from fungrad.primitives.movement.gather import getitem
-from fungrad.primitives.reduction.cumulative import linear_recurrence
-from fungrad.primitives.reduction.reduce import product_of_others
 from fungrad.rematerialisation.checkpoint import checkpointed
+from fungrad.support.rules import Rules
 
 MOST = 6
 """The most unknowns of a system."""
-RECORDING = frozenset((
-    switch_record, switch_pullback, while_loop_record, while_loop_pullback,
-))  # fmt: skip
-"""Primitives whose programs write or read tapes."""
 Row = list[Value]
 LANES = 8
 """The fewest elements of an array for which vector code is shorter."""
@@ -118,7 +109,7 @@ def _needs(graph: Graph) -> tuple[bool, bool]:
         held = _structural(primitive)
         if held is not None:
             leaves = leaves or primitive not in (call, checkpointed)
-            records = records or primitive in RECORDING
+            records = records or held.tape
             for body, _ in held.bodies(equation):
                 inner = _needs(optimised(body))
                 leaves, records = leaves or inner[0], records or inner[1]
@@ -131,7 +122,8 @@ def _getitem(walk: Any, equation: Equation, inputs: list[Any]) -> list[Any]:
     """The rule of getitem, also for elements of a long array, which are loaded from memory."""
     x, *arrays = inputs
     if not isinstance(x, Stack) or arrays:
-        return element_rules.RULES[getitem].write(walk, equation, [*map(walk.whole, inputs)])
+        known: ElementRule = element_rules.RULES[getitem]
+        return known.write(walk, equation, [*map(walk.whole, inputs)])
     walk.plans.check(equation.outputs[0].type)
     shape = [n for axis, n in enumerate(x.type.shape) if axis != x.axis]
     found, entries = np.empty(equation.outputs[0].type.shape, object), equation.params["index"]
@@ -189,6 +181,10 @@ def _elementwise(walk: Scalariser, equation: Equation, inputs: list[Elements]) -
 
 # Small systems of linear equations: a singular matrix leaves the program, so that NumPy raises; and
 # so does one that is not finite, where LAPACK places NaN by the pivots that it has chosen.
+
+
+OF_MATRICES = Rules(ElementRule)
+"""Rules for matrices of up to MOST rows."""
 
 
 class _Eliminated:
@@ -252,6 +248,7 @@ def _values(walk: Any, x: Elements, type: str) -> list[Row]:
     return [[walk.emitter.converted(number, type) for number in row] for row in x]
 
 
+@OF_MATRICES.rule(solve, inv)
 def _solve(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     dtype, triangle = equation.outputs[0].type.dtype, equation.params.get("triangle", "")
     type = type_of(dtype)
@@ -284,6 +281,7 @@ def _solve(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elemen
     return [result]
 
 
+@OF_MATRICES.rule(slogdet)
 def _slogdet(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     (a,), code = inputs, walk.emitter.code
     dtype = equation.outputs[0].type.dtype
@@ -305,6 +303,7 @@ def _slogdet(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elem
     return [signs, logs]
 
 
+@OF_MATRICES.rule(finite)
 def _finite(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     code = walk.emitter.code
     for number in inputs[0].reshape(-1):
@@ -314,6 +313,7 @@ def _finite(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Eleme
     return inputs
 
 
+@OF_MATRICES.rule(from_diagonal)
 def _from_diagonal(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     primitive: Any = equation.primitive
     (x,) = inputs
@@ -323,6 +323,7 @@ def _from_diagonal(walk: Any, equation: Equation, inputs: list[Elements]) -> lis
     return [result]
 
 
+@OF_MATRICES.rule(diagonal)
 def _diagonal(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     return [np.diagonal(inputs[0], equation.params["offset"], -2, -1)]
 
@@ -341,24 +342,12 @@ def _formed(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Eleme
     return list(results)
 
 
-FORMED = frozenset((cholesky, cholesky_pullback, hermitian_weights, det, cofactors,
-                    linear_recurrence, product_of_others))  # fmt: skip
-"""Primitives that have no other rule."""
 LEAVING = frozenset((inv, solve, cholesky, det, slogdet, finite))
 """Primitives that leave the program to NumPy for some numbers."""
-OF_MATRICES: Mapping[Any, ElementRule] = {
-    solve: ElementRule(_solve),
-    finite: ElementRule(_finite),
-    inv: ElementRule(_solve),
-    slogdet: ElementRule(_slogdet),
-    from_diagonal: ElementRule(_from_diagonal),
-    diagonal: ElementRule(_diagonal),
-}
-"""Rules for matrices of up to MOST rows."""
 RULES = {
+    **dict.fromkeys((*FORMS, *ALONG), ElementRule(_formed)),
     **element_rules.RULES,
     **OF_MATRICES,
-    **dict.fromkeys(FORMED, ElementRule(_formed)),
     getitem: ElementRule(_getitem, moves=True, long=True),
 }
 del RULES[power]

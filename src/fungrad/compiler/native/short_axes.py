@@ -41,6 +41,7 @@ from fungrad.primitives.movement.stack_iota import stack
 from fungrad.primitives.reduction.cumulative import cumprod, cumsum, linear_recurrence
 from fungrad.primitives.reduction.reduce import product_of_others, reduce_max, reduce_prod
 from fungrad.retracing.graph_transforms import drop_dead, memoised
+from fungrad.support.rules import Rules
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.provenance import Place, replayed
 from fungrad.tracing.trace import shape_of
@@ -75,6 +76,10 @@ class Form(NamedTuple):
     write: Callable[..., Sequence[Elements]]
     rows: int
     axes: int = 2
+
+
+FORMS = Rules(Form)
+"""Equations on matrices."""
 
 
 def unrollable(equation: Equation) -> bool:
@@ -418,6 +423,7 @@ def _typed(a: Elements, number: float) -> Any:
     return broadcast_to(x.dtype.type(number), shape=shape_of(x))
 
 
+@FORMS.rule(solve, rows=UNKNOWNS)
 def _solve(wrong: list[Any], a: Elements, b: Elements, *, triangle: str) -> Sequence[Elements]:
     if triangle:
         return [_substituted(wrong, a, b, triangle == "lower")]
@@ -439,12 +445,14 @@ def _substituted(wrong: list[Any], a: Elements, b: Elements, lower: bool) -> Ele
     return _matrix([found[k] for k in range(count)])
 
 
+@FORMS.rule(inv, rows=UNKNOWNS)
 def _inv(wrong: list[Any], a: Elements) -> Sequence[Elements]:
     zero, one = _zero(a), _typed(a, 1.0)
     eye = [[one if i == j else zero for j in range(len(a))] for i in range(len(a))]
     return _solve(wrong, a, _matrix(eye), triangle="")
 
 
+@FORMS.rule(slogdet, rows=UNKNOWNS)
 def _slogdet(wrong: list[Any], a: Elements) -> Sequence[Elements]:
     factors = _Factors(_rows(a), len(a))
     wrong.append(factors.unbounded)
@@ -465,6 +473,7 @@ def _signs(factors: _Factors, pivots: Sequence[Any]) -> Any:
     return sign
 
 
+@FORMS.rule(det, rows=UNKNOWNS)
 def _det(wrong: list[Any], a: Elements) -> Sequence[Elements]:
     factors = _Factors(_rows(a), len(a))
     wrong.append(factors.unbounded)
@@ -488,6 +497,7 @@ def _of_extremes(sizes: list[Any]) -> Any:
     return sizes[0] * sizes[1] if len(sizes) == 2 else sizes[0]
 
 
+@FORMS.rule(cofactors, rows=MINORS)
 def _cofactors(wrong: list[Any], a: Elements) -> Sequence[Elements]:
     """The minors, with signs; NaN for matrices that are not finite."""
     count = len(a)
@@ -516,6 +526,7 @@ def _expanded(a: Elements, rows: Any, columns: Any, minors: Mapping[Any, Any]) -
     return total
 
 
+@FORMS.rule(cholesky, rows=UNKNOWNS)
 def _cholesky(wrong: list[Any], a: Elements) -> Sequence[Elements]:
     count, zero = len(a), _zero(a)
     found = _filled((count, count), zero)
@@ -533,6 +544,7 @@ def _cholesky(wrong: list[Any], a: Elements) -> Sequence[Elements]:
     return [found]
 
 
+@FORMS.rule(cholesky_pullback, rows=UNKNOWNS)
 def _cholesky_pullback(wrong: list[Any], y: Elements, ct: Elements) -> Sequence[Elements]:
     """The steps of `_cholesky` backwards."""
     count, g = len(y), ct.copy()
@@ -550,6 +562,7 @@ def _cholesky_pullback(wrong: list[Any], y: Elements, ct: Elements) -> Sequence[
     return [g]
 
 
+@FORMS.rule(hermitian_weights, rows=UNKNOWNS)
 def _weights(wrong: list[Any], a: Elements, *, lower: bool) -> Sequence[Elements]:
     count, dtype = len(a), a[0, 0].dtype
     size = functools.reduce(np.maximum, [abs(x) for x in a.reshape(-1)])
@@ -567,6 +580,7 @@ def _weights(wrong: list[Any], a: Elements, *, lower: bool) -> Sequence[Elements
     return [found]
 
 
+@FORMS.rule(shares, rows=UNKNOWNS, axes=1)
 def _shares(wrong: list[Any], w: Elements) -> Sequence[Elements]:
     limit = 4 * len(w) * float(np.finfo(w[0].dtype).eps)
     found, one, zero = _filled((len(w), len(w)), None), _typed(w, 1.0), _zero(w)
@@ -579,6 +593,7 @@ def _shares(wrong: list[Any], w: Elements) -> Sequence[Elements]:
     return [found]
 
 
+@FORMS.rule(from_diagonal, rows=UNKNOWNS, axes=1)
 def _from_diagonal(
     wrong: list[Any], x: Elements, *, offset: int, shape: tuple[int, int]
 ) -> Sequence[Elements]:
@@ -587,20 +602,6 @@ def _from_diagonal(
         found[k - min(offset, 0), k + max(offset, 0)] = element
     return [found]
 
-
-FORMS: Mapping[Any, Form] = {
-    det: Form(_det, UNKNOWNS),
-    slogdet: Form(_slogdet, UNKNOWNS),
-    cofactors: Form(_cofactors, MINORS),
-    inv: Form(_inv, UNKNOWNS),
-    solve: Form(_solve, UNKNOWNS),
-    cholesky: Form(_cholesky, UNKNOWNS),
-    cholesky_pullback: Form(_cholesky_pullback, UNKNOWNS),
-    hermitian_weights: Form(_weights, UNKNOWNS),
-    from_diagonal: Form(_from_diagonal, UNKNOWNS, 1),
-    shares: Form(_shares, UNKNOWNS, 1),
-}
-"""Equations on matrices."""
 
 # --- along one axis -------------------------------------------------------------------------------
 
@@ -622,10 +623,30 @@ def _along(equation: Equation, xs: Sequence[Any]) -> Sequence[Any]:
     return [moveaxis(stack(*(found[::-1] if reverse else found)), 0, axis)]
 
 
+ALONG = Rules()
+"""Equations along one short axis, on the list of its elements."""
+
+
 def _accumulated(operation: Callable[[Any, Any], Any], xs: list[Any]) -> list[Any]:
     return list(itertools.accumulate(xs, operation))
 
 
+@ALONG.rule(cumsum)
+def _sums(xs: list[Any]) -> list[Any]:
+    return _accumulated(lambda x, y: x + y, xs)
+
+
+@ALONG.rule(cumprod)
+def _products(xs: list[Any]) -> list[Any]:
+    return _accumulated(lambda x, y: x * y, xs)
+
+
+@ALONG.rule(reduce_prod)
+def _of_all(xs: list[Any]) -> Any:
+    return functools.reduce(lambda x, y: x * y, xs)
+
+
+@ALONG.rule(linear_recurrence)
 def _recurrence(a: list[Any], u: list[Any]) -> list[Any]:
     found = [u[0]]
     for x, y in zip(a[1:], u[1:], strict=True):
@@ -633,6 +654,7 @@ def _recurrence(a: list[Any], u: list[Any]) -> list[Any]:
     return found
 
 
+@ALONG.rule(product_of_others)
 def _others(xs: list[Any]) -> list[Any]:
     one = broadcast_to(xs[0].dtype.type(1), shape=shape_of(xs[0]))
     before = _accumulated(lambda x, y: x * y, [one, *xs[:-1]])
@@ -640,13 +662,5 @@ def _others(xs: list[Any]) -> list[Any]:
     return [x * y for x, y in zip(before, after, strict=True)]
 
 
-ALONG: Mapping[Any, Callable[..., Any]] = {
-    cumsum: functools.partial(_accumulated, lambda x, y: x + y),
-    cumprod: functools.partial(_accumulated, lambda x, y: x * y),
-    linear_recurrence: _recurrence,
-    reduce_prod: lambda xs: functools.reduce(lambda x, y: x * y, xs),
-    product_of_others: _others,
-}
-"""Equations along one short axis, on the list of its elements."""
 UNROLLED = frozenset((*FORMS, *ALONG, dot_general))
 """The primitives of equations that may be `unrollable`."""

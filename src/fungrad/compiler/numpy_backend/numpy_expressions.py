@@ -7,7 +7,7 @@ Their results have the numbers, dtypes and kinds (array, NumPy scalar, Python nu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from fungrad.ir.graph import Equation, Literal
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.contraction.dot_general import dot_general, scales
 from fungrad.primitives.elementwise import family as arithmetic
-from fungrad.primitives.elementwise import ufuncs
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.elementwise.ufuncs import power
 from fungrad.primitives.movement.gather import getitem
@@ -32,44 +31,56 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
 from fungrad.primitives.movement.stack_iota import iota, stack
 from fungrad.primitives.primitive import full
 from fungrad.support.lazy import ByPrimitive
+from fungrad.support.rules import Rules
 
-_OPERATORS: dict[Any, str] = {
-    arithmetic.neg: "-{0}",
-    arithmetic.add: "{0} + {1}",
-    arithmetic.sub: "{0} - {1}",
-    arithmetic.mul: "{0} * {1}",
-    arithmetic.div: "{0} / {1}",
-    arithmetic.lt: "{0} < {1}",
-    arithmetic.le: "{0} <= {1}",
-    arithmetic.gt: "{0} > {1}",
-    arithmetic.ge: "{0} >= {1}",
-    arithmetic.eq: "{0} == {1}",
-    arithmetic.ne: "{0} != {1}",
-    power: "{0} ** {1}",
+_OPERATORS: Mapping[Any, str] = {
+    np.negative: "-{0}",
+    np.add: "{0} + {1}",
+    np.subtract: "{0} - {1}",
+    np.multiply: "{0} * {1}",
+    np.divide: "{0} / {1}",
+    np.less: "{0} < {1}",
+    np.less_equal: "{0} <= {1}",
+    np.greater: "{0} > {1}",
+    np.greater_equal: "{0} >= {1}",
+    np.equal: "{0} == {1}",
+    np.not_equal: "{0} != {1}",
+    np.power: "{0} ** {1}",
 }
+"""By the ufunc that a primitive applies."""
 _CHECKED = (arithmetic.div, power)
 """Primitives that differ from Python's operators if all operands are Python numbers."""
-OF_INTEGERS: dict[Any, str] = {
-    ufuncs.floor_divide: "{0} // {1}",
-    ufuncs.remainder: "{0} % {1}",
-    ufuncs.left_shift: "{0} << {1}",
-    ufuncs.right_shift: "{0} >> {1}",
-    ufuncs.bitwise_and: "{0} & {1}",
-    ufuncs.bitwise_or: "{0} | {1}",
-    ufuncs.bitwise_xor: "{0} ^ {1}",
-    ufuncs.invert: "~{0}",
-    ufuncs.abs: "abs({0})",
-    ufuncs.positive: "+{0}",
-    power: "{0} ** {1}",
+_OF_INTEGERS: Mapping[Any, str] = {
+    np.floor_divide: "{0} // {1}",
+    np.remainder: "{0} % {1}",
+    np.left_shift: "{0} << {1}",
+    np.right_shift: "{0} >> {1}",
+    np.bitwise_and: "{0} & {1}",
+    np.bitwise_or: "{0} | {1}",
+    np.bitwise_xor: "{0} ^ {1}",
+    np.invert: "~{0}",
+    np.absolute: "abs({0})",
+    np.positive: "+{0}",
+    np.power: "{0} ** {1}",
 }
 """Expressions for operands that are all Python integers, which cannot overflow."""
 _POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal}
 
 
+_HERE = Rules()
+"""Expressions that need no import of SciPy: see `WRITTEN`."""
+
+
+def of_integers(equation: Equation) -> str | None:
+    """The expression of an equation on Python integers; None if there is none."""
+    primitive: Any = equation.primitive
+    return _OF_INTEGERS.get(primitive.ufunc) if primitive.ready else None
+
+
 def expressed(equation: Equation, arguments: Sequence[str], names: Names) -> str | None:
     """The expression of an equation's only output; None if `eval` has to be called."""
     primitive: Any = equation.primitive
-    operator = _OPERATORS.get(primitive)
+    operator = _OPERATORS.get(primitive.ufunc) if primitive.ready else None
     if operator is not None:
         weak = all(atom.type.weak for atom in equation.inputs)
         of_booleans = primitive is power and equation.inputs[0].type.dtype.kind == "b"
@@ -89,6 +100,7 @@ def _weak(equation: Equation) -> bool:
     return any(atom.type.weak for atom in equation.inputs[:1])
 
 
+@_HERE.rule(select)
 def _select(equation: Equation, arguments: Sequence[str], names: Names) -> str | None:
     type_ = equation.outputs[0].type
     if not type_.shape and (type_.weak or names.number(type_.dtype) is None):
@@ -97,6 +109,7 @@ def _select(equation: Equation, arguments: Sequence[str], names: Names) -> str |
     return text if type_.shape else f"{text}[()]"
 
 
+@_HERE.rule(transpose)
 def _transpose(equation: Equation, arguments: Sequence[str], names: Names) -> str | None:
     axes = equation.params["axes"]
     if axes == tuple(reversed(range(len(axes)))):
@@ -104,6 +117,7 @@ def _transpose(equation: Equation, arguments: Sequence[str], names: Names) -> st
     return f"{arguments[0]}.transpose({axes})"
 
 
+@_HERE.rule(convert, to_discrete)
 def _cast(equation: Equation, arguments: Sequence[str], names: Names) -> str | None:
     before, after = equation.inputs[0].type, equation.params["dtype"]
     kinds, number = (before.dtype.kind, after.kind), names.number(after)
@@ -117,6 +131,7 @@ def _cast(equation: Equation, arguments: Sequence[str], names: Names) -> str | N
     return f"{number}({arguments[0]})" if number and known else None
 
 
+@_HERE.rule(full)
 def _full(equation: Equation, arguments: Sequence[str], names: Names) -> str | None:
     value, type_ = equation.params["value"], equation.outputs[0].type
     if type(value) in PYTHON_SCALARS and value == 0 and not np.signbit(value):
@@ -124,12 +139,14 @@ def _full(equation: Equation, arguments: Sequence[str], names: Names) -> str | N
     return names.filled("full", type_, value)
 
 
+@_HERE.rule(iota)
 def _iota(equation: Equation, arguments: Sequence[str], names: Names) -> str | None:
     type_ = equation.outputs[0].type
     text = f"{names.constant('arange', np.arange)}({type_.size})"
     return text if type_.ndim == 1 else f"{text}.reshape({type_.shape})"
 
 
+@_HERE.rule(broadcast_to)
 def _broadcast(equation: Equation, arguments: Sequence[str], names: Names) -> str | None:
     called = names.constant("broadcast_to", np.broadcast_to)
     return f"{called}({arguments[0]}, {equation.params['shape']})"
@@ -182,22 +199,13 @@ def _joined(name: str, function: Any) -> Callable[..., str | None]:
     return write
 
 
-_HERE: dict[Any, Callable[[Equation, Sequence[str], Names], str | None]] = {
-    reshape: lambda equation, args, names: f"{args[0]}.reshape({equation.params['shape']})",
-    transpose: _transpose,
-    select: _select,
-    getitem: lambda equation, args, names: names.part(
-        args[0], equation.params["index"].entries, args[1:]
-    ),
-    convert: _cast,
-    to_discrete: _cast,
-    broadcast_to: _broadcast,
-    full: _full,
-    iota: _iota,
-    dot_general: lambda equation, args, names: names.product(equation, args),
-    concatenate: _joined("concatenate", np.concatenate),
-    stack: _joined("array", np.array),
-}
+_HERE[reshape] = lambda equation, args, names: f"{args[0]}.reshape({equation.params['shape']})"
+_HERE[getitem] = lambda equation, args, names: names.part(
+    args[0], equation.params["index"].entries, args[1:]
+)
+_HERE[dot_general] = lambda equation, args, names: names.product(equation, args)
+_HERE[concatenate] = _joined("concatenate", np.concatenate)
+_HERE[stack] = _joined("array", np.array)
 _OF_NUMBERS = (convert, to_discrete, broadcast_to)
 """Primitives whose expressions also take Python numbers."""
 WRITTEN = ByPrimitive(

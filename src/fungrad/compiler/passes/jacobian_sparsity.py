@@ -40,8 +40,14 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
 )
 from fungrad.primitives.movement.stack_iota import basis
 from fungrad.retracing.inlining import copied, renamed
+from fungrad.support.rules import Rules
 
 Ranges = Sequence[Any]
+
+
+_RULES = Rules()
+"""Rules by primitive: diagonals of its result, or None if arrays have to be written first. Others
+that move elements have `_moved`."""
 
 
 def propagate_diagonals(graph: Graph) -> Graph:
@@ -135,6 +141,7 @@ def _both(
     return None if x is None or y is None else (x, y)
 
 
+@_RULES.rule(add)
 def _add(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type) -> Found:
     """The sum of diagonals."""
     pair = _both(writer, inputs, type_)
@@ -149,6 +156,7 @@ def _add(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type) -> Found:
     return writer.placed(diagonals, onto=x)
 
 
+@_RULES.rule(select)
 def _select(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type) -> Found:
     condition, *choices = inputs
     if condition in writer.diagonals:
@@ -171,6 +179,7 @@ def _select(writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type) -> Foun
 # --- sums and products ----------------------------------------------------------------------------
 
 
+@_RULES.rule(dot_general)
 def _dot(
     writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, contract: Any, batch: Any
 ) -> Found:
@@ -213,6 +222,7 @@ def _dot(
 # --- moving elements ------------------------------------------------------
 
 
+@_RULES.rule(reshape)
 def _reshape(
     writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, shape: tuple[int, ...]
 ) -> Found:
@@ -220,6 +230,7 @@ def _reshape(
     return diagonals.reshaped(shape) if diagonals.rows * diagonals.columns == type_.size else None
 
 
+@_RULES.rule(transpose)
 def _transpose(
     writer: DiagonalWriter, inputs: Sequence[Atom], type_: Type, axes: tuple[int, ...]
 ) -> Found:
@@ -305,16 +316,7 @@ def _of_section(
     return part and _placed(part, shape, box)
 
 
-_RULES: dict[Any, Callable[..., Found]] = {
-    reshape: _reshape,
-    transpose: _transpose,
-    neg: _unary(neg),
-    convert: _unary(convert),
-    mul: _scaled(mul),
-    div: _scaled(div),
-    add: _add,
-    select: _select,
-    dot_general: _dot,
-}
-"""Rules by primitive: diagonals of its result, or None if arrays have to be written first. Others
-that move elements have `_moved`."""
+_RULES[neg] = _unary(neg)
+_RULES[convert] = _unary(convert)
+_RULES[mul] = _scaled(mul)
+_RULES[div] = _scaled(div)

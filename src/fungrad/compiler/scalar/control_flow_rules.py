@@ -263,13 +263,13 @@ class _Bodies(ArrayControlFlow):
         self._times = 1
 
 
-def _rule(write: Write, loop: bool = False) -> Structural:
+def _rule(write: Write, loop: bool = False, tape: bool = False) -> Structural:
     def bodies(equation: Equation) -> list[tuple[Graph, int | None]]:
         walk = _Bodies()
         write(walk, equation, [walk.variables(a.type) for a in equation.inputs])
         return walk.found
 
-    return Structural(write, bodies, loop)
+    return Structural(write, bodies, loop, tape)
 
 
 def _whole(write: Write) -> Write:
@@ -279,13 +279,13 @@ def _whole(write: Write) -> Write:
 
 RULES: Mapping[Any, Structural] = {
     while_loop: _rule(_whole(_while), loop=True),
-    while_loop_record: _rule(_whole(_while_record), loop=True),
-    while_loop_pullback: _rule(_whole(_while_pullback), loop=True),
+    while_loop_record: _rule(_whole(_while_record), loop=True, tape=True),
+    while_loop_pullback: _rule(_whole(_while_pullback), loop=True, tape=True),
     scan: _rule(_scan, loop=True),
     call: _rule(_whole(_call)),
     switch: _rule(_whole(_switch)),
-    switch_record: _rule(_whole(_switch_record)),
-    switch_pullback: _rule(_whole(_switch_pullback)),
+    switch_record: _rule(_whole(_switch_record), tape=True),
+    switch_pullback: _rule(_whole(_switch_pullback), tape=True),
 }
 """The rules of primitives that hold Graphs."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -39,8 +38,13 @@ from fungrad.primitives.reduction.reduce import (
     reduce_min,
     reduce_prod,
 )
+from fungrad.support.rules import Rules
+
+RULES = Rules(ElementRule)
+"""The rules of primitives that act on elements by their position."""
 
 
+@RULES.rule(power)
 def _power(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     """As in NumPy, a literal as the exponent has special cases; elements of arrays have none."""
     base, exponent = equation.inputs
@@ -58,12 +62,15 @@ _BY_SCALAR = ScalarForm("sqrt({0}) if {1} == 0.5 else pow({0}, {1})", cost="powe
 # --- movement -------------------------------------------------------------------------------------
 
 
+@RULES.rule(reshape, transpose, broadcast_to, flip, concatenate, diagonal, moves=True)
+@RULES.rule(unstack)
 def _moved(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     primitive: Any = equation.primitive
     found = primitive.eval(*inputs, **equation.params)
     return [boxed(part) for part in (found if primitive.multiple else [found])]
 
 
+@RULES.rule(getitem, moves=True)
 def _getitem(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     x, *arrays = inputs
     index = equation.params["index"]
@@ -80,6 +87,7 @@ def _getitem(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> li
     return [result]
 
 
+@RULES.rule(index_add)
 def _index_add(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     if len(inputs) > 2:
         raise Refused("a scatter by index arrays")
@@ -91,6 +99,7 @@ def _index_add(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> 
     return walk.checked(result, dtype)
 
 
+@RULES.rule(scatter, index_set, stack, roll)
 def _placed(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     """Elements at the places where `eval` puts their numbers, and zeros beside them."""
     primitive: Any = equation.primitive
@@ -104,6 +113,7 @@ def _placed(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> lis
     return [boxed(whole[primitive.eval(*numbers, **equation.params)])]
 
 
+@RULES.rule(full, iota, indexed)
 def _known(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     if inputs:
         raise Refused("index arrays that are not constant")
@@ -158,6 +168,13 @@ def _cumulative(operation: Any) -> Write:
     return write
 
 
+def _operations_of_dot(equation: Equation) -> int:
+    contracted = [equation.inputs[0].type.shape[i] for i in equation.params["contract"][0]]
+    products: int = math.prod(contracted) * equation.outputs[0].type.size
+    return 2 * products
+
+
+@RULES.rule(dot_general, operations=_operations_of_dot)
 def _dot(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     x, y = inputs
     dtype = equation.outputs[0].type.dtype
@@ -182,33 +199,11 @@ def _dot(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[E
     return walk.checked(result, dtype)
 
 
-def _operations_of_dot(equation: Equation) -> int:
-    contracted = [equation.inputs[0].type.shape[i] for i in equation.params["contract"][0]]
-    products: int = math.prod(contracted) * equation.outputs[0].type.size
-    return 2 * products
-
-
-RULES: Mapping[Any, ElementRule] = {
-    power: ElementRule(_power),
-    **dict.fromkeys(
-        (reshape, transpose, broadcast_to, flip, concatenate, diagonal),
-        ElementRule(_moved, moves=True),
-    ),
-    getitem: ElementRule(_getitem, moves=True),
-    unstack: ElementRule(_moved),
-    **dict.fromkeys((scatter, index_set, stack, roll), ElementRule(_placed)),
-    index_add: ElementRule(_index_add),
-    full: ElementRule(_known),
-    iota: ElementRule(_known),
-    indexed: ElementRule(_known),
-    reduce_any: _reduction(logical_or, False),
-    reduce_all: _reduction(logical_and, True),
-    reduce_sum: _reduction(add, 0.0),
-    reduce_prod: _reduction(mul, 1.0),
-    reduce_max: _reduction(maximum),
-    reduce_min: _reduction(minimum),
-    cumsum: ElementRule(_cumulative(add)),
-    cumprod: ElementRule(_cumulative(mul)),
-    dot_general: ElementRule(_dot, operations=_operations_of_dot),
-}
-"""The rules of primitives that act on elements by their position."""
+RULES[reduce_any] = _reduction(logical_or, False)
+RULES[reduce_all] = _reduction(logical_and, True)
+RULES[reduce_sum] = _reduction(add, 0.0)
+RULES[reduce_prod] = _reduction(mul, 1.0)
+RULES[reduce_max] = _reduction(maximum)
+RULES[reduce_min] = _reduction(minimum)
+RULES[cumsum] = ElementRule(_cumulative(add))
+RULES[cumprod] = ElementRule(_cumulative(mul))

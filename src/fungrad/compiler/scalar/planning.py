@@ -64,11 +64,13 @@ class Structural(Record):
       bodies: returns the Graphs that the rule writes for an equation, and how often each runs (None
         if unknown).
       loop: whether a step on arrays costs time besides that of its equations.
+      tape: whether it writes or reads a tape.
     """
 
     write: Write
     bodies: Callable[[Equation], Sequence[tuple[Graph, int | None]]]
     loop: bool = False
+    tape: bool = False
 
 
 class Plan(Record):

@@ -76,7 +76,7 @@ def kernel(
         raise ArgumentError(
             f"`{primitive.name}` is not elementwise{user_line()}: it has no kernel."
         )
-    kernels.KERNELS[primitive] = kernels.Kernel(function, scratch, single)
+    kernels.KERNELS[primitive] = kernels.NumpyKernel(function, scratch, single)
 
 
 def native_form(primitive: Primitive, function: Callable[..., Any]) -> None:

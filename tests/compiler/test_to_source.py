@@ -22,7 +22,7 @@ import fungrad as fg
 from fungrad import extend
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError
-from fungrad.source_export.module_writer import Module
+from fungrad.source_export.module_writer import ExportedModule
 from fungrad.testing import programs
 
 REFUSED = {
@@ -71,7 +71,7 @@ def test_every_sample(name):
     for sample in SAMPLES[name]:
         graph = fg.make_jaxpr(lambda *xs: OURS[name](*xs, **sample.params))(*sample.args)  # noqa: B023
         arrays = {}
-        module = Module(arrays)
+        module = ExportedModule(arrays)
         if name in REFUSED:
             with pytest.raises(ArgumentError, match=REFUSED[name]):
                 module.function(graph, "f")

@@ -260,7 +260,7 @@ def test_this_process_is_as_native_code_assumes() -> None:
 
 def test_definitions_outlive_the_lists_that_hold_them() -> None:
     """At the end of the interpreter builtin functions may be traversed after the module is gone."""
-    program = entry.Program(doubling_kernel(Type((3,), np.float64)), lambda *args: [])
+    program = entry.EntryProgram(doubling_kernel(Type((3,), np.float64)), lambda *args: [])
     function = program.callable(lambda *args: None)
     definition = weakref.ref(program._definition)
     del program

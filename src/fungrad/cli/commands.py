@@ -36,7 +36,7 @@ from fungrad.errors import ArgumentError, MissingExtraError
 from fungrad.inspect.draw.draw import Picture
 from fungrad.inspect.why.why import stop_text
 from fungrad.ir.graph import Graph, inner_graphs
-from fungrad.ir.printer import Names
+from fungrad.ir.printer import Letters
 from fungrad.support import pytree
 
 TRACED = "was being traced"
@@ -139,7 +139,7 @@ def ir_command(options: Namespace, output: TextIO) -> int:
         report.line(f"  {len(graph.equations)} equations, drawn in {' and '.join(pictures)}")
         finish(report, call, output)
         return PASSED
-    shown = Names()
+    shown = Letters()
     for variable, _ in graph.constants:
         shown.of(variable)
     letters = [shown.of(variable) for variable in graph.inputs]
@@ -305,7 +305,7 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
 
 def _graph_json(graph: Graph, labels: Sequence[str]) -> dict[str, Any]:
     """A Graph as plain data, with the names of its printed form."""
-    names = Names()
+    names = Letters()
     constants = [_atom_json(names, variable) for variable, _ in graph.constants]
     inputs = [_atom_json(names, variable) for variable in graph.inputs]
     for item, label in zip(inputs, labels, strict=False):
@@ -333,7 +333,7 @@ def _graph_json(graph: Graph, labels: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _atom_json(names: Names, variable: Any) -> dict[str, Any]:
+def _atom_json(names: Letters, variable: Any) -> dict[str, Any]:
     return {
         "name": names.of(variable),
         "shape": list(variable.type.shape),

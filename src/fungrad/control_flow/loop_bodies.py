@@ -58,7 +58,7 @@ def body_counts(params: dict[str, Any]) -> tuple[int, Counts]:
 # --- forward mode ---------------------------------------------------------------------------------
 
 
-class Pushed(Record):
+class PushedLoop(Record):
     """A loop that pushes tangents, too.
 
     args, body, counts: those of the loop. types: of the carries' tangents. moving: the positions of
@@ -81,7 +81,7 @@ class Pushed(Record):
         return (*carry, *ys), tangents
 
 
-def pushed(args: Sequence[Any], tangents: Sequence[Any], body: Graph, counts: Counts) -> Pushed:
+def pushed(args: Sequence[Any], tangents: Sequence[Any], body: Graph, counts: Counts) -> PushedLoop:
     """The loop that pushes tangents of the arguments of a body."""
     constants, n = counts
     x, t, types = parts(args, counts), parts(tangents, counts), parts(body.input_types, counts)
@@ -116,7 +116,7 @@ def pushed(args: Sequence[Any], tangents: Sequence[Any], body: Graph, counts: Co
         *x.carry, *(or_zero(t.carry[i], x.carry[i]) for i in moving),
         *x.xs, *(v for v in t.xs if v is not None),
     ]  # fmt: skip
-    return Pushed(
+    return PushedLoop(
         new_args,
         stage_variant(body, ("loop_jvp", tuple(moved), counts), new_types, f, "the derivative"),
         (constants + widths[1], n + len(moving)),

@@ -21,8 +21,8 @@ def name_of(index: int) -> str:
     return name
 
 
-class Names(dict[Any, str]):
-    """Names of variables, in the order in which they are met."""
+class Letters(dict[Any, str]):
+    """Letters of variables, in the order in which they are met."""
 
     def of(self, atom: Any) -> str:
         """The name of a variable, or the text of a literal."""
@@ -44,7 +44,7 @@ def show(graph: Any, source: bool = False) -> str:
 
 
 def _lines(graph: Any, source: bool) -> list[str]:
-    names = Names()
+    names = Letters()
     constants = " ".join(names.binder(v) for v, _ in graph.constants)
     inputs = " ".join(names.binder(v) for v in graph.inputs)
     head = " ".join(
@@ -59,7 +59,7 @@ def _lines(graph: Any, source: bool) -> list[str]:
     return [f"{head}. let", *("    " + line for line in body), f"  in {outputs} }}"]
 
 
-def _equation(equation: Any, names: Names, source: bool) -> list[str]:
+def _equation(equation: Any, names: Letters, source: bool) -> list[str]:
     inputs = " ".join(names.of(a) for a in equation.inputs)
     outputs = " ".join(names.binder(v) for v in equation.outputs) or "_"
     params = _params(_in_scope(equation), source)

@@ -17,7 +17,7 @@ from fungrad.errors import ArgumentError
 from fungrad.ir.types import Type
 from fungrad.retracing.staging import Staged, stage_tree
 from fungrad.source_export.expressions import NotWritable, Values, described
-from fungrad.source_export.module_writer import Module
+from fungrad.source_export.module_writer import ExportedModule
 from fungrad.support import pytree
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.trace import typeof
@@ -101,11 +101,11 @@ def _module(
     parameters: Sequence[Parameter],
     name: str | None,
     arrays: dict[str, Any] | None,
-) -> Module:
+) -> ExportedModule:
     """The module with the function f; its large arrays are stored in `arrays`."""
     staged, names = _staged(f, signature, parameters)
     given = inspect.Signature([inspect.Parameter(p.name, p.kind) for p in parameters])
-    module = Module(arrays)
+    module = ExportedModule(arrays)
     module.values.taken.update(p.name for p in parameters)
     wished = name or str(getattr(f, "__name__", type(f).__name__))
     wished = wished if wished.isidentifier() else "function"

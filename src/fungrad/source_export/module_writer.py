@@ -99,7 +99,7 @@ def _constant(text: str) -> Elements:
     return boxed(Array(_escaped(text), TAPE_DTYPE))
 
 
-class Module:
+class ExportedModule:
     """A module: imports, definitions, and functions, one for each Graph.
 
     Args:
@@ -160,7 +160,7 @@ class Module:
         name = name if name.isidentifier() else "function"
         self.values.taken.add(name)
         graph = optimised(graph)
-        function = Function(self.values, self.part)
+        function = ExportedFunction(self.values, self.part)
         used = {a for e in graph.equations for a in e.inputs} | {*graph.outputs}
         arguments = [_constant(local) for local, _ in inputs]
         for i, (variable, (local, source)) in enumerate(zip(graph.inputs, inputs, strict=False)):
@@ -221,7 +221,7 @@ def _folded(line: str) -> str:
     return folded if len(whole.body) == 1 else line
 
 
-class Function(ArrayControlFlow):
+class ExportedFunction(ArrayControlFlow):
     """The nodes of a function.
 
     Python allows 20 nested blocks: `part` writes a function of its own for a deeper Graph.

@@ -55,7 +55,7 @@ GATHERED = 32_768
 """The most elements of an array whose lanes are read one by one."""
 
 
-class Source:
+class KernelGraph:
     """A Graph, with the positions of its arrays among the pointers that a kernel receives.
 
     Attributes:
@@ -90,8 +90,8 @@ class Source:
         self.pointers = behind + len(known)
         self.assembled = _assembled(graph)
 
-    def with_buffers(self, values: Sequence[Atom]) -> Source:
-        """A Source in which these values are arrays, whose pointers follow all others."""
+    def with_buffers(self, values: Sequence[Atom]) -> KernelGraph:
+        """A KernelGraph in which these values are arrays, whose pointers follow all others."""
         found = copy.copy(self)
         mine = set(values)
         found.made = {i: e for i, e in self.made.items() if i not in mine}
@@ -188,7 +188,7 @@ class Source:
 
 
 def _assembled(graph: Graph) -> set[Atom]:
-    """`Source.assembled`."""
+    """`KernelGraph.assembled`."""
     found = set[Atom]()
     for equation in graph.equations:
         (out, *more), arrays = equation.outputs, [a for a in equation.inputs if a.type.size > 1]
@@ -231,7 +231,7 @@ class Body:
 
     def __init__(
         self,
-        source: Source,
+        source: KernelGraph,
         maps: IndexMaps,
         code: Function,
         index: Mapping[int, Value],

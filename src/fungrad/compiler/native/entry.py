@@ -49,7 +49,7 @@ _PYTHON = {"float64": "float", "int64": "int", "bool": "bool", "complex128": "co
 """The Python types of weak numbers, by dtype."""
 
 
-class Program:
+class EntryProgram:
     """A native program, and its handling of arguments that the entry does not accept.
 
     Args:
@@ -112,7 +112,7 @@ def callable(kernel: Kernel, fallback: Runner) -> Runner:
       kernel: receives an entry; `refusal_of` it is None.
       fallback: the NumPy program, for arguments that the entry does not accept.
     """
-    program = Program(kernel, fallback)
+    program = EntryProgram(kernel, fallback)
     runner: Runner = program.callable(program)
     return runner
 

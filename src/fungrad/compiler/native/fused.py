@@ -17,7 +17,7 @@ from fungrad.compiler.native.axis_splits import with_split_axes
 from fungrad.compiler.native.block_sums import Reduction, by_pairs, reduction
 from fungrad.compiler.native.complex_numbers import real_form
 from fungrad.compiler.native.element_operations import TYPES, cost, known, of_python
-from fungrad.compiler.native.element_values import Body, Source
+from fungrad.compiler.native.element_values import Body, KernelGraph
 from fungrad.compiler.native.gathers import Write, Written, indirect, searches, written
 from fungrad.compiler.native.generators import Generator
 from fungrad.compiler.native.index_maps import (
@@ -216,7 +216,7 @@ class _Program:
 
     def __init__(self, graph: Graph, short: bool = False) -> None:
         self.graph, self.module = graph, Module()
-        self.source = Source(graph, short)
+        self.source = KernelGraph(graph, short)
         self.sums = self._to_numbers(drop_dead(graph).equations)
         self.written = self._writes()
         self.stored = [n for n, a in enumerate(graph.outputs)

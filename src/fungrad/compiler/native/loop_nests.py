@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from fungrad.compiler.native.block_sums import Reduction, reduction
 from fungrad.compiler.native.element_operations import convert, cost, type_of
-from fungrad.compiler.native.element_values import Body, Key, Source, inside
+from fungrad.compiler.native.element_values import Body, KernelGraph, Key, inside
 from fungrad.compiler.native.gathers import Write, place_of
 from fungrad.compiler.native.index_maps import IndexMaps, Limit, Piece, loops_of
 from fungrad.compiler.native.llvm_ir import Function, Operand, Value, size_of
@@ -87,7 +87,7 @@ class Nest:
     bases: Mapping[int, int | None] = MappingProxyType({})
     columns: Mapping[int, BoxNest] = MappingProxyType({})
 
-    def __init__(self, source: Source, maps: IndexMaps, roots: Sequence[Root]) -> None:
+    def __init__(self, source: KernelGraph, maps: IndexMaps, roots: Sequence[Root]) -> None:
         self.source, self.maps, self.roots, self.first = source, maps, roots, 0
         self.extra = dict[int, Value]()
         self.pieces = [piece for root in roots for piece in root.pieces]
@@ -332,7 +332,9 @@ class Nest:
 class BoxNest(Nest):
     """Loops over the elements of arrays of one shape, through boxes and on their borders."""
 
-    def __init__(self, source: Source, maps: IndexMaps, roots: Sequence[Root], name: str) -> None:
+    def __init__(
+        self, source: KernelGraph, maps: IndexMaps, roots: Sequence[Root], name: str
+    ) -> None:
         super().__init__(source, maps, roots)
         self.name = name
         self.rows, self.last = self.elements // maps.lengths[-1], maps.lengths[-1]

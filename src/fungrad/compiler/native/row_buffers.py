@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.element_operations import cost, type_of
-from fungrad.compiler.native.element_values import Body, Box, Key, Source
+from fungrad.compiler.native.element_values import Body, Box, KernelGraph, Key
 from fungrad.compiler.native.index_maps import (
     FlatMaps,
     IndexMaps,
@@ -38,7 +38,7 @@ HALO = 8
 """The most rows of a buffer beyond those of its unit."""
 
 
-def box_nest(source: Source, maps: IndexMaps, roots: Sequence[Root], name: str) -> BoxNest:
+def box_nest(source: KernelGraph, maps: IndexMaps, roots: Sequence[Root], name: str) -> BoxNest:
     """The nest of some roots, with buffers where they save work."""
     columns = columns_of(source, maps, roots)
     if columns and maps.lengths[-1] <= BLOCK // ROWS:
@@ -53,7 +53,7 @@ def box_nest(source: Source, maps: IndexMaps, roots: Sequence[Root], name: str) 
     return BoxNest(source, maps, roots, name)
 
 
-def row_nest(source: Source, maps: IndexMaps, roots: Sequence[Root], name: str) -> RowNest:
+def row_nest(source: KernelGraph, maps: IndexMaps, roots: Sequence[Root], name: str) -> RowNest:
     """The nest of some roots with reductions along axes, with buffers where they save work."""
     columns = columns_of(source, maps, roots)
     if not columns:
@@ -65,7 +65,7 @@ def row_nest(source: Source, maps: IndexMaps, roots: Sequence[Root], name: str) 
     return found
 
 
-def columns_of(source: Source, maps: IndexMaps, roots: Sequence[Root]) -> list[Atom]:
+def columns_of(source: KernelGraph, maps: IndexMaps, roots: Sequence[Root]) -> list[Atom]:
     """The expensive values that vary along the last loop alone, and that values in all loops read:
     each unit computes them once.
     """
@@ -91,7 +91,7 @@ def columns_of(source: Source, maps: IndexMaps, roots: Sequence[Root]) -> list[A
 
 
 def _with_columns(
-    nest: BoxNest | RowNest, source: Source, columns: Sequence[Atom], name: str
+    nest: BoxNest | RowNest, source: KernelGraph, columns: Sequence[Atom], name: str
 ) -> None:
     """Gives a nest loops that compute `columns` ahead of each unit.
 
@@ -119,7 +119,7 @@ class BufferedNest(BoxNest):
     """
 
     def __init__(
-        self, source: Source, maps: IndexMaps, roots: Sequence[Root], name: str,
+        self, source: KernelGraph, maps: IndexMaps, roots: Sequence[Root], name: str,
         kept: Sequence[Atom],
     ) -> None:  # fmt: skip
         super().__init__(source.with_buffers(kept), maps, roots, name)
@@ -178,7 +178,7 @@ class BufferedNest(BoxNest):
             self.direct.border(caller, row, low, high)
 
 
-def _kept(source: Source, maps: IndexMaps, roots: Sequence[Root]) -> list[Atom]:
+def _kept(source: KernelGraph, maps: IndexMaps, roots: Sequence[Root]) -> list[Atom]:
     """The expensive values that are read at several places, or at one and for a buffer; all of the
     one shape that saves most.
     """
@@ -195,7 +195,7 @@ def _kept(source: Source, maps: IndexMaps, roots: Sequence[Root]) -> list[Atom]:
     return best[1]
 
 
-def _recompute(source: Source, maps: IndexMaps, pieces: Sequence[Piece]) -> dict[Atom, float]:
+def _recompute(source: KernelGraph, maps: IndexMaps, pieces: Sequence[Piece]) -> dict[Atom, float]:
     """The nanoseconds of an element of each value that is computed where it is read."""
     recompute: dict[Atom, float] = {}
     for atom, place, *_ in source.demanded(maps, pieces, None).values():
@@ -208,7 +208,7 @@ def _recompute(source: Source, maps: IndexMaps, pieces: Sequence[Piece]) -> dict
 
 
 def _kept_of_shape(
-    source: Source, maps: IndexMaps, pieces: Sequence[Piece], recompute: dict[Atom, float],
+    source: KernelGraph, maps: IndexMaps, pieces: Sequence[Piece], recompute: dict[Atom, float],
     shape: tuple[int, ...],
 ) -> tuple[float, list[Atom]]:  # fmt: skip
     """The values of a shape that are worth a buffer, and the nanoseconds an element that these

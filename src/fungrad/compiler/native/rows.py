@@ -21,7 +21,7 @@ from typing import Any
 
 from fungrad.compiler.native.block_sums import Reduction, reduction
 from fungrad.compiler.native.element_operations import cost, type_of
-from fungrad.compiler.native.element_values import Body, Key, Source
+from fungrad.compiler.native.element_values import Body, KernelGraph, Key
 from fungrad.compiler.native.gathers import direct_atoms, writes
 from fungrad.compiler.native.index_maps import SHORT, IndexMaps, Piece, Place, loops_of
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
@@ -55,7 +55,7 @@ class RowNest(Nest):
 
     slot: Value | None = None
 
-    def __init__(self, source: Source, maps: IndexMaps, roots: Sequence[Root]) -> None:
+    def __init__(self, source: KernelGraph, maps: IndexMaps, roots: Sequence[Root]) -> None:
         super().__init__(source, maps, roots)
         if any(True for _ in source.limits(maps, self.pieces)):
             raise Refused("padding in reductions along axes", "layout")
@@ -359,7 +359,7 @@ class RowNest(Nest):
             super().element(body, root, counted)
 
 
-def row_maps(source: Source) -> list[IndexMaps]:
+def row_maps(source: KernelGraph) -> list[IndexMaps]:
     """The loops of a Graph whose arrays need results of reductions along axes, for each choice of
     axes.
     """
@@ -386,7 +386,7 @@ def reduced_loops(maps: IndexMaps, equation: Equation) -> tuple[int, ...]:
     return tuple(sorted([place[a].loop for a in axes if place[a].loop >= 0]))
 
 
-def for_arrays(source: Source) -> set[Atom]:
+def for_arrays(source: KernelGraph) -> set[Atom]:
     """By identity, the values that arrays need: output arrays, and their operands."""
     needed = {atom for atom in source.graph.outputs if source.is_array(atom)}
     for equation in reversed(source.graph.equations):
@@ -398,7 +398,7 @@ def for_arrays(source: Source) -> set[Atom]:
 
 
 def embedded(
-    source: Source, maps: IndexMaps, atoms: Sequence[Atom], known: Sequence[Root]
+    source: KernelGraph, maps: IndexMaps, atoms: Sequence[Atom], known: Sequence[Root]
 ) -> list[list[Piece]] | Refusal:
     """The values of a root, mapped to the loops at which most of its operands are computed already;
     once for each index along short axes. Why there are no such loops.

@@ -15,7 +15,7 @@ from fungrad.runtime import kernels
 from fungrad.support.lazy import Record
 
 
-class Kernel(Record):
+class NumpyKernel(Record):
     """A function `function(*arguments, out, *scratch)`, the number of its arrays to work in, and
     whether it also takes single precision.
     """
@@ -39,14 +39,14 @@ class Kernel(Record):
         return out
 
 
-KERNELS: dict[Any, Kernel] = {
-    ufuncs.logaddexp: Kernel(kernels.logaddexp, 1, True),
-    ufuncs.hypot: Kernel(kernels.hypot, 1, True),
+KERNELS: dict[Any, NumpyKernel] = {
+    ufuncs.logaddexp: NumpyKernel(kernels.logaddexp, 1, True),
+    ufuncs.hypot: NumpyKernel(kernels.hypot, 1, True),
 }
 """The kernel of a primitive; `fungrad.extend.kernel` puts others here."""
 
 
-def kernel(equation: Equation) -> Kernel | None:
+def kernel(equation: Equation) -> NumpyKernel | None:
     """The kernel of an equation; None if NumPy is called."""
     found = KERNELS.get(equation.primitive)
     if found is None or setting() == "numpy":

@@ -13,7 +13,7 @@ import numpy as np
 
 from fungrad.inspect.draw.diagram import Body, Diagram, Edge, Fold, Node, folded
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, free_variables
-from fungrad.ir.printer import Names, holds_graph, value_text
+from fungrad.ir.printer import Letters, holds_graph, value_text
 from fungrad.primitives.stop_gradient import stop, stop_order
 
 FAMILIES = {
@@ -63,7 +63,7 @@ class _Values:
     """The names and read counts of a Graph's variables."""
 
     def __init__(self, graph: Graph) -> None:
-        self.names = Names()
+        self.names = Letters()
         self.backward: dict[Atom, int] = {}
         """The backward order of each variable, where known."""
         for variable in (*(v for v, _ in graph.constants), *graph.inputs):

@@ -163,3 +163,43 @@ def test_the_namespace_is_scipys():
     assert {"dblquad", "simpson", "solve_ivp"} <= set(dir(integrate))
     with pytest.raises(AttributeError):
         integrate.simpsons  # noqa: B018 - the access is what is tested
+
+
+def test_an_integrand_that_branches_on_its_point():
+    def f(p):
+        def g(t):  # a check of its argument, as packages have it
+            if np.any(np.atleast_1d(t) < 0):
+                raise ValueError
+            return np.exp(-p[0] * t) * p[1]
+
+        return scipy.integrate.quad(g, 0.0, 2.0)[0] + scipy.integrate.quad(g, 0.0, np.inf)[0]
+
+    p = np.array([1.2, 0.7])
+    check_grads(f, [p])
+    assert np.isclose(fg.value_and_grad(f)(p)[0], f(p), rtol=1e-14)
+    compiled = fg.jit(fg.grad(f))
+    for q in (p, p * 1.1):
+        np.testing.assert_allclose(compiled(q), fg.grad(f)(q))
+
+
+def test_an_integrand_with_several_paths_is_an_error():
+    def f(p):
+        return scipy.integrate.quad(lambda t: p * t if t < 1 else p * t**2, 0.0, 2.0)[0]
+
+    with pytest.raises(fg.errors.AbstractBooleanError):
+        fg.grad(f)(2.0)
+
+
+def test_an_integrand_whose_traced_value_only_a_call_finds():
+    class Model:
+        pass
+
+    def f(p):
+        model = Model()
+        model.inner = Model()
+        model.inner.inner = Model()
+        model.inner.inner.inner = {"p": p}
+        Model.of = model
+        return scipy.integrate.quad(lambda t: Model.of.inner.inner.inner["p"] ** 2 * t, 0, 1)[0]
+
+    assert np.isclose(fg.grad(f)(3.0), 3.0) and np.isclose(fg.jit(fg.grad(f))(3.0), 3.0)

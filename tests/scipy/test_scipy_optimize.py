@@ -10,7 +10,7 @@ import scipy.optimize
 from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint, rosen, rosen_der
 
 import fungrad as fg
-from fungrad.errors import ArgumentError, GradientCutError, UnsupportedFunctionError
+from fungrad.errors import ArgumentError
 from fungrad.scipy import optimize
 
 START = np.array([1.3, 0.7, 0.8])
@@ -144,10 +144,6 @@ def test_mistakes():
         optimize.minimize(lambda x: x, np.ones(2))
     with pytest.raises(ArgumentError, match="real parameters"):
         optimize.minimize(lambda x: np.sum(np.abs(x)), np.ones(2) + 1j)
-    with pytest.raises(GradientCutError):
-        fg.grad(lambda a: optimize.minimize(lambda x: np.sum((x - a) ** 2), np.ones(2)).x[0])(1.0)
-    with pytest.raises(UnsupportedFunctionError, match=r"solution with fg.custom_root"):
-        fg.grad(lambda a: scipy.optimize.minimize(lambda x: (x[0] - a) ** 2, [0.0]).x[0])(1.0)
 
 
 # --- root, least_squares, curve_fit, root_scalar --------------------------------------------------
@@ -225,20 +221,6 @@ def test_root_scalar(options):
     assert found.converged
     np.testing.assert_allclose(found.root, 0.7390851332151607, atol=1e-8)
     assert len(calls) <= found.function_calls
-
-
-@pytest.mark.parametrize(
-    "solve",
-    [
-        lambda a: scipy.optimize.minimize(lambda t: (t[0] - a) ** 2, [0.0]).x[0],
-        lambda a: optimize.minimize(lambda t: (t[0] - a) ** 2, [0.0]).x[0],
-        lambda a: scipy.optimize.brentq(lambda t: t**2 - a, 0.0, 5.0),
-        lambda a: optimize.root_scalar(lambda t: t**2 - a, x0=1.0).root,
-    ],
-)
-def test_who_differentiates_through_a_solver_is_sent_to_custom_root(solve):
-    with pytest.raises(fg.errors.FungradError, match=r"fg\.custom_root"):
-        fg.grad(solve)(2.0)
 
 
 def test_the_namespace_is_scipys():

@@ -279,3 +279,13 @@ def test_power_flow():
     x, p = np.array([0.1, 0.2, 0.15]), np.array([-0.5, 0.3])
     agrees(lambda x: np.sum(voltages(x, p) ** 2), x)
     agrees(lambda p: np.sum(voltages(x, p) ** 2), p)
+
+
+def test_diagonals_whose_zeros_scipy_leaves_out():
+    def f(x):
+        return np.sum((sp.spdiags(x, 0, 4, 4, format="csr") @ np.ones(4)) ** 2)
+
+    agrees(f, X)
+    compiled = fg.jit(fg.grad(f))
+    for x in (X, np.array([1.0, 0.0, 2.0, 3.0])):  # a second program, of other places
+        np.testing.assert_allclose(compiled(x), 2 * x)

@@ -12,6 +12,8 @@ from fungrad.errors import UnsupportedArgumentError  # noqa: E402
 from fungrad.scipy.spatial import distance  # noqa: E402
 from fungrad.testing import check_grads  # noqa: E402
 
+spatial = pytest.importorskip("scipy.spatial")
+
 A = np.random.default_rng(1).uniform(0.2, 2.0, (6, 3))
 B = np.random.default_rng(2).uniform(0.2, 2.0, (5, 3))
 OPTIONS = {
@@ -102,3 +104,52 @@ def test_other_names_are_scipys():
     assert fg.scipy.spatial.distance is distance
     assert fg.scipy.spatial.ConvexHull is __import__("scipy.spatial").spatial.ConvexHull
     assert "jaccard" in dir(distance) and "KDTree" in dir(fg.scipy.spatial)
+
+
+# --- trees of points ------------------------------------------------------------------------------
+
+P, Q = A[:, :2] * 1.5, B[:3, :2] * 1.5
+TREES = {
+    "query": lambda T, x: T(x).query(Q, k=2)[0],
+    "one point": lambda T, x: T(x).query(Q[0])[0],
+    "traced points": lambda T, x: T(x).query(x[:2] * 1.1, k=[1, 3], p=1)[0],
+    "a box": lambda T, x: T(x, boxsize=[3.0, 4.0]).query(Q, k=2)[0],
+    "a bound": lambda T, x: np.exp(-T(x).query(Q, k=4, distance_upper_bound=0.7)[0]),
+    "maximum": lambda T, x: T(x).query(Q, p=np.inf)[0],
+    "ball": lambda T, x: [np.sum(x[i] ** 2) for i in T(x).query_ball_point(Q, 1.0)],
+    "one ball": lambda T, x: x[T(x).query_ball_point(Q[0], 1.5)],
+    "numbers": lambda T, x: T(x).query_ball_point(Q, 1.0, return_length=True) * np.sum(x),
+    "pairs": lambda T, x: [np.sum((x[i] - x[j]) ** 2) for i, j in sorted(T(x).query_pairs(1.2))],
+    "two trees": lambda T, x: [
+        np.sum((x[i] - Q) ** 2) for i in range(6) for _ in T(x).query_ball_tree(T(Q), 1.2)[i]
+    ],
+    "count": lambda T, x: T(x).count_neighbors(T(Q), 1.2) * x,
+    "class": lambda T, x: x**2 if isinstance(T(x), T) and T(x).n == 6 else x,
+}
+
+
+@pytest.mark.parametrize("tree", ["KDTree", "cKDTree"])
+@pytest.mark.parametrize("name", TREES)
+def test_trees_of_traced_points(tree, name):
+    def f(x):
+        return np.sum(np.asarray(TREES[name](getattr(spatial, tree), x)) ** 2)
+
+    check_grads(f, [P])
+    assert np.isclose(fg.value_and_grad(f)(P)[0], f(P))
+    compiled = fg.jit(fg.grad(f))
+    for x in (P, P * 1.001, P[::-1]):
+        np.testing.assert_allclose(compiled(x), fg.grad(f)(x))
+    np.testing.assert_allclose(fg.vmap(f)(np.stack([P, P * 1.0001])), [f(P), f(P * 1.0001)])
+
+
+def test_jit_keeps_neighbours_as_conditions_and_not_positions():
+    def f(x):
+        traces.append(0)
+        return np.sum(spatial.KDTree(x).query(Q)[0])
+
+    traces: list[int] = []
+    compiled = fg.jit(fg.grad(f))
+    compiled(P)
+    before = len(traces)
+    compiled(P * 1.0001)
+    assert len(traces) == before

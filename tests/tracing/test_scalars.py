@@ -280,14 +280,3 @@ def test_a_number_shares_no_memory():
     value, gradient = fg.value_and_grad(f)(A)
     assert value == f(A) == 1.0
     assert gradient.tolist() == [0.5, 2.0, 0.0]
-
-
-def test_solvers_that_compare_values_are_refused():
-    optimize = pytest.importorskip("scipy.optimize")
-    for solve in (
-        lambda a: optimize.minimize(lambda t: (t[0] - a) ** 2, [2.0]).x[0],
-        lambda a: optimize.minimize(lambda t: (t[0] - a) ** 2, [1.0], method="Nelder-Mead").x[0],
-        lambda a: optimize.fmin(lambda t: (t[0] - a) ** 2, [1.0], disp=0)[0],
-    ):
-        with pytest.raises(fg.errors.UnsupportedFunctionError, match=r"fg\.custom_root"):
-            fg.grad(solve)(2.0)

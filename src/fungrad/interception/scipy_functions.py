@@ -49,6 +49,7 @@ TABLE = {
     "savgol_filter sosfilt sosfilt_zi sosfiltfilt stft welch",
     "sparse.linalg": "bicg bicgstab cg cgs eigsh factorized gmres lgmres minres norm qmr splu "
     "spsolve",
+    "spatial": "KDTree cKDTree",
     "spatial.distance": "cdist pdist squareform",
     "special": "comb diric factorial lambertw log_softmax logsumexp multigammaln perm polygamma "
     "softmax softplus spherical_in spherical_jn spherical_kn spherical_yn zeta",
@@ -64,6 +65,8 @@ NumPy calls the protocol of traced values for them.
 
 KEPT_FOR_LATER = frozenset(["factorized", "splu"])
 """Functions whose results are called with traced values later."""
+OF_FUNCTIONS = frozenset(["fixed_quad", "odeint", "quad", "solve_ivp"])
+"""Functions that call their first argument, which may find traced values anywhere."""
 WITHOUT_MEANING = frozenset(
     ["check_finite", "overwrite_a", "overwrite_b", "overwrite_x", "overwrite_ab", "overwrite_c",
      "overwrite_data", "copy", "workers", "disp", "lapack_driver", "driver"]
@@ -191,11 +194,17 @@ def _call(full: str, ours: Any, original: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _function(part: str, name: str, original: Any) -> Callable[..., Any]:
-    later = name in KEPT_FOR_LATER
+    later, calls = name in KEPT_FOR_LATER, name in OF_FUNCTIONS
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
-        if _given(args, kwargs) or (later and _is_users()):
+        given = _given(args, kwargs) or (later and _is_users())
+        if not given and calls and current() is not EVAL and args and callable(args[0]):
+            try:
+                return original(_telling(args[0]), *args[1:], **kwargs)
+            except _Met:
+                given = True
+        if given:
             return _call(f"scipy.{part}.{name}", _ours(part, name), original, args, kwargs)
         found = original(*args, **kwargs)
         return found if not interception.copies else in_shadows(found, args, kwargs)
@@ -317,41 +326,73 @@ def _replacements(part: str) -> Callable[[ModuleType], Mapping[str, Any]]:
 
 
 SEARCHES = (
-    "basinhopping brute differential_evolution direct dual_annealing fmin fmin_bfgs fmin_cg "
-    "fmin_cobyla fmin_l_bfgs_b fmin_ncg fmin_powell fmin_slsqp fmin_tnc minimize shgo"
-)
-"""The functions of scipy.optimize that compare values of a function to select a point."""
+    "basinhopping brute differential_evolution direct dual_annealing fmin_cobyla fmin_l_bfgs_b "
+    "fmin_ncg fmin_slsqp fmin_tnc shgo"
+).split()
+"""The functions of scipy.optimize that compare values of a function to select a point, and have no
+equation of it in fungrad.scipy.solvers.
+"""
+SOLVERS = (
+    "bisect brenth brentq curve_fit fixed_point fmin fmin_bfgs fmin_cg fmin_powell fminbound "
+    "fsolve least_squares minimize minimize_scalar newton ridder root root_scalar toms748"
+).split()
+"""The functions of scipy.optimize that fungrad.scipy.solvers has."""
 
 
-def _search(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of scipy.optimize that refuses to minimise a function with traced values. It would
-    select one of the points that it chose itself, without the derivative of the minimum.
+class _Met(Exception):
+    """A function that was given to scipy.optimize has returned a traced value."""
+
+
+def _solver(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of scipy.optimize whose solution is differentiated by its equation, where it
+    depends on traced values. A search would select one of the points that it chose itself, without
+    the derivative of the solution.
     """
+    parameters = list(inspect.signature(original).parameters)
 
     @functools.wraps(original)
-    def function(fun: Any, *args: Any, **kwargs: Any) -> Any:
-        if current() is EVAL or not callable(fun):
-            return original(fun, *args, **kwargs)
-
-        @functools.wraps(fun, updated=())
-        def plain(*values: Any, **named: Any) -> Any:
-            found = fun(*values, **named)
-            if holds_traced(found):
-                raise instead_of_scipy("optimize", name, None)
-            return found
-
-        return original(plain, *args, **kwargs)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if current() is EVAL:
+            return original(*args, **kwargs)
+        given = dict(zip(parameters, args, strict=False)) | kwargs
+        first = parameters[0]
+        if len(args) > len(parameters) or not callable(given.get(first)):
+            return original(*args, **kwargs)
+        if not any(holds_traced(value) for value in given.values()):
+            try:
+                return original(**given | {first: _telling(given[first])})
+            except _Met:
+                pass
+        solvers = imported("fungrad.scipy.solvers")
+        if name in SOLVERS:
+            try:
+                return solvers.SOLVERS[name](original, given)
+            except solvers.Unsupported:
+                pass
+        raise instead_of_scipy("optimize", name, None)
 
     return function
 
 
-def _searches(module: ModuleType) -> dict[str, Any]:
-    return {
-        name: _search(name, vars(module)[name]) for name in SEARCHES.split() if name in vars(module)
-    }
+def _telling(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that raises where its result is traced."""
+
+    @functools.wraps(f, updated=())
+    def function(*args: Any, **kwargs: Any) -> Any:
+        found = f(*args, **kwargs)
+        if holds_traced(found):
+            raise _Met
+        return found
+
+    return function
 
 
-interception.register_later("scipy.optimize", _searches)
+def _solvers(module: ModuleType) -> dict[str, Any]:
+    own = vars(module)
+    return {name: _solver(name, own[name]) for name in (*SEARCHES, *SOLVERS) if name in own}
+
+
+interception.register_later("scipy.optimize", _solvers)
 registry.scipy = _module
 name_counterparts(_counterpart)
 for _part in TABLE:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+from fungrad.numpy.protocol.implements import known
 from fungrad.support.lazy import imported
 from fungrad.tracing import interception
 from fungrad.tracing.created_arrays import Writable, Written, holds_traced
@@ -32,11 +33,19 @@ def _is_traced(value: Any) -> bool:
     return type(value) is Tracer or type(value) is Written or holds_traced(value)
 
 
+def _known_places(value: Any) -> Any:
+    """The values of traced integers, such as rows and columns of elements that are not zero."""
+    if type(value) is Tracer and value.dtype.kind == "i":
+        return known(value, "the place of an element of a sparse matrix")
+    return value
+
+
 def _routine(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     def routine(*args: Any) -> Any:
         if current() is EVAL or not any(map(_is_traced, args)):
             return original(*args)
-        return getattr(imported("fungrad.scipy.sparse.routines"), name)(original, *args)
+        given = [_known_places(arg) for arg in args]
+        return getattr(imported("fungrad.scipy.sparse.routines"), name)(original, *given)
 
     return routine
 

@@ -1,8 +1,9 @@
 """scipy.optimize with derivatives (`fungrad.scipy.optimize`).
 
 The methods are SciPy's; they get the value and the gradient by one evaluation, Jacobians, and
-products with the Hessian. Parameters may be trees; SciPy sees one float64 vector. The results are
-not differentiable. All other names are SciPy's.
+products with the Hessian. Parameters may be trees; SciPy sees one float64 vector. Where the
+function closes over traced values, the solution is differentiated by its equation (solvers.py). All
+other names are SciPy's.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from fungrad.errors import ArgumentError
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.scipy.optional import scipy_module
 from fungrad.support import pytree
-from fungrad.tracing.trace import typeof
+from fungrad.tracing.trace import Tracer, typeof
 from fungrad.transforms.arguments import flat_leaves
 from fungrad.transforms.grad import grad, jvp, value_and_grad
 from fungrad.transforms.jacobian import hessian, jacfwd, jacrev
@@ -113,6 +114,11 @@ def _one_number(fun: Any, out: Any) -> Any:
     return cast(np.reshape(leaves[0], ()), np.dtype(np.float64))
 
 
+def _number(value: Any) -> Any:
+    """A number for SciPy; a traced one as it is."""
+    return value if type(value) is Tracer else float(value)
+
+
 def _as_vector(out: Any) -> Any:
     leaves, _ = flat_leaves(out)
     return cast(ravel_pytree(leaves)[0], np.dtype(np.float64))
@@ -197,9 +203,9 @@ def minimize(
 
     def called(x: Any, *rest: Any) -> Any:
         if "jac" not in derivatives:
-            return float(f(x, *rest))
+            return _number(f(x, *rest))
         value, gradient = both(x, *rest)
-        return float(value), gradient
+        return _number(value), gradient
 
     single = isinstance(constraints, dict) or hasattr(constraints, "lb")
     given = [constraints] if single else list(constraints)
@@ -351,13 +357,13 @@ def root_scalar(
             y, moved = jvp(value, (v,), (np.float64(1.0),))
             return moved, (y, moved)
 
-        at = np.float64(x)
+        at = _float64(x)[()]
         if order == 0:
-            return float(value(at))
+            return _number(value(at))
         if order == 1:
-            return tuple(map(float, slope(at)[1]))
+            return tuple(map(_number, slope(at)[1]))
         _, bent, (y, moved) = jvp(slope, (at,), (np.float64(1.0),), has_aux=True)
-        return float(y), float(moved), float(bent)
+        return _number(y), _number(moved), _number(bent)
 
     return _optimize.root_scalar(
         called, args=args, method=method, bracket=bracket, x0=x0, x1=x1,

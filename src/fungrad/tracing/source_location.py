@@ -364,7 +364,11 @@ def instead_of_scipy(part: str, name: str, line: Source | None) -> UnsupportedFu
     where = user_line() if line is None else f" at {line}"
     ours = _counterpart(part, name)
     if part == "optimize":
-        advice = "Differentiate its solution with fg.custom_root, by the equation that it fulfils."
+        advice = (
+            "Take scipy.optimize.minimize without constraints, root or another function whose "
+            "solution fungrad differentiates by its equation (docs/scipy.md), or give the equation "
+            "to fg.custom_root yourself."
+        )
     elif ours:
         take = (
             f"Take fungrad.scipy.{ours}" if name else f"Take the function of fungrad.scipy.{part}"

@@ -17,10 +17,12 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.jit import jit
+from fungrad.control_flow.call import run
 from fungrad.custom_rules.closures_and_arguments import captured, valueless
 from fungrad.custom_rules.custom_vjp_jvp import Custom
-from fungrad.errors import UnsupportedArgumentError
+from fungrad.errors import AbstractBooleanError, AbstractValueError, UnsupportedArgumentError
 from fungrad.host.external import pure_callback
+from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.numpy.protocol.implements import known
 from fungrad.numpy.protocol.operands import array_of, axis_last
@@ -142,6 +144,28 @@ def _integral(integrand: Integrand, size: int, options: dict[str, Any]) -> Custo
     return solution
 
 
+def _followed(
+    flat: Callable[..., Any], func: Any, a: Any, b: Any, options: dict[str, Any], branch: Exception
+) -> tuple[Graph, list[Any]]:
+    """The Graph of an integrand that branches on its point, where values are known: that of one
+    point, if it gives the integrand's value at each point that SciPy takes.
+    """
+    low, high = (known(x, "an end of scipy.integrate.quad") for x in (a, b))
+    inside = np.clip(0.5 * (max(low, -1e3) + min(high, 1e3)), low, high)
+    graph, closure = captured(flat, [inside], func, True)
+    held = [known(value, "scipy.integrate.quad") for value in closure]
+
+    def checked(x: float) -> float:
+        value = float(known(flat(np.float64(x))[0], "scipy.integrate.quad")[0])
+        same = float(next(iter(run(graph, [*held, np.float64(x)])))[0])
+        if abs(value - same) > 1e-12 * (abs(value) + abs(same)):
+            raise branch
+        return value
+
+    scipy_module("scipy.integrate").quad(checked, low, high, **options)
+    return graph, closure
+
+
 @boundary
 def quad(
     func: Callable[..., Any],
@@ -193,7 +217,10 @@ def quad(
         value = cast(array_of(func(x, *args)), np.dtype(np.float64))
         return [np.reshape(value, (1,))]
 
-    graph, closure = captured(flat, [a], func)
+    try:
+        graph, closure = captured(flat, [a], func)
+    except (AbstractBooleanError, AbstractValueError) as branch:  # on the point
+        graph, closure = _followed(flat, func, a, b, given, branch)
 
     def integrand(parameters: Any, x: Any) -> Any:
         return evaluate(graph, [*parameters, x])[0]

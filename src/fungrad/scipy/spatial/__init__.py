@@ -1,6 +1,6 @@
-"""scipy.spatial for traced values (`fungrad.scipy.spatial`): distances.
+"""scipy.spatial for traced values (`fungrad.scipy.spatial`): distances, and trees of points.
 
-`distance` has differentiable functions; all other names are SciPy's.
+`distance`, `KDTree` and `cKDTree` are differentiable; all other names are SciPy's.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from typing import Any
 
 from fungrad.scipy.optional import scipy_module
 from fungrad.scipy.spatial import distance as distance
+from fungrad.scipy.spatial.kd_tree import KDTree as KDTree
+from fungrad.scipy.spatial.kd_tree import cKDTree as cKDTree
 
-__all__ = ["distance"]
+__all__ = ["KDTree", "cKDTree", "distance"]
 
 
 def __getattr__(name: str) -> Any:

@@ -33,7 +33,7 @@ from fungrad.errors import TrapError
 from fungrad.host.host_function import Host
 from fungrad.primitives.primitive import Primitive
 from fungrad.tracing.effects import muted
-from fungrad.tracing.provenance import place
+from fungrad.tracing.provenance import provenance
 from fungrad.tracing.source_location import user_source
 from fungrad.tracing.trace import Trace, current, enter, leave
 from fungrad.transforms.engine.tape import walk
@@ -89,7 +89,7 @@ class TrapTrace(Trace):
 
     def _raise(self, what: str, args: Sequence[Any]) -> NoReturn:
         primitive, walked, cotangent = _walking()
-        source = place().source or user_source()
+        source = provenance().source or user_source()
         line = f" at {source}" if source is not None else ""
         if primitive is None:
             text = f"{what}{line}"

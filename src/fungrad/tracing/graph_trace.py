@@ -20,7 +20,7 @@ from fungrad.tracing.concrete_answers import T
 from fungrad.tracing.created_arrays import Writable, unwrapped
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.memory_order import MemoryLayout, dense, follow, memory_layout, one_order
-from fungrad.tracing.provenance import place
+from fungrad.tracing.provenance import provenance
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer, check_reached, current, enter, leave, typeof
 from fungrad.tracing.traced_again import traced
@@ -126,7 +126,7 @@ class GraphTrace(Trace):
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         atoms = tuple([self.atom(arg) for arg in args])
         types = self._inference.outputs(primitive, atoms, params)
-        source, scope, backward = place()
+        source, scope, backward = provenance()
         outputs = tuple([Variable(type_) for type_ in types])
         equation = Equation(primitive, atoms, outputs, params, source, scope, backward)
         self.equations.append(equation)

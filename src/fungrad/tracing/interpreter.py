@@ -12,7 +12,7 @@ from typing import Any
 
 from fungrad.errors import StructureMismatchError
 from fungrad.ir.graph import Atom, Graph, Literal
-from fungrad.tracing.provenance import Place, replayed
+from fungrad.tracing.provenance import Provenance, replayed
 from fungrad.tracing.trace import current
 
 
@@ -30,7 +30,9 @@ def evaluate(graph: Graph, args: Sequence[Any]) -> list[Any]:
 
     recording = current().records
     for equation, dead in zip(graph.equations, graph.last_uses, strict=True):
-        place = Place(equation.source, equation.scope, equation.backward) if recording else None
+        place = (
+            Provenance(equation.source, equation.scope, equation.backward) if recording else None
+        )
         token = replayed.set(place) if recording else None
         try:
             result = equation.primitive(*map(read, equation.inputs), **equation.params)

@@ -1,4 +1,4 @@
-"""Named scopes, which label equations, and the places that replayed equations come from."""
+"""Named scopes, which label equations, and the provenance of replayed equations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _scope: ContextVar[str] = ContextVar("fungrad_scope", default="")
 current_scope = _scope.get
 
 
-class Place(Record):
+class Provenance(Record):
     """Where an equation comes from: the user's line, the scope, and the number of backward walks
     that made it (see `Equation`).
     """
@@ -25,8 +25,8 @@ class Place(Record):
     backward: int = 0
 
 
-replayed: ContextVar[Place | None] = ContextVar("fungrad_replayed", default=None)
-"""The place of the present equation, while a Graph is retraced or a tape walked."""
+replayed: ContextVar[Provenance | None] = ContextVar("fungrad_replayed", default=None)
+"""That of the present equation, while a Graph is retraced or a tape walked."""
 
 
 @contextmanager
@@ -51,17 +51,17 @@ def named_scope(name: str) -> Iterator[str]:
         _scope.reset(token)
 
 
-_place = functools.lru_cache(maxsize=4096)(Place)
+_provenance = functools.lru_cache(maxsize=4096)(Provenance)
 
 
-def place() -> Place:
-    """The place of the present operation: the user's line and scope, or the replayed equation's."""
-    return replayed.get() or _place(user_source(), current_scope())
+def provenance() -> Provenance:
+    """That of the present operation: the user's line and scope, or the replayed equation's."""
+    return replayed.get() or _provenance(user_source(), current_scope())
 
 
-def backward_place() -> Place:
-    """The place of the backward equations of the present equation: the same line, `backward` plus
+def backward_provenance() -> Provenance:
+    """That of the backward equations of the present equation: the same line, `backward` plus
     one.
     """
-    source, scope, backward = place()
-    return Place(source, scope, backward + 1)
+    source, scope, backward = provenance()
+    return Provenance(source, scope, backward + 1)

@@ -51,7 +51,7 @@ from fungrad.retracing.graph_transforms import (
     pullback_graph,
 )
 from fungrad.tracing.graph_trace import stage
-from fungrad.tracing.provenance import Place, replayed
+from fungrad.tracing.provenance import Provenance, replayed
 from fungrad.tracing.trace import Tracer, shape_of
 
 Parts = tuple[Any, Any]
@@ -127,7 +127,7 @@ def _real_form(graph: Graph) -> Graph:
         return [_whole(read(atom)) for atom in graph.outputs]
 
     types = [_real_type(v.type) for v in graph.inputs]
-    token = replayed.set(Place(None, "", 0))
+    token = replayed.set(Provenance(None, "", 0))
     try:
         with np.errstate(all="ignore"):
             made = stage(run, types, [""] * len(types), lambda: "real_form", graph.name)

@@ -1,6 +1,6 @@
 """IR of a Graph's values at one index of a loop nest, in lanes along its last loop.
 
-Producers are inlined where they are read, and memoised by index map (a Place). Inside a box of the
+Producers are inlined where they are read, and memoised by index map. Inside a box of the
 index space bounds are decided while code is written; at its borders code has one lane, and tests
 them for each element.
 """
@@ -20,11 +20,11 @@ from fungrad.compiler.native.gathers import indirect, place_of, searches
 from fungrad.compiler.native.index_maps import (
     SHORT,
     FlatMaps,
+    IndexMap,
     IndexMaps,
     Limit,
     Moved,
     Piece,
-    Place,
     ShortMaps,
     Through,
     flat,
@@ -42,7 +42,7 @@ from fungrad.primitives.primitive import full
 
 Box = Sequence[tuple[int, int]]
 """The range of each loop: (begin, end)."""
-Key = tuple[Atom, Place]
+Key = tuple[Atom, IndexMap]
 MOST = 256
 """The most elements of an array that is made of numbers."""
 PLACES, MOVED, OFTEN = 2_000, 300, 2
@@ -109,7 +109,7 @@ class KernelGraph:
         """Whether a value has axes that need loops."""
         return bool(self.outside.long(atom.type.shape)) and atom not in self.assembled
 
-    def elements(self, atom: Atom) -> list[Place]:
+    def elements(self, atom: Atom) -> list[IndexMap]:
         """The places of the elements of a value that is no array with loops."""
         return list(itertools.product(*[[Along(-1, i) for i in range(n)] for n in atom.type.shape]))
 
@@ -119,7 +119,7 @@ class KernelGraph:
         values = [a for e in equations for a in (*e.inputs, *e.outputs)]
         return flat(equations, [atom.type for atom in (*values, *self.graph.outputs)])
 
-    def pieces(self, maps: IndexMaps, atom: Atom, place: Place) -> list[Piece]:
+    def pieces(self, maps: IndexMaps, atom: Atom, place: IndexMap) -> list[Piece]:
         """The pieces that an element of an equation's value reads."""
         equation = self.made[atom]
         if any(isinstance(along, Through) for along in place):
@@ -179,7 +179,7 @@ class KernelGraph:
                 stack += [(p, False) for p in reversed(below)]
         return found
 
-    def reads(self, maps: IndexMaps, atom: Atom, place: Place, box: Box | None) -> list[Piece]:
+    def reads(self, maps: IndexMaps, atom: Atom, place: IndexMap, box: Box | None) -> list[Piece]:
         """The pieces of a value that contribute somewhere in a box; of an array the indices."""
         if atom not in self.made:
             return [Piece(a.array, a.place) for a in place if isinstance(a, Through)]
@@ -243,17 +243,17 @@ class Body:
         self.index, self.box, self.lanes, self.outer = index, box, lanes, outer
         self.ahead = False
         self.memo: dict[Key, Value] = {}
-        self.pairs: dict[tuple[int, Place], Value] = {}
-        self.records: dict[tuple[int, Place, int], Value] = {}
-        self.waiting: dict[tuple[int, Place, int], dict[int, Value]] = {}
-        self.halves: dict[tuple[int, Place], Value] | None = None
+        self.pairs: dict[tuple[int, IndexMap], Value] = {}
+        self.records: dict[tuple[int, IndexMap, int], Value] = {}
+        self.waiting: dict[tuple[int, IndexMap, int], dict[int, Value]] = {}
+        self.halves: dict[tuple[int, IndexMap], Value] | None = None
         self.pointers: dict[int, Value] = {}
         self.last = len(maps.lengths) - 1
 
-    def lanes_at(self, place: Place) -> int:
+    def lanes_at(self, place: IndexMap) -> int:
         return self.lanes if self.last in loops_of(place) else 1
 
-    def value(self, atom: Atom, place: Place) -> Value:
+    def value(self, atom: Atom, place: IndexMap) -> Value:
         """A value at a place: in all lanes, or one number that they share."""
         lanes = self.lanes_at(place)
         self.code.lanes = lanes
@@ -295,7 +295,7 @@ class Body:
         self.code.lanes = lanes
         return self.code.splat(x)
 
-    def _made(self, atom: Atom, place: Place, lanes: int) -> Value:
+    def _made(self, atom: Atom, place: IndexMap, lanes: int) -> Value:
         type = type_of(atom.type.dtype)
         if atom in self.source.numbers:
             return self.code.constant(self.source.numbers[atom], type, 1)
@@ -407,7 +407,7 @@ class Body:
             at = self.code.at(self.code.parameters[0], array, "ptr")
             self.pointers[array] = self.code.load(at, "ptr", 1)
 
-    def address(self, array: int, type: str, shape: Sequence[int], place: Place) -> Value:
+    def address(self, array: int, type: str, shape: Sequence[int], place: IndexMap) -> Value:
         """The pointer to an element; clamped to the array where elements test the limits."""
         code, total, known = self.code, None, 0
         for along, length, stride in self.maps.element(shape, place):
@@ -451,12 +451,12 @@ class Body:
         i = code.select(code.compare("slt", i, 0), code.add(i, along.length), i)
         return code.intrinsic("umin", [i, along.length - 1])
 
-    def scattered(self, shape: Sequence[int], place: Place) -> bool:
+    def scattered(self, shape: Sequence[int], place: IndexMap) -> bool:
         """Whether each lane has an index of its own."""
         return any(isinstance(a, Through) and self.lanes_at(a.place) > 1 for a in place)
 
     def addresses(
-        self, array: int, type: str, shape: Sequence[int], place: Place, lanes: int
+        self, array: int, type: str, shape: Sequence[int], place: IndexMap, lanes: int
     ) -> list[Value]:
         """The pointers to the elements of all lanes, of which each has an index of its own."""
         code, pointer, total = self.code, self.pointer(array), None
@@ -478,7 +478,7 @@ class Body:
         assert total is not None
         return [code.at(pointer, code.lane(total, lane), type) for lane in range(lanes)]
 
-    def load(self, atom: Atom, place: Place, lanes: int) -> Value:
+    def load(self, atom: Atom, place: IndexMap, lanes: int) -> Value:
         code, type, shape = self.code, type_of(atom.type.dtype), atom.type.shape
         array = self.source.arrays.get(atom)
         if array is None:
@@ -493,13 +493,13 @@ class Body:
             x = shuffled(code, [x], reversed(range(lanes)))
         return x
 
-    def stride(self, shape: Sequence[int], place: Place) -> int:
+    def stride(self, shape: Sequence[int], place: IndexMap) -> int:
         """The distance of two lanes in memory, in elements."""
         found = self.maps.element(shape, place)
         return sum([along.step * stride for along, _, stride in found
                     if isinstance(along, Along) and along.loop == self.last])  # fmt: skip
 
-    def _gathered(self, atom: Atom, place: Place, lanes: int, step: int) -> Value:
+    def _gathered(self, atom: Atom, place: IndexMap, lanes: int, step: int) -> Value:
         """Lanes that are not adjacent in memory, loaded one by one."""
         code, type = self.code, type_of(atom.type.dtype)
         array = self.source.arrays[atom]
@@ -522,7 +522,9 @@ class Body:
             result = code.new(f"insertelement {result}, {one}, i32 {lane}", type, lanes)
         return result
 
-    def record(self, shape: Sequence[int], place: Place, step: int) -> tuple[Place, int] | None:
+    def record(
+        self, shape: Sequence[int], place: IndexMap, step: int
+    ) -> tuple[IndexMap, int] | None:
         """The place of the first of a lane's own elements, which are adjacent in memory, and the
         number of the element among them; None if lanes have no elements of their own.
         """
@@ -538,7 +540,7 @@ class Body:
         return (*place[: len(place) - behind], *[FIRST] * behind), number
 
     def _of_record(
-        self, array: int, type: str, shape: Sequence[int], record: tuple[Place, int], lanes: int,
+        self, array: int, type: str, shape: Sequence[int], record: tuple[IndexMap, int], lanes: int,
         step: int,
     ) -> Value:  # fmt: skip
         """An element of each lane's own ones; those beside it are loaded, too."""
@@ -553,7 +555,7 @@ class Body:
         return part(code, self.records[key], (number - start) * lanes, lanes)
 
     def _to_record(
-        self, x: Value, array: int, shape: Sequence[int], record: tuple[Place, int], step: int
+        self, x: Value, array: int, shape: Sequence[int], record: tuple[IndexMap, int], step: int
     ) -> None:
         """Stores an element of each lane's own ones, with those beside it once all are known."""
         code, (place, number), lanes = self.code, record, x.lanes
@@ -569,7 +571,7 @@ class Body:
             to = code.at(first, lane * step, x.type)
             code.write(part(code, both, lane * width, width), to)
 
-    def store(self, x: Value, array: int, shape: Sequence[int], place: Place) -> None:
+    def store(self, x: Value, array: int, shape: Sequence[int], place: IndexMap) -> None:
         lanes = self.lanes_at(place)
         x, type = self.spread(x, lanes), x.type
         stride = self.stride(shape, place)
@@ -593,7 +595,7 @@ class Body:
             self.code.write(self.code.lane(x, lane), self.code.at(first, lane * stride, type))
 
     def write(
-        self, x: Value, array: int, shape: Sequence[int], place: Place,
+        self, x: Value, array: int, shape: Sequence[int], place: IndexMap,
         join: Callable[[Value, Value], Value] | None,
     ) -> None:  # fmt: skip
         """Stores lanes at their own indices, one after the other; `join` makes the new element of
@@ -654,7 +656,7 @@ def part(code: Function, x: Value, start: int, lanes: int) -> Value:
     return code.lane(x, start) if lanes == 1 else shuffled(code, [x], range(start, start + lanes))
 
 
-def _paired(shape: Sequence[int], place: Place, stride: int) -> bool:
+def _paired(shape: Sequence[int], place: IndexMap, stride: int) -> bool:
     """Whether lanes are every other element of memory, along a last axis of two elements."""
     along = place[-1] if abs(stride) == 2 == shape[-1] else None
     return isinstance(along, Along) and along.loop < 0

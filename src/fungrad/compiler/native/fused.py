@@ -23,10 +23,10 @@ from fungrad.compiler.native.generators import Generator
 from fungrad.compiler.native.index_maps import (
     SHORT,
     FlatMaps,
+    IndexMap,
     IndexMaps,
     Limit,
     Piece,
-    Place,
     Through,
     movable,
     moves_deeply,
@@ -190,9 +190,9 @@ class Sum(NamedTuple):
     """
 
     reduction: Reduction
-    place: Place
+    place: IndexMap
 
-    def operands(self, places: Sequence[Place]) -> list[list[Piece]]:
+    def operands(self, places: Sequence[IndexMap]) -> list[list[Piece]]:
         """The pieces that are reduced, for operands at some places."""
         equation = self.reduction.equation
         axes = equation.params.get("axes", (0,))
@@ -512,7 +512,7 @@ class _Program:
         code.ret()
 
 
-def _starts(place: Place) -> tuple[int, ...]:
+def _starts(place: IndexMap) -> tuple[int, ...]:
     """The index at which an array along all loops begins; () for other places."""
     if any(isinstance(a, Through) for a in place):
         return ()

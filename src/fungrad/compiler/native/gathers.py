@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fungrad.compiler.native.index_maps import Piece, Place, Through, broadcast
+from fungrad.compiler.native.index_maps import IndexMap, Piece, Through, broadcast
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.primitives.elementwise.family import add
 from fungrad.primitives.facts import Along
@@ -100,7 +100,7 @@ def bounds(equation: Equation) -> list[tuple[Atom, int]]:
             if type(e) is str]  # fmt: skip
 
 
-def place_of(equation: Equation, place: Place) -> Place:
+def place_of(equation: Equation, place: IndexMap) -> IndexMap:
     """The place in the array that is indexed, for a place in the selection; or in the result of a
     sum along axes.
     """
@@ -146,7 +146,7 @@ class Write(NamedTuple):
     def value(self) -> Atom:
         return self.equation.inputs[WRITES.get(self.equation.primitive, 1) - 1]
 
-    def pieces(self, place: Place) -> list[Piece]:
+    def pieces(self, place: IndexMap) -> list[Piece]:
         """The value at a place, and its indices."""
         at = place_of(self.equation, place)
         indices = [Piece(a.array, a.place) for a in at if isinstance(a, Through)]

@@ -1,9 +1,9 @@
 """Index maps, followed from outputs to inputs: which elements an equation reads.
 
-A loop nest has loops 0, 1, ... of known lengths. A Place is an index map: for each axis of a value
-the index `step * loop + offset`. Short axes need not be loops: each of their indices is then a
-separate map, and reductions along them are folded. Equations that move elements become guarded
-reads (Pieces), one for each section that their primitive states: a value, an index map, bounds.
+A loop nest has loops 0, 1, ... of known lengths. An IndexMap has for each axis of a value the index
+`step * loop + offset`. Short axes need not be loops: each of their indices is then a separate map,
+and reductions along them are folded. Equations that move elements become guarded reads (Pieces),
+one for each section that their primitive states: a value, an index map, bounds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
 )
 from fungrad.primitives.movement.stack_iota import stack, unstack
 
-Place = tuple[Any, ...]
+IndexMap = tuple[Any, ...]
 """For each axis an Along or, of an array that is read or written by index arrays, a Through."""
 DEEPEST = 12
 """Moves of moved values, one after the other, for which their maps are followed."""
@@ -64,7 +64,7 @@ class Piece(NamedTuple):
     """
 
     atom: Atom
-    place: Place
+    place: IndexMap
     limits: tuple[Limit, ...] = ()
     adds: bool = False
 
@@ -73,7 +73,7 @@ class Moved(list[Piece]):
     """The pieces of a moving equation, in order; zeros beside them."""
 
 
-def loops_of(place: Place) -> frozenset[int]:
+def loops_of(place: IndexMap) -> frozenset[int]:
     """The loops in which a place varies."""
     found = {a.loop for a in place if isinstance(a, Along) and a.loop >= 0}
     return frozenset(found.union(*[loops_of(a.place) for a in place if isinstance(a, Through)]))
@@ -91,7 +91,7 @@ class IndexMaps:
         self.lengths = tuple(lengths)
         self.reduced = tuple(reduced)
 
-    def whole(self, shape: Sequence[int], offsets: Sequence[int] = ()) -> Place:
+    def whole(self, shape: Sequence[int], offsets: Sequence[int] = ()) -> IndexMap:
         """The place of a value along all loops, whose first element is at the offsets."""
         offsets = offsets or [0] * len(shape)
         return normal([Along(i, -o) for i, o in enumerate(offsets)], shape)
@@ -104,12 +104,12 @@ class IndexMaps:
         """The lengths of the axes that need loops."""
         return tuple([n for n in shape if n > 1])
 
-    def places(self, shape: Sequence[int], loops: Sequence[Along]) -> list[Place]:
+    def places(self, shape: Sequence[int], loops: Sequence[Along]) -> list[IndexMap]:
         """The places of a value whose long axes are mapped to loops."""
         rest = iter(loops)
         return [tuple([FIRST if n == 1 else next(rest) for n in shape])]
 
-    def wholes(self, shape: Sequence[int], offsets: Sequence[int] = ()) -> list[Place]:
+    def wholes(self, shape: Sequence[int], offsets: Sequence[int] = ()) -> list[IndexMap]:
         """The places of a value along all loops: one for each index along its short axes."""
         return [self.whole(shape, offsets)]
 
@@ -117,12 +117,12 @@ class IndexMaps:
         """Whether an equation reduces short axes."""
         return False
 
-    def operands(self, equation: Equation, place: Place) -> list[Piece]:
+    def operands(self, equation: Equation, place: IndexMap) -> list[Piece]:
         """The operands of an elementwise equation for its element at a place."""
         shape = equation.outputs[0].type.shape
         return [Piece(a, broadcast(a.type.shape, shape, place)) for a in equation.inputs]
 
-    def moved(self, equation: Equation, place: Place) -> Moved | None:
+    def moved(self, equation: Equation, place: IndexMap) -> Moved | None:
         """The pieces of a moving equation; None for other equations."""
 
         if equation.primitive.reduces in REDUCED:
@@ -133,7 +133,7 @@ class IndexMaps:
         pieces = [_piece(self, equation, section, place) for section in sections]
         return Moved([piece for piece in pieces if piece is not None])
 
-    def terms(self, equation: Equation, place: Place) -> list[Piece] | None:
+    def terms(self, equation: Equation, place: IndexMap) -> list[Piece] | None:
         """The operands of a reduction, along all reduced loops, for its element at a place.
 
         Any loops of the right lengths that do not occur in the place are suitable: they are bound
@@ -156,7 +156,7 @@ class IndexMaps:
             return None
         return [Piece(atom, normal(source, shape)) for atom in equation.inputs]
 
-    def element(self, shape: Sequence[int], place: Place) -> list[tuple[Any, int, int]]:
+    def element(self, shape: Sequence[int], place: IndexMap) -> list[tuple[Any, int, int]]:
         """The position of an element in C order: for each axis its index, length and stride."""
         terms, stride = list[tuple[Any, int, int]](), 1
         for along, length in zip(reversed(place), reversed(shape), strict=True):
@@ -185,18 +185,18 @@ class FlatMaps(IndexMaps):
     def __init__(self, size: int) -> None:
         super().__init__([size])
 
-    def whole(self, shape: Sequence[int], offsets: Sequence[int] = ()) -> Place:
+    def whole(self, shape: Sequence[int], offsets: Sequence[int] = ()) -> IndexMap:
         return (Along(0),) if math.prod(shape) > 1 else ()
 
-    def operands(self, equation: Equation, place: Place) -> list[Piece]:
+    def operands(self, equation: Equation, place: IndexMap) -> list[Piece]:
         return [Piece(a, place if a.type.size > 1 else ()) for a in equation.inputs]
 
-    def moved(self, equation: Equation, place: Place) -> Moved | None:
+    def moved(self, equation: Equation, place: IndexMap) -> Moved | None:
         if equation.primitive not in (reshape, broadcast_to):
             return None
         return Moved(self.operands(equation, place))
 
-    def element(self, shape: Sequence[int], place: Place) -> list[tuple[Any, int, int]]:
+    def element(self, shape: Sequence[int], place: IndexMap) -> list[tuple[Any, int, int]]:
         return [(along, self.lengths[0], 1) for along in place]
 
 
@@ -208,12 +208,12 @@ class ShortMaps(IndexMaps):
 
     nest = long
 
-    def places(self, shape: Sequence[int], loops: Sequence[Along]) -> list[Place]:
+    def places(self, shape: Sequence[int], loops: Sequence[Along]) -> list[IndexMap]:
         rest = iter(loops)
         along = [[next(rest)] if n > SHORT else [Along(-1, i) for i in range(n)] for n in shape]
         return list(itertools.product(*along))
 
-    def wholes(self, shape: Sequence[int], offsets: Sequence[int] = ()) -> list[Place]:
+    def wholes(self, shape: Sequence[int], offsets: Sequence[int] = ()) -> list[IndexMap]:
         offsets = offsets or [0] * len(shape)
         return self.places(shape, [Along(i, -o) for i, o in enumerate(offsets)])
 
@@ -224,7 +224,7 @@ class ShortMaps(IndexMaps):
         reduced = [shape[axis] for axis in equation.params["axes"] if shape[axis] > 1]
         return bool(reduced) and max(reduced) <= SHORT
 
-    def parts(self, equation: Equation, place: Place) -> list[Piece]:
+    def parts(self, equation: Equation, place: IndexMap) -> list[Piece]:
         """The terms of a reduction of short axes for its element at a place."""
         (atom,), axes = equation.inputs, equation.params["axes"]
         rest = iter(place)
@@ -240,12 +240,12 @@ def flat(equations: Sequence[Equation], types: Sequence[Any]) -> bool:
     return len(shapes) <= 1 and all(elementwise(e) or e.primitive in moving for e in equations)
 
 
-def normal(place: Sequence[Along], shape: Sequence[int]) -> Place:
+def normal(place: Sequence[Along], shape: Sequence[int]) -> IndexMap:
     """A place in which axes of length 1 belong to no loop."""
     return tuple([FIRST if n == 1 else along for along, n in zip(place, shape, strict=True)])
 
 
-def broadcast(shape: Sequence[int], out: Sequence[int], place: Place) -> Place:
+def broadcast(shape: Sequence[int], out: Sequence[int], place: IndexMap) -> IndexMap:
     """The place in an operand that corresponds to a place in the result."""
     return normal(place[len(out) - len(shape) :], shape)
 
@@ -285,7 +285,7 @@ def moves_deeply(graph: Graph) -> bool:
     return False
 
 
-def _reduced(equation: Equation, place: Place) -> Moved | None:
+def _reduced(equation: Equation, place: IndexMap) -> Moved | None:
     """A reduction along axes of length 1; a sum is added to the 0.0 that NumPy begins with."""
     (atom,), axes = equation.inputs, equation.params["axes"]
     if any(atom.type.shape[axis] != 1 for axis in axes):
@@ -296,7 +296,7 @@ def _reduced(equation: Equation, place: Place) -> Moved | None:
     return Moved([Piece(atom, normal(source, atom.type.shape), (), adds)])
 
 
-def _piece(maps: IndexMaps, equation: Equation, section: Section, place: Place) -> Piece | None:
+def _piece(maps: IndexMaps, equation: Equation, section: Section, place: IndexMap) -> Piece | None:
     """A section at a place of the output; None if it is nowhere in it."""
     box, operand, axes, adds = section
     limits, source = list[Limit](), list[Along]()

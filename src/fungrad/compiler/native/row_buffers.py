@@ -17,9 +17,9 @@ from fungrad.compiler.native.element_operations import cost, type_of
 from fungrad.compiler.native.element_values import Body, Box, KernelGraph, Key
 from fungrad.compiler.native.index_maps import (
     FlatMaps,
+    IndexMap,
     IndexMaps,
     Piece,
-    Place,
     ShortMaps,
     loops_of,
 )
@@ -215,7 +215,7 @@ def _kept_of_shape(
     save.
     """
     saved, own, kept = 0.0, IndexMaps(shape), list[Atom]()
-    used: dict[Atom, set[tuple[bool, Place]]] = {}
+    used: dict[Atom, set[tuple[bool, IndexMap]]] = {}
     for piece in pieces:
         used.setdefault(piece.atom, set()).add((False, piece.place))
     for equation in reversed(source.graph.equations):

@@ -23,7 +23,7 @@ from fungrad.compiler.native.block_sums import Reduction, reduction
 from fungrad.compiler.native.element_operations import cost, type_of
 from fungrad.compiler.native.element_values import Body, KernelGraph, Key
 from fungrad.compiler.native.gathers import direct_atoms, writes
-from fungrad.compiler.native.index_maps import SHORT, IndexMaps, Piece, Place, loops_of
+from fungrad.compiler.native.index_maps import SHORT, IndexMap, IndexMaps, Piece, loops_of
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.compiler.native.loop_nests import BLOCK, Nest, Root
 from fungrad.compiler.refusal import Refusal, Refused, attempted, refusal
@@ -98,7 +98,7 @@ class RowNest(Nest):
             self.phase[key] = max(before, default=0)
         self.last_phase = max(self.phase.values(), default=0)
 
-    def _inside(self, place: Place) -> bool:
+    def _inside(self, place: IndexMap) -> bool:
         """Whether a value at a place varies within an item."""
         return bool(loops_of(place) & set(self.inner))
 

@@ -43,7 +43,7 @@ from fungrad.primitives.reduction.reduce import product_of_others, reduce_max, r
 from fungrad.retracing.graph_transforms import drop_dead, memoised
 from fungrad.support.rules import Rules
 from fungrad.tracing.graph_trace import stage
-from fungrad.tracing.provenance import Place, replayed
+from fungrad.tracing.provenance import Provenance, replayed
 from fungrad.tracing.trace import shape_of
 
 LEAST = 64
@@ -180,7 +180,7 @@ def _unrolled(graph: Graph, whole: bool = False) -> tuple[Graph, bool]:
         return [*map(read, graph.outputs), *total]
 
     types = [v.type for v in graph.inputs]
-    token = replayed.set(Place(None, "", 0))
+    token = replayed.set(Provenance(None, "", 0))
     try:
         with np.errstate(all="ignore"):
             made = stage(run, types, [""] * len(types), lambda: "unrolled", graph.name)

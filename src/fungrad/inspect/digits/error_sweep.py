@@ -43,7 +43,7 @@ from fungrad.rounding.expected_rounding import (
 )
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.interpreter import evaluate
-from fungrad.tracing.provenance import Place, place
+from fungrad.tracing.provenance import Provenance, provenance
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, shape_of, typeof
 from fungrad.transforms.engine.batching import Unbatched
 
@@ -263,7 +263,7 @@ class ObservingTrace(Trace):
         parent: Trace = self.parent  # type: ignore[assignment]
         if is_stop(primitive):
             return args[0]
-        where = place()
+        where = provenance()
         if self.constants:
             args = [self._constant(arg, where) for arg in args]
         mine = [type(arg) is Tracer and arg.owner is parent for arg in args]
@@ -280,7 +280,7 @@ class ObservingTrace(Trace):
         return self._operation(primitive, args, params, where, mine)
 
     def _operation(
-        self, primitive: Any, args: Any, params: dict[str, Any], where: Place, mine: list[bool]
+        self, primitive: Any, args: Any, params: dict[str, Any], where: Provenance, mine: list[bool]
     ) -> Any:
         """The results of an operation, observed where it errs."""
         parent: Trace = self.parent  # type: ignore[assignment]
@@ -326,7 +326,7 @@ class ObservingTrace(Trace):
             return value.inner
         return value
 
-    def _constant(self, value: Any, where: Place) -> Any:
+    def _constant(self, value: Any, where: Provenance) -> Any:
         if type(value) is Tracer or not typeof(value).inexact or _is_short(value):
             return value
         site = Site(where.source, "constant", where.backward)
@@ -354,7 +354,7 @@ class ObservingTrace(Trace):
 
     # Loops and branches.
 
-    def _loop(self, primitive: Any, args: Any, params: dict[str, Any], where: Place) -> Any:
+    def _loop(self, primitive: Any, args: Any, params: dict[str, Any], where: Provenance) -> Any:
         body, sites = observing(params["body"], self.constants)
         accumulators = [self._accumulator(_placed(site, where)) for site in sites]
         counts = params["counts"]
@@ -366,7 +366,7 @@ class ObservingTrace(Trace):
             counts = (counts[0], len(accumulators) + counts[1])
         return self._inexact(primitive, new, {**params, "body": body, "counts": counts})
 
-    def _branches(self, args: Any, params: dict[str, Any], where: Place) -> Any:
+    def _branches(self, args: Any, params: dict[str, Any], where: Provenance) -> Any:
         found = [observing(branch, self.constants) for branch in params["branches"]]
         accumulators = [self._accumulator(_placed(s, where)) for _, sites in found for s in sites]
         branches = []
@@ -389,7 +389,7 @@ class ObservingTrace(Trace):
         return outputs
 
 
-def _placed(site: Site, where: Place) -> Site:
+def _placed(site: Site, where: Provenance) -> Site:
     return site if site.source is not None else site._replace(source=where.source)
 
 

@@ -19,7 +19,7 @@ from fungrad.inspect.digits.source_lines import place_of, text_of
 from fungrad.inspect.tables import Table
 from fungrad.inspect.why.ablate_stops import is_stop
 from fungrad.ir.graph import Source
-from fungrad.tracing.provenance import place
+from fungrad.tracing.provenance import provenance
 from fungrad.tracing.trace import Trace, Tracer, typeof
 from fungrad.tracing.traced_again import traced
 
@@ -139,7 +139,7 @@ class ExactTrace(Trace):
                 made.append(value)
                 continue
             if self.spoiled is None and relative_error(value, true) > SPOILED:
-                self.spoiled = place().source
+                self.spoiled = provenance().source
             made.append(self.tracer(value, true))
         return tuple(made) if primitive.multiple else made[0]
 
@@ -153,7 +153,7 @@ class ExactTrace(Trace):
             return
         others = int(np.sum(np.asarray(true, bool) != np.asarray(output, bool)))
         if others:
-            key = (place().source, primitive.name)
+            key = (provenance().source, primitive.name)
             self.branches[key] = self.branches.get(key, 0) + others
 
 

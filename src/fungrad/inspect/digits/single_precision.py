@@ -15,7 +15,7 @@ from fungrad.inspect.why.ablate_stops import is_stop
 from fungrad.ir.graph import Source
 from fungrad.primitives.facts import EXACT, rounding_of
 from fungrad.support.lazy import Record
-from fungrad.tracing.provenance import place
+from fungrad.tracing.provenance import provenance
 from fungrad.tracing.trace import Trace, Tracer, typeof
 from fungrad.tracing.traced_again import traced
 
@@ -46,7 +46,7 @@ class PrecisionTrace(Trace):
             return self.run(unfold, primitive, args, params)
         if opens(primitive, params):
             return self.run(opened, primitive, args, params)
-        source = place().source
+        source = provenance().source
         rounds = source is not None and (source.file, source.line) in self.lines
         values = [arg.inner if own else arg for arg, own in zip(args, mine, strict=True)]
         if rounds and rounding_of(primitive) != EXACT:

@@ -17,7 +17,7 @@ from fungrad.ir.graph import Equation, Source
 from fungrad.primitives.elementwise.family import add_cotangents, plain, whole
 from fungrad.primitives.stop_gradient import stop
 from fungrad.tracing.concrete_answers import T
-from fungrad.tracing.provenance import place
+from fungrad.tracing.provenance import provenance
 from fungrad.tracing.trace import Trace, Tracer, enter, leave, typeof
 from fungrad.transforms.engine.tape import Tape, walk
 
@@ -84,7 +84,7 @@ class WhyTrace(Trace):
     def concrete(
         self, tracer: Tracer, error: type[Exception], asked: str, read: Callable[[Any], T]
     ) -> T:
-        source = place().source
+        source = provenance().source
         self.cuts.append(Cut(f"Python's {asked}", None, False, (tracer.extra,), source))
         return super().concrete(tracer, error, asked, read)
 
@@ -100,7 +100,7 @@ class WhyTrace(Trace):
             self._look_inside(primitive, args, mine, params)
         values = [arg.inner if own else arg for arg, own in zip(args, mine, strict=True)]
         slots = [arg.extra if own else 0 for arg, own in zip(args, mine, strict=True)]
-        source, scope, _ = place()
+        source, scope, _ = provenance()
         slots = self._left(primitive, params, slots, source)
         if not any(slots):
             return parent.process(primitive, values, params)

@@ -38,14 +38,14 @@ class At:
     def __init__(self, array: Any) -> None:
         self._array = array
 
-    def __getitem__(self, index: Any) -> Place:
-        return Place(self._array, index)
+    def __getitem__(self, index: Any) -> AtIndex:
+        return AtIndex(self._array, index)
 
     def __repr__(self) -> str:
         return f"{self._array!r}.at"
 
 
-class Place:
+class AtIndex:
     """Elements of an array, named by an index: `x.at[index]`.
 
     Every method but `get` returns a copy of x with x[index] changed, of the same dtype. If the

@@ -21,7 +21,7 @@ from fungrad.tracing.captured_arrays import (
     forget_ended,
     locked_memory,
 )
-from fungrad.tracing.provenance import backward_place, replayed
+from fungrad.tracing.provenance import backward_provenance, replayed
 from fungrad.tracing.trace import (
     EVAL,
     Trace,
@@ -203,7 +203,7 @@ class VjpTrace(Trace):
         else:
             self.slots = out = self.slots + 1
             traced = Tracer(self, output, out)
-        origin = backward_place() if self.records else None
+        origin = backward_provenance() if self.records else None
         record = (primitive, params, tuple(slots), tuple(args), saved, out, origin)
         self.tape.extend(record)
         return traced

@@ -25,7 +25,7 @@ from benchmarks import cases, everyday, libraries, native_loops
 from benchmarks.gradbench import descent, gmm, ode, particle, saddle, workloads
 from benchmarks.libraries import HAND
 from benchmarks.native_loops import chosen, least
-from fungrad.compiler.native import products
+from fungrad.compiler.cost_model import tuned
 from fungrad.control_flow.call import compiled
 
 NATIVE, NUMPY, JAX = "native", "numpy", "JAX"
@@ -407,7 +407,7 @@ def products_in_loops(words: list[str]) -> None:
     """CPU time of a recurrent network's gradient: products as loop nests, and by the BLAS."""
     print("\n| 100 steps, us | terms | loop nests | BLAS | ratio |\n|---|---|---|---|---|")
     chosen(NATIVE)
-    rng, most = np.random.default_rng(0), products.MOST
+    rng, most = np.random.default_rng(0), tuned.product_terms
     for rows, n in ((1, 128), (4, 64), (1, 256), (4, 128), (16, 64), (32, 64), (4, 256), (1, 512)):
         name = f"{rows}x{n}"
         if words and not any(word in name for word in words):
@@ -415,7 +415,7 @@ def products_in_loops(words: list[str]) -> None:
         w, h = rng.normal(size=(n, n)) / n**0.5, rng.normal(size=(rows, n))
         xs, calls = rng.normal(size=(100, rows, n)), {}
         for way, terms in (("nest", 1 << 30), ("BLAS", 0)):
-            products.MOST = terms
+            tuned.product_terms = terms
             step = lambda h, x, w: (np.tanh(h @ w + x), None)  # noqa: E731
             last = lambda w, h=h, xs=xs, f=step: fg.lax.scan(partial(f, w=w), h, xs)[0]  # noqa: E731
             calls[way] = partial(fg.jit(fg.grad(lambda w, f=last: np.sum(f(w)))), w)
@@ -427,7 +427,7 @@ def products_in_loops(words: list[str]) -> None:
             us[way] = min(us[way], 1e6 * (time.process_time() - start))
         cells = f"{us['nest']:,.0f} | {us['BLAS']:,.0f} | {us['nest'] / us['BLAS']:.2f}"
         print(f"| {name} | {rows * n * n:,} | {cells} |", flush=True)
-    products.MOST = most
+    tuned.product_terms = most
 
 
 def main() -> None:

@@ -12,7 +12,8 @@ from typing import Any
 from unittest import mock
 
 from fungrad.compiler import backend_choice
-from fungrad.compiler.native import backend, clusters, fused
+from fungrad.compiler.cost_model import tuned
+from fungrad.compiler.native import backend, fused
 from fungrad.compiler.passes import pipeline
 from fungrad.control_flow.call import built
 
@@ -29,7 +30,7 @@ def loops_over_arrays() -> Iterator[None]:
     """Makes native code use only loops over arrays within the context, even for short ones."""
     with (
         mock.patch.object(backend, "GENERATORS", [fused.cheap_kernel]),
-        mock.patch.object(clusters, "LEAST", 0),
+        mock.patch.object(tuned, "cluster_elements", 0),
     ):
         yield
 

@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import fungrad as fg
+from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native import entry
-from fungrad.compiler.native.products import MOST
 from fungrad.compiler.native.single_equations import single_kernel
 from fungrad.compiler.refusal import Refused
 from fungrad.primitives.contraction.dot_general import dot_general
@@ -84,7 +84,7 @@ def test_sums_begin_with_zero_and_keep_what_is_not_finite() -> None:
 
 
 def test_what_is_refused() -> None:
-    n = int(np.sqrt(MOST)) + 1
+    n = int(np.sqrt(tuned.product_terms)) + 1
     with pytest.raises(Refused, match="terms"):
         kernel(whole(n, n), whole(n), ((1,), (0,)))
     with pytest.raises(Refused, match="terms"):

@@ -1,7 +1,7 @@
 """The cost model: bounds by which the compiler chooses between programs.
 
-The compiler uses `costs`; its figures are of NumPy 2 on a machine of two cores. Each names the case
-of `python -m benchmarks` to time when it is changed.
+The compiler uses `costs`, native code `tuned`, too. The figures are of NumPy 2 on a machine of two
+cores. Each names the case of `python -m benchmarks` to time when it is changed.
 """
 
 from __future__ import annotations
@@ -108,4 +108,104 @@ class CostModel:
     """The most elements of a constant that is tested for being zero: staging."""
 
 
+@dataclass
+class Tuned:
+    """Bounds of native code; times are nanoseconds on a machine with AVX-512. A case is a section
+    of `python -m benchmarks.native --only`, unless another benchmark is named.
+    """
+
+    saving_calls: int = 10_000
+    """A program has to save the time of its build in so many calls:
+    `python -m benchmarks.first`.
+    """
+    entry_ns: float = 1_500.0
+    """What an entry in machine code saves per call: small."""
+    lapack_ns: float = 6_000.0
+    """A factorisation on NumPy, besides its arithmetic: small."""
+    trips: int = 100
+    """The assumed trip count of a loop of unknown length: loops."""
+    quick_ns: float = 0.1
+    """A kernel with calls of at most so many nanoseconds per line of IR is built quickly. Better
+    code, three times as fast, would have to be called some 100,000 times to make up for its build:
+    small.
+    """
+    quick_build: tuple[float, float] = (4.0, 0.04)
+    """Milliseconds of a quick build: a constant, and the time per line of IR: first."""
+    full_build: tuple[float, float] = (10.0, 0.06)
+    """The same of a full build."""
+    lines: int = 100_000
+    """The most lines of IR that are compiled: `benchmarks.cliffs`."""
+    released_ns: float = 30_000.0
+    """A kernel of at least so much time runs without the interpreter's lock: two threads."""
+    shared_ns: float = 60_000.0
+    """Threads share a kernel of at least so much time: two threads."""
+    stack_bytes: int = 1024
+    """The most bytes of scratch memory that are on the stack: small."""
+    cluster_elements: int = 4_096
+    """The fewest elements, over all equations, of a cluster that is compiled: everyday."""
+    repeated_elements: int = 512
+    """The same of one that runs several times per call: loops."""
+    cluster_equations: int = 12
+    """A cluster of at least so many equations, of any size, is compiled: it saves NumPy calls:
+    cases.
+    """
+    cluster_moves: int = 1
+    """A cluster that is refused is divided where values have been moved so many times: each move of
+    moved values multiplies the places at which values are computed: `benchmarks.cliffs`, stencils.
+    """
+    kernels: int = 24
+    """The most kernels of one Graph; equal ones count once: `benchmarks.cliffs`."""
+    cluster_arrays: int = 64
+    """The most arrays that a cluster reads: a longer one, such as a sum over the steps of a loop,
+    is divided in order: `benchmarks.cliffs`.
+    """
+    number_lines: int = 1_000
+    """For programs of numbers with more lines of IR, loops over arrays are tried, too: loops."""
+    signal_ns: float = 500_000.0
+    """The time between two checks for signals: loops."""
+    part_ns: float = 5.0
+    """A call of a part: loops."""
+    stored_constant: int = 1 << 16
+    """The most elements of an array that is stored as a constant: cases."""
+    sequence_elements: int = 64
+    """The fewest elements of the largest array of a sequence: small."""
+    straight_bytes: float = 8.0
+    """Bytes of new memory for a nanosecond of a program without loops; one with loops may take 1:
+    gradbench.
+    """
+    sequence_bytes: int = 1 << 25
+    """The most bytes of new memory of a sequence: malloc gives more back to the system: cases."""
+    product_terms: int = 1 << 16
+    """The most terms of a product; the BLAS is as fast beyond: products."""
+    product_tile: int = 8
+    """The most registers for the results of a tile of a product: products."""
+    reread_elements: int = 1 << 18
+    """The most elements that one thread reduces, and reads again: everyday."""
+    unrolled_elements: int = 64
+    """The fewest elements of loops if short axes are unrolled: cases."""
+    moved_equations: int = 300
+    """A Graph of more equations is cut before its maps are followed, where values move and move
+    again: `benchmarks.cliffs`, stencils.
+    """
+    unrolled_equations: int = 16_000
+    """The most equations after unrolling of short axes: cases."""
+    one_call_ns: float = 0.1
+    """The time per element for which one NumPy call is as fast: everyday."""
+    stacked_matrices: int = 64
+    """The fewest matrices of a stack that loops over it compute: gradbench."""
+    unrolled_rows: int = 6
+    """The most rows of a matrix whose factorisation is unrolled: gradbench."""
+    unrolled_minors: int = 5
+    """The most rows of a matrix whose cofactors are polynomials: gradbench."""
+    unrolled_terms: int = 216
+    """The most terms of an unrolled product of two matrices: gradbench."""
+    vector_product: int = 1_000
+    """The fewest elements of a matrix whose product with a vector is a loop over it: cases."""
+    matrix_ns: float = 60.0
+    """NumPy's time for a product of matrices in a stack: gradbench."""
+    factor_ns: float = 15.0
+    """NumPy's time for an element of a factor: gradbench."""
+
+
 costs = CostModel()
+tuned = Tuned()

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.clusters import Once, cluster_graph, with_clusters
-from fungrad.compiler.native.entry import SHARED
 from fungrad.compiler.native.factorisations import RULES, factorised
 from fungrad.compiler.native.fused import cheap_kernel
 from fungrad.compiler.native.generators import Generator, chosen
@@ -35,20 +35,6 @@ from fungrad.primitives.movement.reshape_broadcast_cast import reshape
 from fungrad.retracing.inlining import copied, placed
 from fungrad.runtime.buffer_pool import LARGE, LINE, packed, size_of
 
-LONG = 1_000
-"""For scalar programs of more lines of IR, loops over arrays are tried, too."""
-LOOK = 500_000.0
-"""Nanoseconds between two checks for signals."""
-CALLED = 5.0
-"""Nanoseconds of a call of a part."""
-CONSTANT = 1 << 16
-"""The most elements of an array that is stored as a constant."""
-FEW = 64
-"""The fewest elements of the largest array of a sequence."""
-STRAIGHT = 8.0
-"""Bytes of new memory for a nanosecond of a program without loops; one with loops may take 1."""
-MOST = 1 << 25
-"""The most bytes of new memory of a sequence: malloc gives more back to the system."""
 ARRAYS = 250
 """The most pointers that a part receives."""
 
@@ -56,7 +42,7 @@ ARRAYS = 250
 def _small(graph: Graph) -> Kernel:
     """The program of numbers; that of loops over arrays if its text is half of a long one's."""
     made = scalar_kernel(graph)
-    other = attempted(lambda: loop_kernel(graph)) if len(made.module) > LONG else made
+    other = attempted(lambda: loop_kernel(graph)) if len(made.module) > tuned.number_lines else made
     if isinstance(other, Kernel) and 2 * len(other.module) < len(made.module):
         return other
     return made
@@ -88,7 +74,7 @@ def _loops(graph: Graph) -> Kernel:
     if len(made.module) > LOOPS:
         raise Refused(f"{len(made.module)} lines of IR", "long", lines=len(made.module))
     loops = any(structural(e.primitive) for e in graph.equations)
-    most = made.cost_ns * (1.0 if loops else STRAIGHT)
+    most = made.cost_ns * (1.0 if loops else tuned.straight_bytes)
     if made.scratch > max(LARGE, most):  # the pool keeps values between programs
         raise Refused(f"{made.scratch} bytes of new memory", "memory", bytes=made.scratch)
     return made
@@ -140,7 +126,7 @@ def _stack(graph: Graph) -> Kernel:
 def _sequence_refusal(graph: Graph) -> Refusal | None:
     """Why a Graph is not a sequence of parts that are worth a call each."""
     most = max([v.type.size for e in graph.equations for v in e.outputs], default=0)
-    if len(graph.equations) < 2 or most < FEW:
+    if len(graph.equations) < 2 or most < tuned.sequence_elements:
         return refusal(f"a sequence of arrays of {most} elements", "small", elements=most)
     return _effects(graph)
 
@@ -155,7 +141,7 @@ def _parts_in_order(graph: Graph) -> Kernel:
     made = _sequence(graph)
     kept = set(graph.outputs)
     inner = [v.type.nbytes for e in graph.equations for v in e.outputs if v not in kept]
-    if made.scratch > (LARGE if max(inner, default=0) >= LARGE else MOST):
+    if made.scratch > (LARGE if max(inner, default=0) >= LARGE else tuned.sequence_bytes):
         raise Refused(f"{made.scratch} bytes of new memory", "memory", bytes=made.scratch)
     return made
 
@@ -247,8 +233,8 @@ class _Writer:
         if names is None:
             names = self.names[kernel.module] = self.module.absorb(kernel.module)
         given = [table, *[code.constant(n, "i64") for n in (0, kernel.units)], self.within]
-        self.cost += kernel.cost_ns + CALLED
-        if kernel.units > 1 and kernel.cost_ns >= SHARED:
+        self.cost += kernel.cost_ns + tuned.part_ns
+        if kernel.units > 1 and kernel.cost_ns >= tuned.shared_ns:
             shared = [Value(f"@{names['kernel']}", "ptr"), table, *given[2:]]
             code.call("fg_share", "void", shared)
         else:
@@ -320,7 +306,7 @@ def _steps(graph: Graph) -> tuple[list[_Step], dict[Atom, Any]]:
         inputs: Sequence[Atom] = equation.inputs
         outputs: Sequence[Atom] = equation.outputs
         if part is None:
-            if not inputs and out.type.size <= CONSTANT and hasattr(primitive, "eval"):
+            if not inputs and out.type.size <= tuned.stored_constant and hasattr(primitive, "eval"):
                 known[out] = np.asarray(primitive.eval(**params), out.type.dtype)
                 continue
             if primitive is not reshape and (more or out.type.size):
@@ -416,7 +402,7 @@ def _scan(graph: Graph) -> Kernel:
         for n, both in enumerate(sums):
             other = code.sub(both, entry(inputs + n, "i64"))
             code.store(other, code.at(table, inputs + n, "ptr"))
-        often = 1 << int(LOOK / made.cost).bit_length()
+        often = 1 << int(tuned.signal_ns / made.cost).bit_length()
         if length > often:
             due = code.compare("eq", code.binary("and", index, often - 1), often - 1)
             code.if_else(due, lambda: made.end(code.call("fg_signalled", "i32", [])))

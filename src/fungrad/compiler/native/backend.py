@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.compiler import background
-from fungrad.compiler.cost_model import costs
+from fungrad.compiler.cost_model import costs, tuned
 from fungrad.compiler.loop_ir.printer import Later
 from fungrad.compiler.native import (
     entry,
@@ -43,14 +43,6 @@ from fungrad.runtime import buffer_pool
 
 GENERATORS = [*LOOP_GENERATORS, fused_kernel, sequence_kernel, long_kernel]
 """The generators of whole programs, in the order of preference."""
-CALLS = 10_000
-"""A program has to save the time of its build in so many calls."""
-CALL = 1_500.0
-"""Nanoseconds per call that an entry in machine code saves."""
-LAPACK_CALL = 6_000.0
-"""Nanoseconds of a factorisation on NumPy, besides its arithmetic."""
-TRIPS = 100
-"""The assumed trip count of a loop of unknown length."""
 
 
 _NUMPY = NumpyBackend()
@@ -205,8 +197,8 @@ def unprofitable(graph: Graph, kernel: Kernel, times: float = 1.0) -> Refusal | 
     """The refusal of a kernel that takes longer to build than CALLS calls save, each of which runs
     it `times` times.
     """
-    saved = CALL + numpy_ns(graph) - kernel.cost_ns
-    if kernel.build_ms * 1e6 <= CALLS * times * saved:
+    saved = tuned.entry_ns + numpy_ns(graph) - kernel.cost_ns
+    if kernel.build_ms * 1e6 <= tuned.saving_calls * times * saved:
         return None
     return refusal(f"would take {kernel.build_ms:.0f} ms to build and save "
                    f"{saved / 1e3:.1f} us a call", "time",
@@ -223,12 +215,12 @@ def _numpy_ns(equation: Equation) -> float:
     held = structural(primitive)
     if held is not None:
         step = costs.scan_step if held.loop else 0.0
-        return sum([(TRIPS if trips is None else trips) * (step + numpy_ns(optimised(body)))
+        return sum([(tuned.trips if trips is None else trips) * (step + numpy_ns(optimised(body)))
                     for body, trips in held.bodies(equation)])  # fmt: skip
     if primitive in short_axes.UNROLLED and unrollable(equation):
         return costs.numpy_call + short_axes.numpy_ns(equation)
     if primitive.module.startswith("fungrad.primitives.linalg."):
-        return LAPACK_CALL + factorisations.TERM * factorisations.terms(equation)
+        return tuned.lapack_ns + factorisations.TERM * factorisations.terms(equation)
     own = single(equation) if primitive in SINGLE else None
     if own is not None and own.numpy_ns is not None:
         return own.numpy_ns(equation)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
+from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.axis_splits import joins_or_splits
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.fused import known_equation
@@ -30,21 +31,6 @@ from fungrad.retracing.graph_transforms import memoised
 from fungrad.retracing.inlining import copied, key_of_graph
 from fungrad.runtime.buffer_pool import LARGE
 
-LEAST, LEAST_OFTEN = 4_096, 512
-"""The fewest elements, over all equations, of a cluster that is compiled; and of one that runs
-several times per call."""
-FEW = 12
-"""A cluster of at least so many equations, of any size, is compiled: it saves NumPy calls."""
-DEEP = 1
-"""A cluster that is refused is divided where values have been moved so many times: each move of
-moved values multiplies the places at which values are computed.
-"""
-MOST = 24
-"""The most kernels of one Graph; equal ones count once."""
-READ = 64
-"""The most arrays that a cluster reads: a longer one, such as a sum over the steps of a loop, is
-divided in order.
-"""
 NAME = "native_cluster"
 """The name of the primitive of a call."""
 Make = Callable[[Graph], Any]
@@ -60,15 +46,15 @@ class Reasons(dict[Equation, Refusal]):
 
 
 def with_clusters(
-    graph: Graph, make: Make, least: int = LEAST, reasons: Reasons | None = None,
-    loops: bool = True, most: float = MOST,
+    graph: Graph, make: Make, least: int | None = None, reasons: Reasons | None = None,
+    loops: bool = True, most: float = tuned.kernels,
 ) -> Graph | None:  # fmt: skip
     """The Graph with clusters replaced by calls of native programs; None if there are none.
 
     Args:
       graph: the Graph, after the passes.
       make: makes native programs.
-      least: the fewest elements, over all equations, of a cluster.
+      least: the fewest elements, over all equations, of a cluster; None for the usual bound.
       reasons: receives why equations are in none.
       loops: whether loops, or clusters of their bodies, are made native, too.
       most: the most clusters; equal ones count once.
@@ -77,6 +63,7 @@ def with_clusters(
     if any(map(effectful, graph.equations)):
         reasons.note(graph.equations, refusal("effects", "effects"))
         return None
+    least = tuned.cluster_elements if least is None else least
     calls = _Calls(graph, make, least, reasons, most)
     for members in sorted(_clusters(graph, graph.equations, 0), key=_work, reverse=True):
         calls.take(members, 0)
@@ -85,7 +72,9 @@ def with_clusters(
         if separate(equation):
             calls.add([equation])
         if loops and equation.primitive in (scan, while_loop) and not calls.add([equation]):
-            body = with_clusters(optimised(equation.params["body"]), make, LEAST_OFTEN, reasons)
+            body = with_clusters(
+                optimised(equation.params["body"]), make, tuned.repeated_elements, reasons
+            )
             if body is not None:
                 params = {**equation.params, "body": body}
                 new = copied(equation, equation.inputs, equation.outputs, params)
@@ -133,7 +122,7 @@ class _Calls:
     def take(self, members: Sequence[Equation], cut: int, new: bool = True) -> None:
         """Makes a cluster native, if it is new; else its parts, divided at more reductions."""
         size, most = _work(members), len(self.made) >= self.most
-        if most or (len(members) < FEW and size < self.least):
+        if most or (len(members) < tuned.cluster_equations and size < self.least):
             count = "1 element" if size == 1 else f"{size:,} elements"
             small = f"{count}: below the {self.least:,} of a kernel"
             many = refusal(f"there are {self.most} kernels", "long", kernels=self.most)
@@ -168,7 +157,7 @@ def _divided(members: Sequence[Equation]) -> Iterator[Sequence[Equation]]:
     start, read, made = 0, set[Atom](), set[Atom]()
     for n, equation in enumerate(members):
         inputs = {a for a in equation.inputs if isinstance(a, Variable)} - made
-        if n > start and len(read | inputs) > READ:
+        if n > start and len(read | inputs) > tuned.cluster_arrays:
             yield members[start:n]
             start, read, made = n, set(), set()
             inputs = {a for a in equation.inputs if isinstance(a, Variable)}
@@ -226,7 +215,7 @@ def _levels(
             found = max(found, available.odd(before_loops(equation), later=True))
             here = [moves.get(a, 0) for a in equation.inputs if level.get(a) == found]
             deep = max(here, default=0) + shifts(equation)
-            if cut >= 1 and deep > DEEP:
+            if cut >= 1 and deep > tuned.cluster_moves:
                 ended.update(a for a in equation.inputs if level.get(a) == found)
                 found, deep = available.odd(equation.inputs, later=True), 1
             moves.update((v, deep) for v in equation.outputs)
@@ -320,7 +309,7 @@ def _main_axes(equations: Sequence[Equation]) -> Axes:
 def _reduces_all(equation: Equation) -> bool:
     """Whether an equation reduces a large array to a number: its readers pass over memory again."""
     whole = equation.outputs[0].type.size == 1 and reduction(equation) is not None
-    return whole and equation.inputs[0].type.size > LEAST
+    return whole and equation.inputs[0].type.size > tuned.cluster_elements
 
 
 def _connected(equations: Sequence[Equation]) -> Iterator[list[Equation]]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
+from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native import threads
 from fungrad.compiler.native.kernel import GIVEN_UP, Kernel
 from fungrad.compiler.native.llvm_ir import Function, Value
@@ -36,12 +37,6 @@ from fungrad.ir.types import Type
 
 Runner = Callable[..., Sequence[Any]]
 
-RELEASED = 30_000.0
-"""A kernel of at least so many nanoseconds runs without the interpreter's lock."""
-SHARED = 60_000.0
-"""Threads share a kernel of at least so many nanoseconds."""
-ON_STACK = 1024
-"""The most bytes of scratch memory that are on the stack."""
 MOST_ARRAYS = 250
 """The most arguments, results and constants: their pointers are on the stack."""
 _FASTCALL = 0x80
@@ -172,7 +167,7 @@ class _Entry:
         self.kernel = kernel
         given = [("ptr", "self"), ("ptr", "args"), ("i64", "nargs")]
         self.code = Function(kernel.module, "fg_entry", "ptr", given)
-        if kernel.cost_ns >= RELEASED:
+        if kernel.cost_ns >= tuned.released_ns:
             self.code.rare()
         self.called, self.args, self.count = self.code.parameters
 
@@ -181,7 +176,7 @@ class _Entry:
         count = len(kernel.inputs) + len(kernel.outputs) + len(kernel.constants)
         self.arrays = code.first(f"alloca [{max(count, 1)} x ptr]", "%arrays")
         self.scratch = _NULL
-        if 0 < kernel.scratch <= ON_STACK:
+        if 0 < kernel.scratch <= tuned.stack_bytes:
             self.scratch = code.first(f"alloca [{kernel.scratch} x i8], align 64", "%scratch")
         self.must(code.compare("eq", self.count, len(kernel.inputs)))
         for place, type in enumerate(kernel.inputs):
@@ -390,17 +385,17 @@ class _Entry:
     def run(self) -> None:
         """Runs the kernel, without the interpreter's lock if it takes long."""
         code, kernel = self.code, self.kernel
-        scratch, on_stack = self.scratch, kernel.scratch <= ON_STACK
+        scratch, on_stack = self.scratch, kernel.scratch <= tuned.stack_bytes
         if not on_stack:
             size = code.constant(kernel.scratch, "i64")
             scratch = code.call("PyMem_RawMalloc", "ptr", [size])
             self.made(scratch, "exhausted")
-        released = kernel.interruptible or kernel.cost_ns >= RELEASED
+        released = kernel.interruptible or kernel.cost_ns >= tuned.released_ns
         if released:
             state = code.call("PyEval_SaveThread", "ptr", [])
         units = code.constant(kernel.units, "i64")
         given = [self.arrays, code.constant(0, "i64"), units, scratch]
-        if kernel.units > 1 and kernel.cost_ns >= SHARED:
+        if kernel.units > 1 and kernel.cost_ns >= tuned.shared_ns:
             kernel_pointer = Value("@kernel", "ptr")
             code.call("fg_share", "void", [kernel_pointer, self.arrays, units, scratch])
         else:

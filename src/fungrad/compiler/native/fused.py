@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.axis_splits import with_split_axes
 from fungrad.compiler.native.block_sums import Reduction, by_pairs, reduction
 from fungrad.compiler.native.complex_numbers import real_form
@@ -31,7 +32,7 @@ from fungrad.compiler.native.index_maps import (
     movable,
     moves_deeply,
 )
-from fungrad.compiler.native.kernel import LINES, Kernel, kernel_function
+from fungrad.compiler.native.kernel import Kernel, kernel_function
 from fungrad.compiler.native.llvm_ir import Function, Module
 from fungrad.compiler.native.loop_nests import Nest, Root
 from fungrad.compiler.native.row_buffers import box_nest, row_nest
@@ -50,19 +51,8 @@ from fungrad.primitives.movement.stack_iota import unstack
 from fungrad.primitives.primitive import full
 from fungrad.retracing.graph_transforms import drop_dead
 
-ALONE = 1 << 18
-"""The most elements that one thread reduces, and reads again."""
 Depends = dict[Atom, set[tuple[int, ...]]]
 """For each value, the axes of the reductions that it depends on."""
-LEAST = 64
-"""The fewest elements of loops if short axes are unrolled."""
-MANY = 300
-"""A Graph of more equations is cut before its maps are followed, where values move and move again.
-"""
-COPIES = 16_000
-"""The most equations after unrolling of short axes."""
-ONE_CALL = 0.1
-"""Nanoseconds per element for which one NumPy call is as fast."""
 
 
 def _refusal(graph: Graph, cheap: bool = False) -> Refusal | None:
@@ -82,7 +72,7 @@ def _refusal(graph: Graph, cheap: bool = False) -> Refusal | None:
         return made
     live = drop_dead(made).equations
     own = next(filter(None, map(refusal_of, live)), None)
-    if own is None and not cheap and sum(map(_work, live)) <= ONE_CALL:
+    if own is None and not cheap and sum(map(_work, live)) <= tuned.one_call_ns:
         return refusal("data movement only, or a single NumPy call", "moves")
     return own
 
@@ -94,7 +84,7 @@ def _kernel(graph: Graph) -> Kernel:
     Raises:
       Refused: if the layout forbids both, or the text is too long.
     """
-    if len(graph.equations) > MANY and moves_deeply(graph):
+    if len(graph.equations) > tuned.moved_equations and moves_deeply(graph):
         raise Refused("moves of moved arrays", "long")
     graph = with_split_axes(graph)
     whole, doubtful = unrolled(graph)
@@ -123,7 +113,7 @@ def _has_short_axes(graph: Graph) -> bool:
         some = some or any(m > 1 and n > 1 for m, n in zip(long, short, strict=False))
         some = some or any(shape and shape[-1] == 1 < math.prod(shape) for shape in shapes)
         longest, copies = max([longest, *long]), copies + max(short, default=1)
-    return some and longest >= LEAST and copies <= COPIES
+    return some and longest >= tuned.unrolled_elements and copies <= tuned.unrolled_equations
 
 
 def refusal_of(equation: Equation) -> Refusal | None:
@@ -178,7 +168,7 @@ def _work(equation: Equation) -> float:
     """Estimated nanoseconds per element; 0 for equations that move elements."""
     if movable(equation) or indirect(equation) or equation.primitive is full:
         return 0.0
-    return cost(equation) if elementwise(equation) else ONE_CALL
+    return cost(equation) if elementwise(equation) else tuned.one_call_ns
 
 
 class Sum(NamedTuple):
@@ -264,7 +254,7 @@ class _Program:
         choices = self._accumulated(choices, needed, depends)
         first = choices[0]
         alone = len(first.reduced) == sum(n > 1 for n in first.lengths)
-        if alone and (math.prod(first.lengths) > ALONE or len(choices) > 1):
+        if alone and (math.prod(first.lengths) > tuned.reread_elements or len(choices) > 1):
             raise Refused("a second pass over a large array", "layout")
         rest = [n for n, (r, _) in enumerate(self.sums)
                 if not (alone and r.equation.outputs[0] in needed)]  # fmt: skip
@@ -474,7 +464,7 @@ class _Program:
         joined = [nest for nest in self.nests if nest.copied]
         if numbers or joined:
             self._finish(numbers, joined)
-        if len(self.module) > LINES:
+        if len(self.module) > tuned.lines:
             raise Refused(f"{len(self.module)} lines of IR", "long", lines=len(self.module))
         return Kernel(
             module=self.module,

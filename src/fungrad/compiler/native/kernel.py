@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.llvm_ir import Function, Module
 from fungrad.ir.types import Type
 from fungrad.support.lazy import Record
 
-LINES = 100_000
-"""The most lines of IR that are compiled."""
 GIVEN_UP = 2
 """The status of an interruptible kernel that leaves its work to NumPy."""
-
-SHORT = 0.1
-"""A kernel with calls of at most so many nanoseconds per line of IR is built quickly. Better code,
-three times as fast, would have to be called some 100,000 times to make up for its build."""
-QUICK, WELL = (4.0, 0.04), (10.0, 0.06)
-"""Milliseconds of a quick and of a full build: a constant, and the time per line of IR."""
 
 
 class Kernel(Record):
@@ -81,12 +74,12 @@ class Kernel(Record):
     @property
     def quick(self) -> bool:
         """Whether its code runs for so short a time that the quick build is better."""
-        return self.cost_ns < SHORT * len(self.module)
+        return self.cost_ns < tuned.quick_ns * len(self.module)
 
     @property
     def build_ms(self) -> float:
         """An estimate of the time that LLVM takes to build it."""
-        fixed, line = QUICK if self.quick else WELL
+        fixed, line = tuned.quick_build if self.quick else tuned.full_build
         return fixed + line * len(self.module)
 
 

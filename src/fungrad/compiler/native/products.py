@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.block_sums import JOINING, Reduction
 from fungrad.compiler.native.element_operations import TYPES, type_of
 from fungrad.compiler.native.generators import Single
@@ -24,10 +25,6 @@ from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.tracing.memory_order import dense
 
-MOST = 1 << 16
-"""The most terms of a product; the BLAS is as fast beyond (`benchmarks.native --only products`)."""
-TILE = 8
-"""The most registers for the results of a tile."""
 At = Sequence[Value]
 """The pointers into both operands and the result."""
 
@@ -55,7 +52,7 @@ def _refusal(equation: Equation) -> Refusal | None:
         return refusal(equation.primitive.name, equation=equation)
     x, (contracted, _) = equation.inputs[0].type, equation.params["contract"]
     terms = math.prod([*equation.outputs[0].type.shape, *[x.shape[i] for i in contracted]])
-    if not 0 < terms <= MOST:
+    if not 0 < terms <= tuned.product_terms:
         return refusal(f"a product of {terms} terms", "long", equation, terms=terms)
     return None
 
@@ -141,7 +138,7 @@ class _Product:
                 for p, n, m in zip(at, by, axis.steps, strict=True)]  # fmt: skip
 
     def _rows(self, at: At) -> None:
-        rows = min(self.row.length, 2 if self.column.length > self.lanes else TILE)
+        rows = min(self.row.length, 2 if self.column.length > self.lanes else tuned.product_tile)
         full = self.row.length // rows * rows
         rest = self._along(self.row, full, rows, at, lambda at: self._columns(rows, at))
         if full < self.row.length:
@@ -150,7 +147,7 @@ class _Product:
     def _columns(self, rows: int, at: At) -> None:
         """Tiles of some rows along the columns; the last ones have fewer lanes."""
         length, lanes = self.column.length, 1 if self.across else self.lanes
-        block = min(TILE // rows, length // lanes) * lanes
+        block = min(tuned.product_tile // rows, length // lanes) * lanes
         full = length // block * block
         starts = [(n, lanes) for n in range(0, block, lanes)]
         rest = self._along(self.column, full, block, at, lambda at: self._tile(rows, starts, at))

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.element_operations import TYPES, apply, cost, known, of_python, type_of
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
 from fungrad.compiler.native.generators import Generator
-from fungrad.compiler.native.kernel import LINES, Kernel
+from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.llvm_ir import FLOATS, Value
 from fungrad.compiler.native.scalar_emitter import NativeEmitter
 from fungrad.compiler.native.short_axes import ALONG, FORMS, on_elements
@@ -86,14 +87,14 @@ def _kernel(graph: Graph, longest: int = 0) -> Kernel:
 
 
 scalar_kernel = Generator(_kernel, _refusal)
-long_kernel = Generator(functools.partial(_kernel, longest=LINES), _refusal)
+long_kernel = Generator(functools.partial(_kernel, longest=tuned.lines), _refusal)
 """`scalar_kernel` of a program of any length, where loops over arrays are not possible."""
 
 
 def _longest(graph: Graph) -> int:
     """The most lines of IR of a program without loops, before others are tried."""
     sizes = [v.type.size for equation in graph.equations for v in equation.outputs]
-    return LINES if max(sizes, default=0) < LANES else STRAIGHT
+    return tuned.lines if max(sizes, default=0) < LANES else STRAIGHT
 
 
 def _structural(primitive: Any) -> Structural | None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.gathers import bounds, indirect
 from fungrad.compiler.native.index_maps import SHORT
 from fungrad.compiler.passes.pipeline import as_optimised
@@ -46,18 +47,6 @@ from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.provenance import Provenance, replayed
 from fungrad.tracing.trace import shape_of
 
-LEAST = 64
-"""The fewest matrices."""
-UNKNOWNS = 6
-"""The most rows of a matrix that is factorised."""
-MINORS = 5
-"""The most rows of a matrix whose cofactors are polynomials."""
-TERMS = 216
-"""The most terms of a product of two matrices."""
-OF_VECTOR = 1_000
-"""The fewest elements of a matrix whose product with a vector is a loop over it."""
-CALL, ROOM = 60.0, 15.0
-"""Nanoseconds that NumPy takes for a product of matrices, and for an element of a factor."""
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 Elements = Any
 """An array of objects: for each index along the short axes, the values along the others."""
@@ -97,13 +86,19 @@ def unrollable(equation: Equation) -> bool:
         axes = _axes(equation)
         others = [n for axis, n in enumerate(shapes[0]) if axis not in axes]
         one = len(axes) == 1 and len(set(shapes)) == 1
-        return one and 1 < shapes[0][axes[0]] <= SHORT and max(others, default=0) >= LEAST
+        return (
+            one
+            and 1 < shapes[0][axes[0]] <= SHORT
+            and max(others, default=0) >= tuned.stacked_matrices
+        )
     form = FORMS.get(primitive)
     if form is None:
         return False
     count = max([math.prod(shape[: -form.axes]) for shape in shapes], default=0)
     matrices = [shape[-form.axes :] for shape in shapes]
-    return count >= LEAST and all(0 < n <= form.rows for matrix in matrices for n in matrix)
+    return count >= tuned.stacked_matrices and all(
+        0 < n <= form.rows for matrix in matrices for n in matrix
+    )
 
 
 def on_elements(equation: Equation) -> tuple[Graph, bool] | None:
@@ -136,8 +131,8 @@ def numpy_ns(equation: Equation) -> float:
     if times_vector(equation):
         return 0.2 * size
     if equation.primitive is dot_general:
-        return count * CALL + size
-    return 2.0 * count * CALL + ROOM * size
+        return count * tuned.matrix_ns + size
+    return 2.0 * count * tuned.matrix_ns + tuned.factor_ns * size
 
 
 def unrolled(graph: Graph) -> tuple[Graph, bool]:
@@ -287,9 +282,9 @@ def _is_small_product(equation: Equation) -> bool:
     short = [n for n in (*out.shape, *summed) if n <= SHORT]
     long = [n for n in out.shape if n > SHORT]
     batch = [x.shape[i] for i in equation.params["batch"][0]]
-    if max(summed, default=1) > SHORT or math.prod(short) > TERMS or 0 in short:
+    if max(summed, default=1) > SHORT or math.prod(short) > tuned.unrolled_terms or 0 in short:
         return False
-    return len(long) == 1 and long[0] >= LEAST and long[0] in batch
+    return len(long) == 1 and long[0] >= tuned.stacked_matrices and long[0] in batch
 
 
 def times_vector(equation: Equation) -> bool:
@@ -306,7 +301,7 @@ def times_vector(equation: Equation) -> bool:
     return (
         len(contract[0]) == 1
         and {x.ndim, y.ndim} == {1, 2}
-        and (math.prod(shape) >= OF_VECTOR and 0 not in shape)
+        and (math.prod(shape) >= tuned.vector_product and 0 not in shape)
     )
 
 
@@ -423,7 +418,7 @@ def _typed(a: Elements, number: float) -> Any:
     return broadcast_to(x.dtype.type(number), shape=shape_of(x))
 
 
-@FORMS.rule(solve, rows=UNKNOWNS)
+@FORMS.rule(solve, rows=tuned.unrolled_rows)
 def _solve(wrong: list[Any], a: Elements, b: Elements, *, triangle: str) -> Sequence[Elements]:
     if triangle:
         return [_substituted(wrong, a, b, triangle == "lower")]
@@ -445,14 +440,14 @@ def _substituted(wrong: list[Any], a: Elements, b: Elements, lower: bool) -> Ele
     return _matrix([found[k] for k in range(count)])
 
 
-@FORMS.rule(inv, rows=UNKNOWNS)
+@FORMS.rule(inv, rows=tuned.unrolled_rows)
 def _inv(wrong: list[Any], a: Elements) -> Sequence[Elements]:
     zero, one = _zero(a), _typed(a, 1.0)
     eye = [[one if i == j else zero for j in range(len(a))] for i in range(len(a))]
     return _solve(wrong, a, _matrix(eye), triangle="")
 
 
-@FORMS.rule(slogdet, rows=UNKNOWNS)
+@FORMS.rule(slogdet, rows=tuned.unrolled_rows)
 def _slogdet(wrong: list[Any], a: Elements) -> Sequence[Elements]:
     factors = _Factors(_rows(a), len(a))
     wrong.append(factors.unbounded)
@@ -473,7 +468,7 @@ def _signs(factors: _Factors, pivots: Sequence[Any]) -> Any:
     return sign
 
 
-@FORMS.rule(det, rows=UNKNOWNS)
+@FORMS.rule(det, rows=tuned.unrolled_rows)
 def _det(wrong: list[Any], a: Elements) -> Sequence[Elements]:
     factors = _Factors(_rows(a), len(a))
     wrong.append(factors.unbounded)
@@ -497,7 +492,7 @@ def _of_extremes(sizes: list[Any]) -> Any:
     return sizes[0] * sizes[1] if len(sizes) == 2 else sizes[0]
 
 
-@FORMS.rule(cofactors, rows=MINORS)
+@FORMS.rule(cofactors, rows=tuned.unrolled_minors)
 def _cofactors(wrong: list[Any], a: Elements) -> Sequence[Elements]:
     """The minors, with signs; NaN for matrices that are not finite."""
     count = len(a)
@@ -526,7 +521,7 @@ def _expanded(a: Elements, rows: Any, columns: Any, minors: Mapping[Any, Any]) -
     return total
 
 
-@FORMS.rule(cholesky, rows=UNKNOWNS)
+@FORMS.rule(cholesky, rows=tuned.unrolled_rows)
 def _cholesky(wrong: list[Any], a: Elements) -> Sequence[Elements]:
     count, zero = len(a), _zero(a)
     found = _filled((count, count), zero)
@@ -544,7 +539,7 @@ def _cholesky(wrong: list[Any], a: Elements) -> Sequence[Elements]:
     return [found]
 
 
-@FORMS.rule(cholesky_pullback, rows=UNKNOWNS)
+@FORMS.rule(cholesky_pullback, rows=tuned.unrolled_rows)
 def _cholesky_pullback(wrong: list[Any], y: Elements, ct: Elements) -> Sequence[Elements]:
     """The steps of `_cholesky` backwards."""
     count, g = len(y), ct.copy()
@@ -562,7 +557,7 @@ def _cholesky_pullback(wrong: list[Any], y: Elements, ct: Elements) -> Sequence[
     return [g]
 
 
-@FORMS.rule(hermitian_weights, rows=UNKNOWNS)
+@FORMS.rule(hermitian_weights, rows=tuned.unrolled_rows)
 def _weights(wrong: list[Any], a: Elements, *, lower: bool) -> Sequence[Elements]:
     count, dtype = len(a), a[0, 0].dtype
     size = functools.reduce(np.maximum, [abs(x) for x in a.reshape(-1)])
@@ -580,7 +575,7 @@ def _weights(wrong: list[Any], a: Elements, *, lower: bool) -> Sequence[Elements
     return [found]
 
 
-@FORMS.rule(shares, rows=UNKNOWNS, axes=1)
+@FORMS.rule(shares, rows=tuned.unrolled_rows, axes=1)
 def _shares(wrong: list[Any], w: Elements) -> Sequence[Elements]:
     limit = 4 * len(w) * float(np.finfo(w[0].dtype).eps)
     found, one, zero = _filled((len(w), len(w)), None), _typed(w, 1.0), _zero(w)
@@ -593,7 +588,7 @@ def _shares(wrong: list[Any], w: Elements) -> Sequence[Elements]:
     return [found]
 
 
-@FORMS.rule(from_diagonal, rows=UNKNOWNS, axes=1)
+@FORMS.rule(from_diagonal, rows=tuned.unrolled_rows, axes=1)
 def _from_diagonal(
     wrong: list[Any], x: Elements, *, offset: int, shape: tuple[int, int]
 ) -> Sequence[Elements]:

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.native.clusters import LEAST_OFTEN, with_clusters
+from fungrad.compiler.cost_model import tuned
+from fungrad.compiler.native.clusters import with_clusters
 from fungrad.compiler.native.program_calls import in_order, program_call
 from fungrad.compiler.native.short_axes import times_vector
 from fungrad.compiler.native.tiling.clusters import Cluster, clusters
@@ -62,7 +63,7 @@ def with_products_in_tiles(graph: Graph, native: Callable[[Graph, float], Any]) 
         if not (products and any(map(elementwise, members))):
             return None
         times = cluster.length / cluster.rows
-        mixed = with_clusters(part, lambda inner: native(inner, times), LEAST_OFTEN)
+        mixed = with_clusters(part, lambda inner: native(inner, times), tuned.repeated_elements)
         return None if mixed is None else tile_program(mixed)
 
     return with_tiles(graph, tile)

@@ -121,8 +121,8 @@ def test_what_has_no_meaning_is_refused_by_name():
 
 
 def test_unknown_ufuncs_are_named():
-    unknown = np.frompyfunc(lambda x: x, 1, 1)
-    with pytest.raises(fg.errors.UnsupportedFunctionError, match="lambda"):
+    unknown = np._core.umath._ones_like
+    with pytest.raises(fg.errors.UnsupportedFunctionError, match="ones_like"):
         fg.vjp(unknown, np.ones(3))
 
 

@@ -298,7 +298,8 @@ def test_numpys_words_about_objects_have_a_note(f, transform):
 
 def test_a_method_of_an_array_of_objects_names_the_rewrite():
     def f(x, repaired=False):
-        pair = np.array([x, 2.0 * x], dtype=object)
+        pair = np.ndarray(2, dtype=object)  # of NumPy's own class
+        pair[0], pair[1] = x, 2.0 * x
         if repaired:
             pair = np.array(pair.tolist())
         return pair.mean() + np.sum(pair.astype(float) ** 2)

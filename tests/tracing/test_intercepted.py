@@ -101,7 +101,7 @@ def test_empty_axes_are_kept():
 def test_object_arrays_are_made_where_they_are_asked_for():
     def f(x):
         made = np.array([x[0], x[1] * x[0]], dtype=object)
-        assert type(made) is np.ndarray and made.dtype == object
+        assert isinstance(made, np.ndarray) and made.dtype == object
         again = np.asarray(made, dtype=float)
         assert type(again) is Tracer
         return again

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import sys
 from _thread import get_ident
 from collections.abc import Callable
@@ -34,6 +35,7 @@ from fungrad.tracing.created_arrays import (
     view_over,
     writable,
 )
+from fungrad.tracing.object_arrays import Objects, objects
 from fungrad.tracing.refusals import refused_memory
 from fungrad.tracing.source_location import is_library, is_ours, user_line
 from fungrad.tracing.stand_ins import ArrayStandIn
@@ -52,7 +54,7 @@ def _converting(original: Callable[..., Any], ours: Callable[..., Any]) -> Calla
             return original(*args, **kwargs)
         value = args[0]
         kind = type(value)
-        if kind is not np.ndarray and kind is not Writable:
+        if kind is not np.ndarray and kind is not Writable and kind is not Objects:
             if isinstance(value, OfTraced):
                 return _of_subclass(original, ours, value, args[1:], _without_like(kwargs))
             if kind not in _TRACED and kind not in _LISTS and hasattr(kind, "__array__"):
@@ -65,6 +67,8 @@ def _converting(original: Callable[..., Any], ours: Callable[..., Any]) -> Calla
             if "dtype" in kwargs or len(args) > 1:
                 return ours(*args, **_without_like(kwargs))
         found = original(*args, **kwargs)
+        if type(found) is np.ndarray and found.dtype.char == "O" and holds_traced(found):
+            return objects(found)
         ours_calls = is_ours(sys._getframe(1).f_code.co_filename)
         return found if ours_calls else _made_of(value, found)
 
@@ -294,7 +298,7 @@ def _making(original: Callable[..., Any], finish: Any = None) -> Callable[..., A
 def _owning(found: Any, args: Any) -> Any:
     """An empty array that owns its memory at any size, so that it can be resized."""
     if type(found) is not np.ndarray or found.dtype.kind not in KINDS:
-        return found
+        return objects(found)
     return np.empty_like(found.view(Writable))
 
 
@@ -368,6 +372,21 @@ def _polynomial(original: Any, c_or_r: Any, *args: Any, **kwargs: Any) -> Any:
     return original(asarray(c_or_r) if traced else c_or_r, *args, **kwargs)
 
 
+def _fromiter(original: Any) -> Any:
+    """NumPy's np.fromiter, which takes traced items as well."""
+
+    @functools.wraps(original)
+    def fromiter(iter: Any, dtype: Any, count: int = -1, **kwargs: Any) -> Any:
+        if current() is EVAL or np.dtype(dtype).kind not in KINDS:
+            return original(iter, dtype, count, **kwargs)
+        items = list(iter if count < 0 else itertools.islice(iter, count))
+        if holds_traced(items) and len(items) >= count:
+            return array(items, dtype)
+        return original(items, dtype, count, **kwargs)
+
+    return fromiter
+
+
 CLASSES = {"vectorize": _vectorize, "poly1d": _polynomial}
 """The classes in place of which others are, and how these are called."""
 
@@ -383,6 +402,7 @@ def _table(module: Any) -> dict[str, Callable[..., Any]]:
                 finish = _new if name in MAY_BE_OLD else None
                 table[name] = _making(table.get(name) or getattr(np, name), finish)
         table["empty"] = _making(np.empty, _owning)
+        table["fromiter"] = _making(_fromiter(np.fromiter))
         for name, ours in INTERCEPTED.items():
             table[name] = _converting(getattr(np, name), ours)
         for name, make in CLASSES.items():

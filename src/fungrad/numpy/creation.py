@@ -16,6 +16,7 @@ from numpy import _CopyMode
 
 from fungrad.numpy.mutation.views import each_view
 from fungrad.numpy.protocol.implements import as_array, implements, known
+from fungrad.numpy.protocol.object_elements import filled
 from fungrad.numpy.protocol.operands import array_of, axis_index, common_dtype, sizes
 from fungrad.numpy.protocol.result_order import (
     as_order,
@@ -168,6 +169,8 @@ def full(
     fill = array_of(fill_value)
     if type(fill) is not Tracer:
         return _new(np.full(shape, fill, dtype))
+    if dtype is not None and np.dtype(dtype).char == "O":
+        return filled(sizes(shape), fill)
     return s.broadcast_to(fill if dtype is None else cast(fill, dtype), shape=sizes(shape))
 
 

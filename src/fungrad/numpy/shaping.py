@@ -20,6 +20,7 @@ from fungrad.numpy.mutation.views import (
     views,
 )
 from fungrad.numpy.protocol.implements import implements, of_arrays
+from fungrad.numpy.protocol.object_elements import objects_of
 from fungrad.numpy.protocol.operands import (
     array_of,
     axis_index,
@@ -300,6 +301,8 @@ def _astype_method(
     self: Tracer, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
     copy: bool = True,
 ) -> Any:  # fmt: skip
+    if np.dtype(dtype).char == "O":
+        return objects_of(self)
     found = cast(self, dtype)
     return copy_in_order(found, order) if copy and type(found) is Tracer else found
 

@@ -19,6 +19,7 @@ from numpy import ndarray
 from fungrad.errors import ItemAssignmentError
 from fungrad.support import pytree
 from fungrad.tracing.interception import State
+from fungrad.tracing.object_arrays import Objects, objects
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.subclass_arrays import OfTraced, answers
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, registry
@@ -204,8 +205,8 @@ class Written(Writable):
 def writable(array: Any) -> Any:
     """A new array as a `Writable`, into which traced values can be written.
 
-    Returns the array itself if no transform traces, if it is no plain array of numbers, or if
-    fg.config.intercept is False.
+    Returns the array itself if no transform traces, if it is no plain array of numbers or objects,
+    or if fg.config.intercept is False.
     """
     if type(array) is ndarray and array.dtype.kind in KINDS and State.on:
         trace = current()
@@ -215,7 +216,7 @@ def writable(array: Any) -> Any:
             made = array.view(_Memory).view(Writable)
             made.home = weakref.ref(trace)
             return made
-    return array
+    return objects(array)
 
 
 def plain(array: Writable) -> ndarray:
@@ -259,7 +260,7 @@ def holds_traced(value: Any) -> bool:
         return False
     if kind is Tracer or kind is Written:
         return True
-    if kind is ndarray:
+    if kind is ndarray or kind is Objects:
         return value.dtype.char == "O" and any(map(holds_traced, value.ravel().tolist()))
     if not isinstance(value, (list, tuple)):
         return isinstance(value, OfTraced)
@@ -267,5 +268,7 @@ def holds_traced(value: Any) -> bool:
 
 
 answers[Written] = tracer_of
+registry.holds_traced = holds_traced
+pytree.mark_leaf(Objects, lambda array: array.view(ndarray))
 pytree.mark_leaf(Writable, plain)
 pytree.mark_leaf(Written, tracer_of)

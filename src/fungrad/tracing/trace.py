@@ -317,6 +317,8 @@ class Registry(Hooks):
     """Gives an array that was made while tracing a traced value."""
     operand: Callable[[Any], Any]
     """Converts a value that is no tracer and no Python number to an operand beside a tracer."""
+    holds_traced: Callable[[Any], bool]
+    """Whether a value is traced, or a list or an array of objects with a traced value in it."""
     is_subclass: Callable[[type], bool]
     """Whether a class is a subclass of ndarray that results keep."""
     deferred: Callable[[Any, str, Any, Any], Any]

@@ -17,6 +17,7 @@ from fungrad.numpy.mutation.views import Indexed
 from fungrad.numpy.products import matmul
 from fungrad.numpy.protocol.at_updates import check_cut, chosen, fitting, spread
 from fungrad.numpy.protocol.implements import as_array
+from fungrad.numpy.protocol.object_elements import objects_of
 from fungrad.numpy.protocol.operators import BINARY, forward
 from fungrad.numpy.reductions import as_truth
 from fungrad.primitives.elementwise.family import select
@@ -27,6 +28,7 @@ from fungrad.tracing.aliasing import adopt, check_writeable
 from fungrad.tracing.created_arrays import Writable, Written, tracer_of, unwrapped
 from fungrad.tracing.in_place import changed
 from fungrad.tracing.memory_order import axes_of, by_rows, memory_layout, one_order
+from fungrad.tracing.object_arrays import Objects
 from fungrad.tracing.refusals import refused_store
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import (
@@ -153,6 +155,13 @@ def store(target: Any, value: Any, casting: Any, function: str, where: Any = Tru
       TypeError: if the rule does not allow the cast, as NumPy does.
       ValueError: if the shapes do not fit, as NumPy does.
     """
+    if isinstance(target, Objects) and target.dtype.char == "O":
+        if where is not True:
+            place = np.broadcast_to(where, target.shape)
+            target[place] = np.broadcast_to(objects_of(value), target.shape)[place]
+        else:
+            target[...] = objects_of(value)
+        return target
     handle = target.tracer if type(target) is Written else target
     if type(handle) is not Tracer and type(handle) is not Writable:
         raise refused_store(typeof(value), function)

@@ -238,6 +238,12 @@ def _tolist(self: Tracer) -> Any:
     return [_tolist(self[i]) for i in range(len(self))]
 
 
+def items_of(x: Tracer) -> list[Any]:
+    """The elements of a traced array as Python numbers, traced if they have a derivative."""
+    found: Any = _tolist(reshape(x, shape=(x.size,)))
+    return list(found)
+
+
 def _of_float(name: str) -> Any:
     """A method of floats that gives the number in another form, as fractions.Fraction asks for."""
 

@@ -22,6 +22,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import reshape
 from fungrad.primitives.movement.stack_iota import stack
 from fungrad.primitives.primitive import Primitive
 from fungrad.tracing.created_arrays import Writable, holds_traced, unwrapped
+from fungrad.tracing.object_arrays import Objects
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.subclass_arrays import OfTraced, holds_own
 from fungrad.tracing.trace import (
@@ -128,6 +129,8 @@ def operand(value: Any) -> Any:
         return canonical(value)
     if isinstance(value, Writable):
         return operand(unwrapped(value))
+    if isinstance(value, Objects):
+        return operand(value.view(np.ndarray))
     if isinstance(value, np.ndarray):
         if holds_own(value):
             return NotImplemented

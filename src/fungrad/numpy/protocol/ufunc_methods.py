@@ -17,6 +17,7 @@ from fungrad.numpy.mutation.rebound_names import may_rebind
 from fungrad.numpy.mutation.writing_functions import ufunc_at
 from fungrad.numpy.products import CALLS
 from fungrad.numpy.protocol.implements import known, widens
+from fungrad.numpy.protocol.object_elements import called, is_of_python
 from fungrad.numpy.protocol.operands import array_of
 from fungrad.numpy.reductions import ACCUMULATE, REDUCE
 from fungrad.primitives.movement.reshape_broadcast_cast import cast, reshape
@@ -28,6 +29,8 @@ from fungrad.tracing.trace import NO_PARAMS, current, is_weak, registry, unsuppo
 
 def ufunc_method(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, Any]) -> Any:
     """`ufunc.method(*inputs, **kwargs)` with a traced value among the arguments."""
+    if is_of_python(ufunc):
+        return called(ufunc, method, inputs, kwargs)
     if method == "at":
         return ufunc_at(ufunc, *inputs)
     out = kwargs.pop("out", None)

@@ -199,6 +199,16 @@ class Tuned:
     """The most rows of a matrix whose cofactors are polynomials: gradbench."""
     unrolled_terms: int = 216
     """The most terms of an unrolled product of two matrices: gradbench."""
+    narrow_terms: int = 64
+    """The terms, for each index of its long axis, of a product that loops over items with lanes
+    along their last axis compute: `benchmarks.cliffs`, tanh(x @ w).
+    """
+    narrow_batch_terms: int = 256
+    """The most such terms if each item has a matrix of its own: the BLAS is slow there:
+    `benchmarks.cliffs`, matvec.
+    """
+    blas_term_ns: float = 0.08
+    """A term of such a product in the BLAS: the same."""
     vector_product: int = 1_000
     """The fewest elements of a matrix whose product with a vector is a loop over it: cases."""
     matrix_ns: float = 60.0

@@ -23,11 +23,11 @@ from fungrad.compiler.native.array_loops import LOOP_GENERATORS, sequence_kernel
 from fungrad.compiler.native.clusters import Once, Reasons, in_pool, with_clusters
 from fungrad.compiler.native.complex_numbers import real_form
 from fungrad.compiler.native.element_operations import cost
-from fungrad.compiler.native.fused import fused_kernel
+from fungrad.compiler.native.fused import fused_kernel, lane_kernel
 from fungrad.compiler.native.generators import Generator, chosen
 from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.programs import long_kernel
-from fungrad.compiler.native.short_axes import unrollable
+from fungrad.compiler.native.short_axes import is_narrow_product, unrollable
 from fungrad.compiler.native.single_equations import SINGLE, separate, single, single_kernel
 from fungrad.compiler.native.tiling.tiles import with_products_in_tiles
 from fungrad.compiler.numpy_backend.backend import NumpyBackend, build
@@ -41,7 +41,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.facts import factor_of_complex
 from fungrad.runtime import buffer_pool
 
-GENERATORS = [*LOOP_GENERATORS, fused_kernel, sequence_kernel, long_kernel]
+GENERATORS = [*LOOP_GENERATORS, lane_kernel, fused_kernel, sequence_kernel, long_kernel]
 """The generators of whole programs, in the order of preference."""
 
 
@@ -217,7 +217,7 @@ def _numpy_ns(equation: Equation) -> float:
         step = costs.scan_step if held.loop else 0.0
         return sum([(tuned.trips if trips is None else trips) * (step + numpy_ns(optimised(body)))
                     for body, trips in held.bodies(equation)])  # fmt: skip
-    if primitive in short_axes.UNROLLED and unrollable(equation):
+    if primitive in short_axes.UNROLLED and (unrollable(equation) or is_narrow_product(equation)):
         return costs.numpy_call + short_axes.numpy_ns(equation)
     if primitive.module.startswith("fungrad.primitives.linalg."):
         return tuned.lapack_ns + factorisations.TERM * factorisations.terms(equation)

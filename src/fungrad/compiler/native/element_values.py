@@ -22,6 +22,8 @@ from fungrad.compiler.native.index_maps import (
     FlatMaps,
     IndexMap,
     IndexMaps,
+    Lane,
+    LaneMaps,
     Limit,
     Moved,
     Piece,
@@ -64,15 +66,18 @@ class KernelGraph:
       arrays: the position of each array among the pointers, by identity.
       constants: the constant arrays, whose pointers follow those of inputs and outputs.
       outputs: the position of the first output among the pointers; `pointers`: their number.
-      short: whether short axes are unrolled and are not loops.
+      short: whether short axes are unrolled and are not loops; but one of `width` elements fills
+        the lanes.
       outside: the index maps outside of all loops.
       assembled: by identity, small arrays made of the numbers that reductions give, and those
         numbers: each element is computed on its own, after all loops.
     """
 
-    def __init__(self, graph: Graph, short: bool = False) -> None:
-        self.graph, self.short = graph, short
+    def __init__(self, graph: Graph, short: bool = False, width: int = 0) -> None:
+        self.graph, self.short = graph, short or bool(width)
         self.outside: IndexMaps = (ShortMaps if short else IndexMaps)(())
+        if width:
+            self.outside = LaneMaps(width)
         values = [*graph.inputs, *[v for v, _ in graph.constants]]
         values += [v for e in graph.equations for v in e.outputs]
         for value in values:
@@ -102,7 +107,7 @@ class KernelGraph:
     def maps(self, shape: Sequence[int]) -> IndexMaps:
         """The index maps of loops over an array."""
         if self.short:
-            return ShortMaps(self.outside.nest(shape))
+            return self.outside.of(self.outside.nest(shape))
         return FlatMaps(math.prod(shape)) if self._flat else IndexMaps(shape)
 
     def is_array(self, atom: Atom) -> bool:
@@ -135,6 +140,9 @@ class KernelGraph:
         found = maps.moved(equation, place)
         if found is not None:
             return found
+        lane = maps.in_lanes(equation, place)
+        if lane is not None:
+            return lane
         if isinstance(maps, ShortMaps) and maps.folded(equation):
             return maps.parts(equation, place)
         if reduction(equation) is not None:
@@ -305,6 +313,9 @@ class Body:
         below = self.source.pieces(self.maps, atom, place)
         if isinstance(below, Moved):
             return self._moved(below, type, lanes)
+        if isinstance(below, Lane):
+            (piece,) = below
+            return self.code.lane(self.value(piece.atom, piece.place), below.number)
         folded = reduction(equation)
         if folded is not None:
             values = [self.spread(self.value(p.atom, p.place), lanes) for p in below]

@@ -23,6 +23,7 @@ from fungrad.compiler.native.gathers import Write, Written, indirect, searches, 
 from fungrad.compiler.native.generators import Generator
 from fungrad.compiler.native.index_maps import (
     SHORT,
+    WIDEST,
     FlatMaps,
     IndexMap,
     IndexMaps,
@@ -35,6 +36,7 @@ from fungrad.compiler.native.index_maps import (
 from fungrad.compiler.native.kernel import Kernel, kernel_function
 from fungrad.compiler.native.llvm_ir import Function, Module
 from fungrad.compiler.native.loop_nests import Nest, Root
+from fungrad.compiler.native.machine_code import host
 from fungrad.compiler.native.row_buffers import box_nest, row_nest
 from fungrad.compiler.native.rows import (
     embedded,
@@ -42,7 +44,13 @@ from fungrad.compiler.native.rows import (
     reduced_loops,
     row_maps,
 )
-from fungrad.compiler.native.short_axes import times_vector, unrollable, unrolled
+from fungrad.compiler.native.short_axes import (
+    is_narrow_product,
+    times_vector,
+    unrollable,
+    unrolled,
+    with_narrow_products,
+)
 from fungrad.compiler.refusal import Refusal, Refused, attempted, refusal
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
 from fungrad.primitives.elementwise.by_elements import elementwise
@@ -53,6 +61,8 @@ from fungrad.retracing.graph_transforms import drop_dead
 
 Depends = dict[Atom, set[tuple[int, ...]]]
 """For each value, the axes of the reductions that it depends on."""
+WIDTHS = (8, 16)
+"""The lengths of axes that fill the lanes of one vector."""
 
 
 def _refusal(graph: Graph, cheap: bool = False) -> Refusal | None:
@@ -101,6 +111,40 @@ def _kernel(graph: Graph) -> Kernel:
 fused_kernel = Generator(_kernel, _refusal)
 cheap_kernel = Generator(_kernel, functools.partial(_refusal, cheap=True))
 """The generator of parts of a native program, where even one move is a call less."""
+
+
+def _lanes_refusal(graph: Graph) -> Refusal | None:
+    """Why no loops over items with lanes along their last axis compute a Graph."""
+    found = next(filter(effectful, graph.equations), None)
+    if found is not None:
+        return refusal("effects", "effects", found)
+    if not _width(graph):
+        return refusal("no products of narrow arrays")
+    made = attempted(lambda: with_narrow_products(graph)[0])
+    if isinstance(made, Refusal):
+        return made
+    return next(filter(None, map(refusal_of, drop_dead(made).equations)), None)
+
+
+def _width(graph: Graph) -> int:
+    """The length of the last axis of the results of narrow products; 0 if they do not agree."""
+    products = [e for e in graph.equations if is_narrow_product(e)]
+    found = set[int]()
+    for equation in products:
+        shape = equation.outputs[0].type.shape
+        found.add(next((n for n in reversed(shape) if 1 < n <= WIDEST), 0))
+    (width, *others) = found or {0}
+    room = min([host().vector_bytes // e.outputs[0].type.dtype.itemsize for e in products] or [0])
+    return width if not others and width in WIDTHS and width <= room else 0
+
+
+def _with_lanes(graph: Graph) -> Kernel:
+    whole, doubtful = with_narrow_products(graph)
+    return _Program(whole, width=_width(graph)).kernel()._replace(doubtful=doubtful)
+
+
+lane_kernel = Generator(_with_lanes, _lanes_refusal)
+"""The generator of loops over items of a few numbers with products."""
 
 
 def _has_short_axes(graph: Graph) -> bool:
@@ -199,19 +243,22 @@ class _Program:
     Args:
       graph: the Graph.
       short: whether short axes are unrolled.
+      width: the length of the axis that fills the lanes, if that is one of an item.
 
     Raises:
       Refused: if the arrays have no such loops in common.
     """
 
-    def __init__(self, graph: Graph, short: bool = False) -> None:
+    def __init__(self, graph: Graph, short: bool = False, width: int = 0) -> None:
         self.graph, self.module = graph, Module()
-        self.source = KernelGraph(graph, short)
+        self.source = KernelGraph(graph, short, width)
         self.sums = self._to_numbers(drop_dead(graph).equations)
         self.written = self._writes()
+        if width:
+            self.written.update(self._sums_of_items())
         self.stored = [n for n, a in enumerate(graph.outputs)
                        if self.source.is_array(a) and n not in self.written]  # fmt: skip
-        maps = row_maps(self.source)
+        maps = [] if width else row_maps(self.source)
         every = list(enumerate(self.sums))
         self.nests = self._rows(maps) if maps else self._boxes(self.stored, self.written, every)
         if not self.nests:
@@ -243,6 +290,24 @@ class _Program:
                 raise Refused("a write into a computed array", "layout", parts[0].equation)
             if not self.source.is_array(parts[0].value):
                 raise Refused("a write of few values", "small", parts[0].equation)
+        return found
+
+    def _sums_of_items(self) -> dict[int, Written]:
+        """The outputs that are sums over items, and that nothing else reads: items add to them."""
+        read = {a for e in self.graph.equations for a in e.inputs}
+        found = dict[int, Written]()
+        for n, atom in enumerate(self.graph.outputs):
+            made = self.source.made.get(atom)
+            if made is None or made.primitive is not reduce_sum or atom in read:
+                continue
+            longest = max(made.inputs[0].type.shape[axis] for axis in made.params["axes"])
+            if longest > WIDEST and self.source.is_array(atom) and reduction(made):
+                found[n] = Written(None, [Write(made, True)])
+        ends, needed = {self.graph.outputs[n] for n in found}, for_arrays(self.source)
+        for equation in self.graph.equations:
+            (out, *_), maps = equation.outputs, self.source.outside
+            if out in needed and out not in ends and reduced_loops(maps, equation):
+                raise Refused("values that need sums over items", "layout", equation)
         return found
 
     def _rows(self, choices: Sequence[IndexMaps]) -> list[Nest]:
@@ -427,7 +492,7 @@ class _Program:
         shape = reduction.operands[0].type.shape
         if maps.nest(shape) == maps.lengths:
             return (0,) * len(maps.lengths)
-        own = type(maps)(maps.nest(shape))
+        own = maps.of(maps.nest(shape))
         mine = [Piece(a, place) for a in reduction.operands for place in own.wholes(shape)]
         begin = (0,) * len(own.lengths)
         found = self.source.demanded(own, mine, None)

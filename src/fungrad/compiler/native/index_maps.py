@@ -36,6 +36,10 @@ REDUCED = (np.add, np.maximum, np.minimum)
 """The ufuncs whose reductions are folded along short axes."""
 
 
+WIDEST = 16
+"""The longest axis that fills the lanes of a vector, or is unrolled beside one that does."""
+
+
 class Through(NamedTuple):
     """The index along an axis that is an element of an index array.
 
@@ -73,6 +77,19 @@ class Moved(list[Piece]):
     """The pieces of a moving equation, in order; zeros beside them."""
 
 
+class Lane(list[Piece]):
+    """One piece in all lanes, of which an element is one.
+
+    Args:
+      piece: the piece.
+      number: the number of the lane.
+    """
+
+    def __init__(self, piece: Piece, number: int) -> None:
+        super().__init__([piece])
+        self.number = number
+
+
 def loops_of(place: IndexMap) -> frozenset[int]:
     """The loops in which a place varies."""
     found = {a.loop for a in place if isinstance(a, Along) and a.loop >= 0}
@@ -90,6 +107,16 @@ class IndexMaps:
     def __init__(self, lengths: Sequence[int], reduced: Sequence[int] = ()) -> None:
         self.lengths = tuple(lengths)
         self.reduced = tuple(reduced)
+
+    def of(self, lengths: Sequence[int], reduced: Sequence[int] = ()) -> IndexMaps:
+        """The maps of this kind of other loops."""
+        return type(self)(lengths, reduced)
+
+    def in_lanes(self, equation: Equation, place: IndexMap) -> Lane | None:
+        """The lanes from which an element of an equation's value is taken; None if it is computed
+        on its own.
+        """
+        return None
 
     def whole(self, shape: Sequence[int], offsets: Sequence[int] = ()) -> IndexMap:
         """The place of a value along all loops, whose first element is at the offsets."""
@@ -201,7 +228,13 @@ class FlatMaps(IndexMaps):
 
 
 class ShortMaps(IndexMaps):
-    """The maps of loops over the axes longer than SHORT."""
+    """The maps of loops over the axes longer than SHORT.
+
+    Attributes:
+      unrolled: the longest axes that are unrolled.
+    """
+
+    unrolled = SHORT
 
     def long(self, shape: Sequence[int]) -> tuple[int, ...]:
         return tuple([n for n in shape if n > SHORT])
@@ -222,7 +255,7 @@ class ShortMaps(IndexMaps):
             return False
         shape = equation.inputs[0].type.shape
         reduced = [shape[axis] for axis in equation.params["axes"] if shape[axis] > 1]
-        return bool(reduced) and max(reduced) <= SHORT
+        return bool(reduced) and max(reduced) <= self.unrolled
 
     def parts(self, equation: Equation, place: IndexMap) -> list[Piece]:
         """The terms of a reduction of short axes for its element at a place."""
@@ -231,6 +264,57 @@ class ShortMaps(IndexMaps):
         along = [[Along(-1, k) for k in range(n)] if i in axes else [next(rest)]
                  for i, n in enumerate(atom.type.shape)]  # fmt: skip
         return [Piece(atom, place) for place in itertools.product(*along)]
+
+
+class LaneMaps(ShortMaps):
+    """The maps of loops over long axes, and of a last one over the axis that fills the lanes of one
+    vector, which is the last axis of `width` elements. Other axes are unrolled.
+
+    A number that is computed for such an axis is taken from its lanes where it is read alone.
+    """
+
+    unrolled = WIDEST
+
+    def __init__(
+        self, width: int, lengths: Sequence[int] = (), reduced: Sequence[int] = ()
+    ) -> None:
+        super().__init__(lengths, reduced)
+        self.width = width
+
+    def of(self, lengths: Sequence[int], reduced: Sequence[int] = ()) -> IndexMaps:
+        return LaneMaps(self.width, lengths, reduced)
+
+    @property
+    def lane(self) -> int:
+        """The loop along the lanes; -1 without one."""
+        return len(self.lengths) - 1 if self.lengths[-1:] == (self.width,) else -1
+
+    def _axis(self, shape: Sequence[int]) -> int:
+        """The axis that fills the lanes; -1 without one."""
+        return max([i for i, n in enumerate(shape) if n == self.width], default=-1)
+
+    def long(self, shape: Sequence[int]) -> tuple[int, ...]:
+        own = (self.width,) if self._axis(shape) >= 0 else ()
+        return (*[n for n in shape if n > WIDEST], *own)
+
+    nest = long
+
+    def places(self, shape: Sequence[int], loops: Sequence[Along]) -> list[IndexMap]:
+        rest, axis = iter(loops), self._axis(shape)
+        long = {i: next(rest) for i, n in enumerate(shape) if n > WIDEST}
+        if axis >= 0:
+            long[axis] = next(rest)
+        along = [[long[i]] if i in long else [Along(-1, k) for k in range(n)]
+                 for i, n in enumerate(shape)]  # fmt: skip
+        return list(itertools.product(*along))
+
+    def in_lanes(self, equation: Equation, place: IndexMap) -> Lane | None:
+        (out, *_), lane = equation.outputs, self.lane
+        axis = self._axis(out.type.shape)
+        if min(axis, lane) < 0 or lane in loops_of(place) or place[axis].loop >= 0:
+            return None
+        whole = (*place[:axis], Along(lane), *place[axis + 1 :])
+        return Lane(Piece(out, whole), place[axis].offset)
 
 
 def flat(equations: Sequence[Equation], types: Sequence[Any]) -> bool:

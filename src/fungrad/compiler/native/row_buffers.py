@@ -19,10 +19,12 @@ from fungrad.compiler.native.index_maps import (
     FlatMaps,
     IndexMap,
     IndexMaps,
+    LaneMaps,
     Piece,
     ShortMaps,
     loops_of,
 )
+from fungrad.compiler.native.lane_nests import LaneNest
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.compiler.native.loop_nests import BLOCK, BoxNest, Root
 from fungrad.compiler.native.rows import RowNest
@@ -40,6 +42,8 @@ HALO = 8
 
 def box_nest(source: KernelGraph, maps: IndexMaps, roots: Sequence[Root], name: str) -> BoxNest:
     """The nest of some roots, with buffers where they save work."""
+    if isinstance(maps, LaneMaps) and maps.lane >= 0:
+        return LaneNest(source, maps, roots, name)
     columns = columns_of(source, maps, roots)
     if columns and maps.lengths[-1] <= BLOCK // ROWS:
         nest = BoxNest(source.with_buffers(columns), maps, roots, name)
@@ -101,7 +105,7 @@ def _with_columns(
     """
     nest.columns = ahead = dict[int, BoxNest]()
     for n, atom in enumerate(columns):
-        own = type(nest.maps)(nest.maps.nest(atom.type.shape))
+        own = nest.maps.of(nest.maps.nest(atom.type.shape))
         pieces = [Piece(atom, place) for place in own.wholes(atom.type.shape)]
         roots = [Root(pieces, source.pointers + n - source.outputs)]
         ahead[nest.buffer] = found = BoxNest(source, own, roots, f"{name}ahead{n}")

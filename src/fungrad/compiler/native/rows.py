@@ -374,7 +374,7 @@ def row_maps(source: KernelGraph) -> list[IndexMaps]:
             axes = reduced_loops(maps, equation)
             if axes and maps.nest(equation.inputs[0].type.shape) == maps.nest(largest):
                 found[axes] = None
-    return [type(maps)(maps.nest(largest), axes) for axes in found]
+    return [maps.of(maps.nest(largest), axes) for axes in found]
 
 
 def reduced_loops(maps: IndexMaps, equation: Equation) -> tuple[int, ...]:

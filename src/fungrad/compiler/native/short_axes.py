@@ -17,7 +17,7 @@ import numpy as np
 
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.gathers import bounds, indirect
-from fungrad.compiler.native.index_maps import SHORT
+from fungrad.compiler.native.index_maps import SHORT, WIDEST
 from fungrad.compiler.passes.pipeline import as_optimised
 from fungrad.compiler.refusal import Refused
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
@@ -130,6 +130,11 @@ def numpy_ns(equation: Equation) -> float:
     count = size // max(1, math.prod(shape[-2:]))
     if times_vector(equation):
         return 0.2 * size
+    if equation.primitive is dot_general and not unrollable(equation):
+        summed = equation.params["contract"][0]
+        terms: int = math.prod([equation.inputs[0].type.shape[i] for i in summed])
+        size = terms * equation.outputs[0].type.size
+        return tuned.blas_term_ns * size
     if equation.primitive is dot_general:
         return count * tuned.matrix_ns + size
     return 2.0 * count * tuned.matrix_ns + tuned.factor_ns * size
@@ -145,7 +150,37 @@ def unrolled(graph: Graph) -> tuple[Graph, bool]:
     return found
 
 
-def _unrolled(graph: Graph, whole: bool = False) -> tuple[Graph, bool]:
+def with_narrow_products(graph: Graph) -> tuple[Graph, bool]:
+    """`unrolled`, with arithmetic in place of narrow products, too."""
+    found: tuple[Graph, bool] = memoised(
+        graph, "narrow products", lambda: _unrolled(graph, also=is_narrow_product)
+    )
+    return found
+
+
+def is_narrow_product(equation: Equation) -> bool:
+    """Whether an equation is a product along one long axis, with short ones beside it."""
+    if equation.primitive is not dot_general:
+        return False
+    (x, y), out = [a.type for a in equation.inputs], equation.outputs[0].type
+    if any(t.dtype not in _FLOATS or t.dtype != out.dtype for t in (x, y)):
+        return False
+    if any(isinstance(a, Literal) for a in equation.inputs):
+        return False
+    summed = [x.shape[i] for i in equation.params["contract"][0]]
+    lengths = [*out.shape, *summed]
+    long = [n for n in lengths if n > WIDEST]
+    short = math.prod(lengths) // math.prod(long) if long else 0
+    if len(long) != 1 or long[0] < tuned.stacked_matrices:
+        return False
+    batch = long[0] in [x.shape[i] for i in equation.params["batch"][0]]
+    least, most = tuned.narrow_terms, tuned.narrow_batch_terms
+    return least <= short <= (most if batch else least)
+
+
+def _unrolled(
+    graph: Graph, whole: bool = False, also: Callable[[Equation], bool] = lambda e: False
+) -> tuple[Graph, bool]:
     """`unrolled`; with all equations in place of those on long stacks if it is the `whole`."""
     wrong: list[Any] = []
 
@@ -164,7 +199,7 @@ def _unrolled(graph: Graph, whole: bool = False) -> tuple[Graph, bool]:
                 if (atom, length) not in tested:
                     tested.add((atom, length))
                     wrong.extend(_outside(read(atom), length))
-            if whole or unrollable(equation):
+            if whole or unrollable(equation) or also(equation):
                 found = _outputs(equation, xs, wrong)
             else:
                 primitive: Any = equation.primitive

@@ -138,3 +138,20 @@ def test_a_thread_takes_the_memory_that_it_used_last():
         assert buffer_pool.take(1000) is own and own not in taken
     assert buffer_pool.take(500) in taken  # none of its own is left
     assert buffer_pool.held() == 0
+
+
+def test_a_layout_in_order_shares_memory_of_disjoint_lifetimes_only():
+    rng = np.random.default_rng(0)
+    arrays, spans = [], []
+    for first in range(400):
+        arrays.append(((int(rng.choice([1, 200, 300])),), np.dtype(float), ()))
+        spans.append((first, first + int(rng.integers(0, 12))))
+    layout = buffer_pool.packed_in_order(arrays, spans)
+    held = [(start, start + 8 * array[0][0]) for start, array in layout]
+    for i, (a, b) in enumerate(held):
+        for j in range(i):
+            if spans[j][1] >= spans[i][0]:
+                assert held[j][1] <= a or b <= held[j][0]
+    whole = sum(8 * shape[0] for shape, _, _ in arrays)
+    assert buffer_pool.size_of(layout) < whole / 5
+    assert buffer_pool.packed_in_order([], []) == []

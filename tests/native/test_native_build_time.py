@@ -104,6 +104,19 @@ def products(n: int) -> Program:
     return f, (rng.normal(size=(4, 4)), np.ones(4))
 
 
+def solves(n: int) -> Program:
+    def f(e: Any, means: Any) -> Any:
+        total = e * 0.0
+        for i in range(n):
+            x = means[i]
+            for _ in range(5):
+                x = x - (x - e * np.sin(x) - means[i]) / (1 - e * np.cos(x))
+            total = total + np.cos(x)
+        return total
+
+    return f, (0.3, np.linspace(0.1, 6.0, n))
+
+
 def gradient(program: Program) -> tuple[Any, tuple[Any, ...]]:
     f, args = program
     return fg.grad(f, tuple(range(len(args)))), args
@@ -128,7 +141,7 @@ def calls(run: Callable[[], Any]) -> int:
 @pytest.mark.parametrize(
     "make, n",
     [(ring, 40), (plate, 20), (joined, 40), (writes, 300), (states, 300), (series, 60),
-     (chain, 120), (products, 40)],
+     (chain, 120), (products, 40), (solves, 30)],
 )  # fmt: skip
 def test_work_grows_linearly(make: Callable[[int], Program], n: int) -> None:
     found = []

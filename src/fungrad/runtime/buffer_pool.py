@@ -8,6 +8,7 @@ log(sum(exp(x))). The pool keeps at most `LIMIT` bytes.
 
 from __future__ import annotations
 
+import heapq
 import math
 import threading
 from collections.abc import Sequence
@@ -62,6 +63,28 @@ def packed(arrays: Sequence[Array], times: Sequence[int]) -> Layout:
                 start = max(start, starts[j] + sizes[j])
         starts[i] = start
     return [(starts[i], array) for i, array in enumerate(arrays)]
+
+
+def packed_in_order(arrays: Sequence[Array], spans: Sequence[tuple[int, int]]) -> Layout:
+    """`packed` in linear time: an array takes the place of a dead one of its size, if there is one.
+
+    Args:
+      arrays: the arrays, in the order of their first times.
+      spans: the first and the last time at which each array is live.
+    """
+    free: dict[int, list[int]] = {}
+    living: list[tuple[int, int, int]] = []
+    found, end = list[tuple[int, Array]](), 0
+    for array, (first, last) in zip(arrays, spans, strict=True):
+        while living and living[0][0] < first:
+            _, start, size = heapq.heappop(living)
+            free.setdefault(size, []).append(start)
+        size = _lines(array)
+        start = free[size].pop() if free.get(size) else end
+        end = max(end, start + size)
+        heapq.heappush(living, (last, start, size))
+        found.append((start, array))
+    return found
 
 
 def _lines(array: Array) -> int:

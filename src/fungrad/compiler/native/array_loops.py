@@ -33,7 +33,7 @@ from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
 from fungrad.ir.types import Type
 from fungrad.primitives.movement.reshape_broadcast_cast import reshape
 from fungrad.retracing.inlining import copied, placed
-from fungrad.runtime.buffer_pool import LARGE, LINE, packed, size_of
+from fungrad.runtime.buffer_pool import LARGE, LINE, packed, packed_in_order, size_of
 
 ARRAYS = 250
 """The most pointers that a part receives."""
@@ -42,7 +42,10 @@ ARRAYS = 250
 def _small(graph: Graph) -> Kernel:
     """The program of numbers; that of loops over arrays if its text is half of a long one's."""
     made = scalar_kernel(graph)
-    other = attempted(lambda: loop_kernel(graph)) if len(made.module) > tuned.number_lines else made
+    alone = sum([equation.outputs[0].type.size == 1 for equation in graph.equations])
+    most = tuned.number_lines
+    shorter = alone < most < len(made.module)  # loops over arrays do not shorten numbers
+    other = attempted(lambda: loop_kernel(graph)) if shorter else made
     if isinstance(other, Kernel) and 2 * len(other.module) < len(made.module):
         return other
     return made
@@ -353,8 +356,11 @@ def _assign(made: _Writer, steps: Sequence[_Step]) -> None:
             born.update((v, now) for v in outputs)
         last.update((root.get(atom, atom), now) for atom in (*inputs, *outputs))
     last.update((root.get(atom, atom), len(steps)) for atom in made.graph.outputs)
-    times = [(2 << last[v]) - (1 << born[v]) for v in inner]
-    layout = packed([(v.type.shape, v.type.dtype, ()) for v in inner], times)
+    arrays = [(v.type.shape, v.type.dtype, ()) for v in inner]
+    if len(inner) <= tuned.packed_arrays:
+        layout = packed(arrays, [(2 << last[v]) - (1 << born[v]) for v in inner])
+    else:
+        layout = packed_in_order(arrays, [(born[v], last[v]) for v in inner])
     memory = made.room(size_of(layout))
     for v, (start, _) in zip(inner, layout, strict=True):
         made.pointers[v] = made.code.at(memory, start)

@@ -80,6 +80,7 @@ class Writer:
         self._rules = rules
         """The rules of each primitive."""
         self._chosen: dict[Hashable, tuple[Rule, ...]] = {}
+        self._of_primitive: dict[Any, tuple[Rule, ...]] = {}
         self._made: dict[Atom, Equation] = {}
         self._seen: dict[Hashable, Equation] = {}
         self._constants: dict[Atom, Any] = dict(graph.constants)
@@ -187,7 +188,12 @@ class Writer:
 
     def _rules_for(self, equation: Equation) -> tuple[Rule, ...]:
         """The rules that may match an equation, by the definitions of its inputs."""
-        made = self._made
+        made, primitive = self._made, equation.primitive
+        rules = self._of_primitive.get(primitive)
+        if rules is None:
+            rules = self._of_primitive[primitive] = tuple(self._rules(primitive))
+        if not rules:
+            return ()
         makers: list[Any] = []
         for atom in equation.inputs:
             maker = made.get(atom)
@@ -197,10 +203,9 @@ class Writer:
                 makers.append(Literal)
             elif atom in self._constants:
                 makers.append(CONSTANT)
-        key = (equation.primitive, *makers)
+        key = (primitive, *makers)
         found = self._chosen.get(key)
         if found is None:
-            rules = self._rules(equation.primitive)
             found = tuple([r for r in rules if not r.of or not set(r.of).isdisjoint(makers)])
             self._chosen[key] = found
         return found

@@ -259,3 +259,27 @@ def test_kernels_between_others(threads):
             np.testing.assert_allclose(fg.jit(slope)(x), slope(x), rtol=1e-11, atol=1e-11)
     finally:
         fg.config.num_threads = before
+
+
+@pytest.mark.parametrize("density", [0.0, 0.01, 0.5, 1.0])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_choices_by_masks_are_numpys(dtype, density):
+    special = np.array([np.nan, -np.nan, np.inf, -0.0, 0.0, 5e-324, 1e300]).astype(dtype)
+    x, y = RNG.choice(special, (2, 200, 60))
+    mask = RNG.random(x.shape) < density
+    for a in (x, x[:, :1], x[0], dtype(3.0), 3.0):
+        for b in (y, y[:, :1], 0.0, -0.0, dtype(2.0)):
+            for m in (mask, mask[:, :1]):
+                f = lambda m, a, b: np.where(m, a, b) * 2.0  # noqa: E731
+                assert fg.jit(f)(m, a, b).tobytes() == f(m, a, b).tobytes()
+
+
+@pytest.mark.parametrize("width", [255, 256, 300])
+@pytest.mark.parametrize("axis", [0, 1, (0, 2)])
+def test_counts_of_true_elements_are_numpys(axis, width):
+    mask = np.ones((2, width, 20), bool)
+    mask[0, 3:7, 2] = False
+    f = lambda m: np.sum(m, axis=axis)  # noqa: E731
+    found = fg.jit(f)(mask)
+    np.testing.assert_array_equal(found, f(mask))
+    assert found.dtype == f(mask).dtype

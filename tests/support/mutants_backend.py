@@ -66,11 +66,12 @@ MUTANTS = (
         ("what is read later is dropped", "self.freed(touched([move]))", "self.freed(())"),
     ),
     *of(
-        "compiler/numpy_backend/array_lowering.py", ("test_in_place.py", *BACKEND),
+        "compiler/numpy_backend/array_lowering.py", ("test_in_place.py", _K, *BACKEND),
         ("an array that others read is added to", " or x not in self._own or self.uses[x] != 1:",
          " or x not in self._own:"),
         ("an array of the user's is added to", " or x not in self._own or self.uses[x] != 1:",
          " or self.uses[x] != 1:"),
+        ("counts overflow", "for i in axes]) < 256:", "for i in axes]) < 2**60:"),
         ("numbers of two dtypes are one", "key = (dtype, repr(number))", "key = repr(number)"),
         ("what is read later is written over", "if atom in self.made and atom in self.liveness.ended[self.at]:", "if atom in self.made:"),
         ("an array of the user's is written over", "if atom in self.made and atom in self.liveness.ended[self.at]:", "if atom in self.liveness.ended[self.at]:"),

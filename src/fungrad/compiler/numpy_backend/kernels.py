@@ -11,16 +11,17 @@ from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.simplify.driver import setting
 from fungrad.ir.graph import Equation
 from fungrad.primitives.elementwise import ufuncs
+from fungrad.primitives.elementwise.family import select
 from fungrad.runtime import kernels
 from fungrad.support.lazy import Record
 
 
 class NumpyKernel(Record):
-    """A function `function(*arguments, out, *scratch)`, the number of its arrays to work in, and
-    whether it also takes single precision.
+    """A function `function(*arguments, out, *scratch)`, which writes into `out` or returns another
+    array; the number of its arrays to work in; and whether it also takes single precision.
     """
 
-    function: Callable[..., None]
+    function: Callable[..., Any]
     scratch: int = 0
     single: bool = False
 
@@ -33,15 +34,16 @@ class NumpyKernel(Record):
         """What the primitive's `eval` gives."""
         arrays = [np.asarray(x) for x in arguments]
         shape = np.broadcast_shapes(*[x.shape for x in arrays])
-        (dtype, *_) = [x.dtype for x in arrays if x.ndim]
+        dtype = np.result_type(*arguments[-2:])
         out, *scratch = [np.empty(shape, dtype) for _ in range(1 + self.scratch)]
-        self.function(*arguments, out, *scratch)
-        return out
+        found = self.function(*arguments, out, *scratch)
+        return out if found is None else found
 
 
 KERNELS: dict[Any, NumpyKernel] = {
     ufuncs.logaddexp: NumpyKernel(kernels.logaddexp, 1, True),
     ufuncs.hypot: NumpyKernel(kernels.hypot, 1, True),
+    select: NumpyKernel(kernels.chosen, 0, True),
 }
 """The kernel of a primitive; `fungrad.extend.kernel` puts others here."""
 
@@ -54,6 +56,7 @@ def kernel(equation: Equation) -> NumpyKernel | None:
     type_ = equation.outputs[0].type
     if not type_.shape or type_.size < costs.small_array:
         return None
-    alike = all(a.type.dtype == type_.dtype or a.type.weak for a in equation.inputs)
+    numbers = [a.type for a in equation.inputs if a.type.dtype != np.bool_]
+    alike = all(t.dtype == type_.dtype or t.weak for t in numbers)
     fits = type_.dtype == np.float64 or (type_.dtype == np.float32 and found.single)
     return found if alike and fits else None

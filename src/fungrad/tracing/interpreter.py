@@ -30,10 +30,10 @@ def evaluate(graph: Graph, args: Sequence[Any]) -> list[Any]:
 
     recording = current().records
     for equation, dead in zip(graph.equations, graph.last_uses, strict=True):
-        place = (
-            Provenance(equation.source, equation.scope, equation.backward) if recording else None
-        )
-        token = replayed.set(place) if recording else None
+        token = None
+        if recording:
+            origin = Provenance(equation.source, equation.scope, equation.backward)
+            token = replayed.set(origin)
         try:
             result = equation.primitive(*map(read, equation.inputs), **equation.params)
         finally:

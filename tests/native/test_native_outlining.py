@@ -11,10 +11,12 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import fungrad as fg
-from fungrad.compiler.cost_model import costs
+from fungrad.compiler.cost_model import costs, tuned
 from fungrad.compiler.native.llvm_ir import Function, Module
 from fungrad.compiler.native.machine_code import build
-from fungrad.compiler.native.outlining import LENGTH, LONG, outlined
+from fungrad.compiler.native.outlining import outlined
+
+LENGTH, LONG = tuned.outlined_lines, tuned.block_lines
 
 
 @pytest.fixture(autouse=True)

@@ -219,6 +219,118 @@ class Tuned:
     """NumPy's time for a product of matrices in a stack: gradbench."""
     factor_ns: float = 15.0
     """NumPy's time for an element of a factor: gradbench."""
+    convolution_registers: int = 8
+    """The registers of results that a step of a convolution computes: `benchmarks.cliffs`,
+    convolve.
+    """
+    convolution_unit: int = 4096
+    """The results of a unit of a convolution: two threads."""
+    convolution_ns: float = 0.05
+    """A term of a convolution: `benchmarks.cliffs`, convolve."""
+    numpy_convolution_ns: float = 0.33
+    """The same in NumPy."""
+    numpy_convolution_call: float = 3_000.0
+    """NumPy's call of a convolution."""
+    recurrences_at_once: int = 4
+    """Rows of a recurrence that run side by side: `benchmarks.cliffs`, cumulative."""
+    recurrence_ns: float = 1.2
+    """A step of a recurrence: `benchmarks.cliffs`, cumulative."""
+    recurrence_unit: int = 1 << 13
+    """The elements of a unit of recurrences: two threads."""
+    numpy_accumulated_ns: float = 3.3
+    """NumPy's time for an element of a cumulative operation."""
+    numpy_pass_ns: float = 2.0
+    """NumPy's time for an element in one pass of a recurrence."""
+    vector_copies: int = 10
+    """The most inlined copies of an elementary function of vectors in a function: everyday."""
+    polynomial_chain: int = 6
+    """The most coefficients of a polynomial in one chain of operations:
+    `benchmarks.native_functions`.
+    """
+    number_copies: int = 2
+    """The most inlined copies of an elementary function of numbers in a function; others are calls:
+    loops.
+    """
+    block_lines: int = 1_200
+    """The most instructions of a basic block that stay in their function: `benchmarks.cliffs`."""
+    outlined_lines: int = 600
+    """The instructions of an outlined function: `benchmarks.cliffs`."""
+    numbers_in_array: int = 256
+    """The most elements of an array that is made of numbers: cases."""
+    short_values: int = 2_000
+    """The most values at places of a nest with short axes, besides those for each equation: moves
+    of moved arrays multiply them: `benchmarks.cliffs`, stencils.
+    """
+    moved_values: int = 300
+    """The same without short axes."""
+    values_of_equation: int = 2
+    """The values at places for each equation of a nest: `benchmarks.cliffs`, stencils."""
+    prefetched_steps: int = 2
+    """Memory is prefetched so many steps of lanes ahead: everyday."""
+    gathered_elements: int = 32_768
+    """The most elements of an array whose lanes are read one by one: everyday."""
+    followed_moves: int = 12
+    """Moves of moved values, one after the other, for which their maps are followed:
+    `benchmarks.cliffs`, stencils.
+    """
+    unit_elements: int = 4096
+    """Elements of a unit of work: two threads."""
+    heavy_ns: float = 0.4
+    """The time of an equation that doubles the number of registers that a vector step fills:
+    gradients.
+    """
+    long_elements: int = 50_000
+    """Elements that double it, too: gradients."""
+    register_values: int = 60
+    """Beyond so many values of a vector step each fills one register; with more they would spill:
+    gradients.
+    """
+    output_copies: int = 8
+    """The most copies of outputs to which threads add: two threads."""
+    values_of_copy: int = 4
+    """All of them have one element for so many values, at the most: two threads."""
+    vector_boxes: int = 4
+    """The most boxes with separate vector loops: `benchmarks.cliffs`, stencils."""
+    odd_values: int = 40
+    """The most values of a nest whose vectors have an odd number of lanes, which LLVM compiles
+    slowly: small.
+    """
+    grouped_elements: int = 1 << 14
+    """The most elements of the rows of a group, which stay in the cache between phases: everyday.
+
+    """
+    far_elements: int = 100_000
+    """Beyond so many elements the rows that columns read are too far apart for the processor's
+    prefetcher: memory is prefetched explicitly: everyday.
+    """
+    buffered_ns: float = 0.4
+    """A value is buffered if computing it again takes at least so much time: cases."""
+    buffered_rows: int = 8
+    """The fewest rows of a unit that read a buffered value along the last loop: cases."""
+    buffer_halo: int = 8
+    """The most rows of a buffer beyond those of its unit: `benchmarks.cliffs`, stencils."""
+    numbers: int = 256
+    """The largest size of an array that is split into numbers: loops."""
+    signal_steps: int = 65_536
+    """Loop steps between two checks for signals: loops."""
+    short_scan: int = 64
+    """Scans of at most so many steps do not check for signals: loops."""
+    selected: int = 4
+    """The largest number of elements from which comparisons select one: loops."""
+    lane_elements: int = 8
+    """The fewest elements of an array for which vector code is shorter: small."""
+    straight_lines: int = 1_250
+    """The most lines of IR of a program without loops on such arrays, before others are tried:
+    small.
+    """
+    loop_lines: int = 20_000
+    """The most lines of IR of a program with loops: loops."""
+    factor_rows: int = 160
+    """The most rows and columns of a factorisation; LAPACK is as fast beyond: `benchmarks.cliffs`.
+
+    """
+    factor_term_ns: float = 0.12
+    """A multiplication and an addition of a factorisation: `benchmarks.cliffs`."""
 
 
 costs = CostModel()

@@ -22,7 +22,7 @@ from fungrad.compiler.native.fused import cheap_kernel
 from fungrad.compiler.native.generators import Generator, chosen
 from fungrad.compiler.native.kernel import GIVEN_UP, Kernel, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value
-from fungrad.compiler.native.programs import LOOPS, OF_MATRICES, scalar_kernel
+from fungrad.compiler.native.programs import OF_MATRICES, scalar_kernel
 from fungrad.compiler.native.single_equations import single_kernel
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.refusal import Refusal, Refused, attempted, refusal
@@ -74,7 +74,7 @@ def _loops(graph: Graph) -> Kernel:
     mine = set(graph.equations[0].outputs)
     own = len(mine & {*graph.outputs}) == len(graph.outputs)
     made = _scan(graph) if first is scan and own else _sequence(graph)
-    if len(made.module) > LOOPS:
+    if len(made.module) > tuned.loop_lines:
         raise Refused(f"{len(made.module)} lines of IR", "long", lines=len(made.module))
     loops = any(structural(e.primitive) for e in graph.equations)
     most = made.cost_ns * (1.0 if loops else tuned.straight_bytes)
@@ -323,8 +323,8 @@ def _steps(graph: Graph) -> tuple[list[_Step], dict[Atom, Any]]:
             continue
         lines += 0 if part.module in modules else len(part.module)
         modules.add(part.module)
-        if lines > LOOPS:
-            raise Refused(f"more than {LOOPS} lines of IR", "long", lines=lines)
+        if lines > tuned.loop_lines:
+            raise Refused(f"more than {tuned.loop_lines} lines of IR", "long", lines=lines)
     return found, known
 
 

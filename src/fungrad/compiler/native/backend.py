@@ -220,7 +220,7 @@ def _numpy_ns(equation: Equation) -> float:
     if primitive in short_axes.UNROLLED and (unrollable(equation) or is_narrow_product(equation)):
         return costs.numpy_call + short_axes.numpy_ns(equation)
     if primitive.module.startswith("fungrad.primitives.linalg."):
-        return tuned.lapack_ns + factorisations.TERM * factorisations.terms(equation)
+        return tuned.lapack_ns + tuned.factor_term_ns * factorisations.terms(equation)
     own = single(equation) if primitive in SINGLE else None
     if own is not None and own.numpy_ns is not None:
         return own.numpy_ns(equation)

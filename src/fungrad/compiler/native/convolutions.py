@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.element_operations import TYPES, type_of
 from fungrad.compiler.native.generators import Single
 from fungrad.compiler.native.kernel import Kernel, kernel_function
@@ -19,13 +20,6 @@ from fungrad.compiler.native.machine_code import host
 from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.primitives.contraction.convolution import convolve
-
-REGISTERS = 8
-"""The registers of results that a step computes."""
-BLOCK = 4096
-"""The results of a unit."""
-TERM, NUMPYS, CALL = 0.05, 0.33, 3_000.0
-"""Nanoseconds of a term here and in NumPy, and of NumPy's call."""
 
 
 def _refusal(equation: Equation) -> Refusal | None:
@@ -56,7 +50,7 @@ def terms(equation: Equation) -> int:
 def _numpy_ns(equation: Equation) -> float:
     """An estimate of NumPy's time for a convolution."""
     rows = math.prod(equation.outputs[0].type.shape[:-1])
-    return CALL * rows + NUMPYS * terms(equation)
+    return tuned.numpy_convolution_call * rows + tuned.numpy_convolution_ns * terms(equation)
 
 
 class _Convolution:
@@ -76,14 +70,14 @@ class _Convolution:
         self.edge = self.short - 1 if equation.params["mode"] == "full" else 0
         self.rows = math.prod(out.shape[:-1])
         self.steps = [a.type.shape[-1] if a.type.ndim > 1 else 0 for a in self.atoms]
-        self.cost = TERM * terms(equation)
+        self.cost = tuned.convolution_ns * terms(equation)
 
     def kernel(self) -> Kernel:
         module = Module()
         self.code = code = kernel_function(module)
         places = [*map(self.graph.inputs.index, self.atoms), len(self.graph.inputs)]
         pointers = [code.load(code.at(code.parameters[0], n, "ptr"), "ptr", 1) for n in places]
-        blocks = -(-self.count // BLOCK)
+        blocks = -(-self.count // tuned.convolution_unit)
 
         def unit(number: Value) -> None:
             row = code.binary("sdiv", number, blocks)
@@ -91,8 +85,8 @@ class _Convolution:
                 code.at(pointer, code.mul(row, step), self.type)
                 for pointer, step in zip(pointers, (*self.steps, self.count), strict=True)
             ]
-            low = code.mul(code.sub(number, code.mul(row, blocks)), BLOCK)
-            high = code.intrinsic("smin", [code.add(low, BLOCK), self.count])
+            low = code.mul(code.sub(number, code.mul(row, blocks)), tuned.convolution_unit)
+            high = code.intrinsic("smin", [code.add(low, tuned.convolution_unit), self.count])
             self._block(low, high)
 
         code.for_range(code.parameters[1], code.parameters[2], unit)
@@ -112,7 +106,7 @@ class _Convolution:
         last = code.intrinsic("smax", [last, first])
         code.for_range(low, first, self._single)
         if inner >= self.width:
-            wide = min(self.width * REGISTERS, inner)
+            wide = min(self.width * tuned.convolution_registers, inner)
             places = [*range(0, wide - self.width, self.width), wide - self.width]
             code.if_else(
                 code.compare("sge", code.sub(last, first), wide),

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native import powers
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
 from fungrad.compiler.native.llvm_ir import Function, Operand, Value
@@ -92,15 +93,11 @@ def apply(
     return rule(code, *operands)
 
 
-VECTOR_COPIES = 10
-"""The most inlined copies of an elementary function of vectors in a function."""
-
-
 def _function(code: Function, primitive: Any, xs: Sequence[Value]) -> Value:
     """An elementary function: inlined up to `code.copies` times, then called."""
     rule, known = FUNCTIONS[primitive], xs[0]
     code.written[primitive, known.lanes] += 1
-    most = code.copies if known.lanes == 1 else VECTOR_COPIES
+    most = code.copies if known.lanes == 1 else tuned.vector_copies
     if code.written[primitive, known.lanes] <= most:
         return rule(code, *xs)
     lanes = f"_{known.lanes}" if known.lanes > 1 else ""

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.element_operations import apply_equation, convert, type_of
 from fungrad.compiler.native.gathers import indirect, place_of, searches
@@ -45,16 +46,6 @@ from fungrad.primitives.primitive import full
 Box = Sequence[tuple[int, int]]
 """The range of each loop: (begin, end)."""
 Key = tuple[Atom, IndexMap]
-MOST = 256
-"""The most elements of an array that is made of numbers."""
-PLACES, MOVED, OFTEN = 2_000, 300, 2
-"""The most values at places of a nest: a constant, with and without short axes, and the values for
-each equation. Moves of moved arrays multiply them.
-"""
-AHEAD = 2
-"""Memory is prefetched so many steps of lanes ahead."""
-GATHERED = 32_768
-"""The most elements of an array whose lanes are read one by one."""
 
 
 class KernelGraph:
@@ -169,8 +160,8 @@ class KernelGraph:
         found: dict[Key, Piece] = {}
         seen: set[Key] = set()
         stack: list[tuple[Piece, bool]] = [(root, False) for root in reversed(roots)]
-        places = PLACES if self.short else MOVED
-        most = places + OFTEN * len(self.graph.equations)
+        places = tuned.short_values if self.short else tuned.moved_values
+        most = places + tuned.values_of_equation * len(self.graph.equations)
         while stack:
             if len(seen) > most:
                 raise Refused(
@@ -200,7 +191,7 @@ def _assembled(graph: Graph) -> set[Atom]:
     found = set[Atom]()
     for equation in graph.equations:
         (out, *more), arrays = equation.outputs, [a for a in equation.inputs if a.type.size > 1]
-        if more or out.type.size > MOST:
+        if more or out.type.size > tuned.numbers_in_array:
             continue
         if reduction(equation) is not None:
             if out.type.size == 1 and arrays and arrays[0] not in found:
@@ -524,7 +515,7 @@ class Body:
         record = self.record(atom.type.shape, place, step)
         if record is not None:
             return self._of_record(array, type, atom.type.shape, record, lanes, step)
-        if atom.type.size > GATHERED and abs(step) > SHORT:
+        if atom.type.size > tuned.gathered_elements and abs(step) > SHORT:
             raise Refused("a strided read of a large array", "layout")
         first = self.address(array, type, atom.type.shape, place)
         result = Value("poison", type, lanes)
@@ -628,7 +619,7 @@ class Body:
         """The pointer itself; prefetches the cache lines AHEAD of it if `self.ahead`."""
         size = self.lanes * size_of(type)
         for line in range(0, size if self.ahead else 0, 64):
-            self.code.prefetch(self.code.at(at, AHEAD * size + line), writes)
+            self.code.prefetch(self.code.at(at, tuned.prefetched_steps * size + line), writes)
         return at
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.element_operations import convert, type_of
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
 from fungrad.compiler.native.generators import Single
@@ -33,10 +34,6 @@ from fungrad.support.rules import Rules
 
 LEAST = 6
 """Matrices of at most so many rows are arithmetic on numbers."""
-ROWS = 160
-"""The most rows and columns; LAPACK is as fast beyond."""
-TERM = 0.12
-"""Nanoseconds of a multiplication and an addition."""
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
 
@@ -55,7 +52,7 @@ def _refusal(equation: Equation) -> Refusal | None:
         return refusal("a stack of matrices", equation=equation)
     lengths = [n for a in equation.inputs for n in a.type.shape]
     rows = max(lengths, default=0)
-    if not min(lengths, default=0) or not LEAST < rows <= ROWS:
+    if not min(lengths, default=0) or not LEAST < rows <= tuned.factor_rows:
         return refusal(f"a matrix of {rows} rows or columns", "long", equation, rows=rows)
     return None
 
@@ -64,7 +61,7 @@ def factorised(equation: Equation) -> bool:
     """Whether an equation is a factorisation of a matrix of suitable size, or of a stack."""
     shapes = [a.type.shape for a in equation.inputs]
     known = equation.primitive in RULES and equation.primitive not in (finite, from_diagonal)
-    return known and all(LEAST < shape[-2] <= ROWS for shape in shapes)
+    return known and all(LEAST < shape[-2] <= tuned.factor_rows for shape in shapes)
 
 
 def terms(equation: Equation) -> float:
@@ -120,7 +117,7 @@ class _Writer:
         code.ret(code.constant(0, "i32"))
         return Kernel(
             code.module, self.graph.input_types, self.graph.output_types, scratch=self.scratch,
-            cost_ns=20.0 + TERM * self.terms, interruptible=True,
+            cost_ns=20.0 + tuned.factor_term_ns * self.terms, interruptible=True,
             constants=[value for _, value in self.graph.constants],
         )  # fmt: skip
 

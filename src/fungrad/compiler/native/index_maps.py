@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.refusal import Refused
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.primitives.elementwise.by_elements import elementwise
@@ -28,8 +29,6 @@ from fungrad.primitives.movement.stack_iota import stack, unstack
 
 IndexMap = tuple[Any, ...]
 """For each axis an Along or, of an array that is read or written by index arrays, a Through."""
-DEEPEST = 12
-"""Moves of moved values, one after the other, for which their maps are followed."""
 SHORT = 12
 """The longest axes that need not be loops."""
 REDUCED = (np.add, np.maximum, np.minimum)
@@ -359,11 +358,11 @@ def shifts(equation: Equation) -> bool:
 
 
 def moves_deeply(graph: Graph) -> bool:
-    """Whether values are moved more than DEEPEST times, one time after the other."""
+    """Whether values are moved more than tuned.followed_moves times, one time after the other."""
     depth: dict[Atom, int] = {}
     for equation in graph.equations:
         deep = max([depth.get(atom, 0) for atom in equation.inputs], default=0) + shifts(equation)
-        if deep > DEEPEST:
+        if deep > tuned.followed_moves:
             return True
         depth.update((v, deep) for v in equation.outputs)
     return False

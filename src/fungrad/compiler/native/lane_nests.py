@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.element_operations import convert, cost, type_of
 from fungrad.compiler.native.element_values import Body, KernelGraph, Key
 from fungrad.compiler.native.gathers import Write, place_of
 from fungrad.compiler.native.index_maps import LaneMaps, Piece, loops_of
 from fungrad.compiler.native.llvm_ir import Function, Operand, Value
-from fungrad.compiler.native.loop_nests import HEAVY, BoxNest, Root, adds
+from fungrad.compiler.native.loop_nests import BoxNest, Root, adds
 from fungrad.compiler.refusal import Refused
 from fungrad.primitives.elementwise.by_elements import elementwise
 
@@ -47,7 +48,7 @@ class LaneNest(BoxNest):
                   and len(loops_of(p.place)) == len(maps.lengths)]  # fmt: skip
         self.count = TOGETHER if len(loaded) <= TOGETHER else MATRICES
         made = [source.made[p.atom] for p in self.demanded.values() if p.atom in source.made]
-        costs = [cost(e) if cost(e) >= HEAVY else CHEAP for e in made if elementwise(e)]
+        costs = [cost(e) if cost(e) >= tuned.heavy_ns else CHEAP for e in made if elementwise(e)]
         self.cost_ns = sum(costs) * self.elements
         if any(len(stretches) > 1 for stretches in self.cuts):
             raise Refused("pieces of items", "layout")

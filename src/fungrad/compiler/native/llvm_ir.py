@@ -26,13 +26,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fungrad.compiler.native.outlining import LONG, outlined
+from fungrad.compiler.cost_model import tuned
+from fungrad.compiler.native.outlining import outlined
 
 FLOATS = ("double", "float")
-CHAIN = 6
-"""The most coefficients of a polynomial in one chain of operations."""
-COPIES = 2
-"""The most inlined copies of a scalar elementary function in a function; others are calls."""
 _SHORT = {"double": "f64", "float": "f32", "ptr": "p0"}
 _OF_FLOATS = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
 _NAME = re.compile(r"@(\w+)")
@@ -198,7 +195,7 @@ class Function:
         self.lanes = lanes
         self.block = "entry"
         self.overflown = ""
-        self.copies, self.written = COPIES, Counter[Any]()
+        self.copies, self.written = tuned.number_copies, Counter[Any]()
         self.parameters = [_parameter(type, name) for type, name in parameters]
         given = ", ".join([f"{type} %{name}" for type, name in parameters])
         before = f"{attributes} " if attributes else ""
@@ -229,7 +226,7 @@ class Function:
     def text(self) -> str:
         """The function in LLVM's syntax, with its variables at the start, and what it outlines."""
         lines, frame, called = [*self._variables, *self._lines], "", list[str]()
-        if len(self._lines) > LONG:
+        if len(self._lines) > tuned.block_lines:
             lines, frame, called = outlined(self.name, self._variables, self._lines, self._types)
         text = [self._head, "entry:", *lines, "}\n", *called]
         return "\n".join([frame, *text] if frame else text)
@@ -561,7 +558,7 @@ class Function:
     def polynomial(self, coefficients: Sequence[float], x: Value) -> Value:
         """c0 + c1 x + c2 x**2 + ..., fused: by Horner's scheme, or in two shorter chains of
         operations that run at once, of the even and the odd terms."""
-        if len(coefficients) > CHAIN:
+        if len(coefficients) > tuned.polynomial_chain:
             square = self.mul(x, x)
             even, odd = (self.polynomial(coefficients[i::2], square) for i in (0, 1))
             return self.fma(odd, x, even)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.block_sums import Reduction, reduction
 from fungrad.compiler.native.element_operations import convert, cost, type_of
 from fungrad.compiler.native.element_values import Body, KernelGraph, Key, inside
@@ -22,24 +23,6 @@ from fungrad.compiler.native.index_maps import IndexMaps, Limit, Piece, loops_of
 from fungrad.compiler.native.llvm_ir import Function, Operand, Value, size_of
 from fungrad.compiler.native.machine_code import host
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, reshape
-
-BLOCK = 4096
-"""Elements of a unit."""
-HEAVY, LONG = 0.4, 50_000
-"""Nanoseconds of an equation, and elements, each of which doubles the number of registers that a
-vector step fills, from one to four."""
-MANY = 60
-"""Beyond so many values of a vector step each fills one register; with more they would spill."""
-COPIES, OFTEN = 8, 4
-"""The most copies of outputs to which threads add; all of them have one element for so many values,
-at the most."""
-BOXES = 4
-"""The most boxes with separate vector loops."""
-
-
-ODD = 40
-"""The most values of a nest whose vectors have an odd number of lanes, which LLVM compiles slowly.
-"""
 
 
 def adds(code: Function, type: str) -> Callable[[Value, Value], Value]:
@@ -98,7 +81,7 @@ class Nest:
         costs = [(cost(source.made[piece.atom]), self._times(piece)) for piece in made
                  if source.made[piece.atom].primitive not in free]  # fmt: skip
         self.cost_ns = sum([ns * times for ns, times in costs])
-        self.heavy = any(ns >= HEAVY and times == self.elements for ns, times in costs)
+        self.heavy = any(ns >= tuned.heavy_ns and times == self.elements for ns, times in costs)
         sizes = [size_of(type_of(p.atom.type.dtype)) for p in self.demanded.values()
                  if p.atom.type.dtype.kind == "f"]  # fmt: skip
         self.register = host().vector_bytes // max(sizes, default=8)
@@ -178,7 +161,14 @@ class Nest:
         adds = all(write.adds for some in self.writes.values() for write in some)
         if not self.writes or not adds or any(self.bases.get(n) is not None for n in self.writes):
             return 1
-        return max(1, min(COPIES, self.units, self.elements // (OFTEN * sum(sizes))))
+        return max(
+            1,
+            min(
+                tuned.output_copies,
+                self.units,
+                self.elements // (tuned.values_of_copy * sum(sizes)),
+            ),
+        )
 
     @property
     def shared(self) -> int:
@@ -338,18 +328,18 @@ class BoxNest(Nest):
         super().__init__(source, maps, roots)
         self.name = name
         self.rows, self.last = self.elements // maps.lengths[-1], maps.lengths[-1]
-        self.across = -(-self.last // BLOCK) if self.last > BLOCK else 0
-        self.per = 1 if self.across else max(1, BLOCK // self.last)
+        self.across = -(-self.last // tuned.unit_elements) if self.last > tuned.unit_elements else 0
+        self.per = 1 if self.across else max(1, tuned.unit_elements // self.last)
         self.units = self.rows * self.across if self.across else -(-self.rows // self.per)
         registers = 2 if self.heavy else 1
-        if self.elements >= LONG and (host().vector_bytes == 64 or not self.heavy):
+        if self.elements >= tuned.long_elements and (host().vector_bytes == 64 or not self.heavy):
             registers *= 2
-        if len(self.demanded) > MANY:
+        if len(self.demanded) > tuned.register_values:
             registers = 1
         self.lanes = registers * self.register
         while self.lanes > self.last:
             self.lanes //= 2
-        few = len(self.demanded) <= ODD
+        few = len(self.demanded) <= tuned.odd_values
         if self.heavy and not self.sums and few and self.lanes < self.elements < 2 * self.register:
             self.lanes = self.last
         self.cuts = self._cuts()
@@ -372,7 +362,7 @@ class BoxNest(Nest):
         while self.lanes > longest:
             self.lanes //= 2
         found[-1] = [s for s in found[-1] if s[1] - s[0] >= self.lanes]
-        while math.prod(map(len, found)) > BOXES:
+        while math.prod(map(len, found)) > tuned.vector_boxes:
             many = max(found, key=len)
             many.remove(min(many, key=lambda s: s[1] - s[0]))
         return found
@@ -383,8 +373,8 @@ class BoxNest(Nest):
         self.start_sums(code)
         if self.across:
             row = code.binary("sdiv", own, self.across)
-            low = code.mul(code.sub(own, code.mul(row, self.across)), BLOCK)
-            high = code.intrinsic("smin", [code.add(low, BLOCK), self.last])
+            low = code.mul(code.sub(own, code.mul(row, self.across)), tuned.unit_elements)
+            high = code.intrinsic("smin", [code.add(low, tuned.unit_elements), self.last])
             self.row(code, entry, row, low, high)
         else:
             first = code.mul(own, self.per)
@@ -463,7 +453,7 @@ class BoxNest(Nest):
         """Vector steps along a box; the last one ends at the box's end, and may repeat elements."""
         assert outer.box is not None
         (first, stop), lanes = outer.box[-1], self.lanes
-        exact = first % lanes == 0 and stop % lanes == 0 and BLOCK % lanes == 0
+        exact = first % lanes == 0 and stop % lanes == 0 and tuned.unit_elements % lanes == 0
 
         def step(i: Value) -> None:
             at = i if exact else code.intrinsic("smin", [i, code.sub(high, lanes)])

@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-LONG = 1_200
-"""The most instructions of a basic block that stay in their function."""
-LENGTH = 600
-"""The instructions of an outlined function."""
+from fungrad.compiler.cost_model import tuned
+
 POINTER = "%frame"
 """The pointer to the frame."""
 _VALUE = re.compile(r"%[\w.]+")
@@ -33,13 +31,13 @@ def outlined(
     Returns:
       Its lines, the line that defines the type of its frame, or "", and the functions it calls.
     """
-    blocks = [block for block in _straight(lines) if len(block) > LONG]
+    blocks = [block for block in _straight(lines) if len(block) > tuned.block_lines]
     if not blocks:
         return [*first, *lines], "", []
     owner: dict[int, range] = {}
     for block in blocks:
-        for start in block[::LENGTH]:
-            piece = range(start, min(start + LENGTH, block.stop))
+        for start in block[:: tuned.outlined_lines]:
+            piece = range(start, min(start + tuned.outlined_lines, block.stop))
             owner.update(dict.fromkeys(piece, piece))
     made: dict[str, range | None] = {}
     read: dict[str, dict[range | None, None]] = {}

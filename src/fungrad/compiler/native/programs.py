@@ -38,12 +38,6 @@ from fungrad.support.rules import Rules
 MOST = 6
 """The most unknowns of a system."""
 Row = list[Value]
-LANES = 8
-"""The fewest elements of an array for which vector code is shorter."""
-STRAIGHT = 1_250
-"""The most lines of IR of a program without loops on such arrays, before others are tried."""
-LOOPS = 20_000
-"""The most lines of IR of a program with loops."""
 COSTS = Costs(operation=0.5, pick=0.5, assign=0.2, trips=100)
 """Nanoseconds, and the assumed trip count of loops of unknown length."""
 
@@ -69,7 +63,7 @@ def _kernel(graph: Graph, longest: int = 0) -> Kernel:
     graph = optimised(graph)
     inputs, outputs = [v.type for v in graph.inputs], [a.type for a in graph.outputs]
     leaves, records = _needs(graph)
-    longest = LOOPS if leaves else longest or _longest(graph)
+    longest = tuned.loop_lines if leaves else longest or _longest(graph)
     emitter = NativeEmitter(len(inputs), len(outputs), leaves, records, longest)
     walk = Scalariser(Planner(emitter, ELEMENTWISE, RULES, _structural, COSTS))
     written = sum([type_.size for type_ in outputs if type_.size <= emitter.size])
@@ -94,7 +88,7 @@ long_kernel = Generator(functools.partial(_kernel, longest=tuned.lines), _refusa
 def _longest(graph: Graph) -> int:
     """The most lines of IR of a program without loops, before others are tried."""
     sizes = [v.type.size for equation in graph.equations for v in equation.outputs]
-    return tuned.lines if max(sizes, default=0) < LANES else STRAIGHT
+    return tuned.lines if max(sizes, default=0) < tuned.lane_elements else tuned.straight_lines
 
 
 def _structural(primitive: Any) -> Structural | None:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fungrad.compiler.cost_model import costs
+from fungrad.compiler.cost_model import costs, tuned
 from fungrad.compiler.native.element_operations import TYPES, convert, type_of
 from fungrad.compiler.native.generators import Single
 from fungrad.compiler.native.kernel import Kernel, kernel_function
@@ -31,13 +31,6 @@ from fungrad.primitives.reduction.cumulative import (
 )
 
 OPERATION: Mapping[Any, Any] = {cumsum: add, cumprod: mul, cummax: maximum, cummin: minimum}
-SIDE, STEP = 4, 1.2
-"""Rows that run side by side, and nanoseconds of a step."""
-PIECE = 1 << 13
-"""The elements of a unit."""
-ACCUMULATED, PASS = 3.3, 2.0
-"""Nanoseconds of NumPy for an element of a cumulative operation, and of one pass of a recurrence.
-"""
 
 
 def _refusal(equation: Equation) -> Refusal | None:
@@ -56,9 +49,9 @@ def _numpy_ns(equation: Equation) -> float:
     """An estimate of NumPy's time for a recurrence."""
     size = equation.outputs[0].type.size
     if equation.primitive is not linear_recurrence:
-        return costs.numpy_call + ACCUMULATED * size
+        return costs.numpy_call + tuned.numpy_accumulated_ns * size
     length: int = equation.outputs[0].type.shape[equation.params["axis"]]
-    return costs.numpy_call + PASS * size * max(1, length.bit_length())
+    return costs.numpy_call + tuned.numpy_pass_ns * size * max(1, length.bit_length())
 
 
 class _Recurrence:
@@ -80,7 +73,11 @@ class _Recurrence:
             lanes //= 2
         self.lanes, self.groups = lanes, -(-self.inner // lanes)
         self.rows = self.out.size // (self.length * self.inner) * self.groups
-        self.side = SIDE if self.inner == 1 and self.rows >= SIDE else 1
+        self.side = (
+            tuned.recurrences_at_once
+            if self.inner == 1 and self.rows >= tuned.recurrences_at_once
+            else 1
+        )
 
     def kernel(self) -> Kernel:
         module = Module()
@@ -90,7 +87,7 @@ class _Recurrence:
         self.pointers = [code.load(code.at(code.parameters[0], n, "ptr"), "ptr", 1)
                          for n in (*places, count)]  # fmt: skip
         work = self.length * self.lanes * self.side
-        per = max(1, PIECE // work) * self.side
+        per = max(1, tuned.recurrence_unit // work) * self.side
         units = -(-self.rows // per)
         _, begin, end, _ = code.parameters
         low, high = code.mul(begin, per), code.intrinsic("smin", [code.mul(end, per), self.rows])
@@ -100,7 +97,7 @@ class _Recurrence:
             low = whole
         code.for_range(low, high, lambda row: self._row(row, 1))
         code.ret()
-        cost = STEP * self.length * self.rows / self.side
+        cost = tuned.recurrence_ns * self.length * self.rows / self.side
         return Kernel(
             module, self.graph.input_types, self.graph.output_types, units=units, cost_ns=cost
         )

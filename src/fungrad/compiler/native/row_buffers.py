@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
+from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.element_operations import cost, type_of
 from fungrad.compiler.native.element_values import Body, Box, KernelGraph, Key
@@ -26,18 +27,11 @@ from fungrad.compiler.native.index_maps import (
 )
 from fungrad.compiler.native.lane_nests import LaneNest
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
-from fungrad.compiler.native.loop_nests import BLOCK, BoxNest, Root
+from fungrad.compiler.native.loop_nests import BoxNest, Root
 from fungrad.compiler.native.rows import RowNest
 from fungrad.ir.graph import Atom, Literal
 from fungrad.primitives.elementwise.by_elements import elementwise
 from fungrad.primitives.facts import FIRST, Along
-
-KEPT = 0.4
-"""A value is buffered if computing it again takes at least so many nanoseconds per element."""
-ROWS = 8
-"""The fewest rows of a unit that read a buffered value along the last loop."""
-HALO = 8
-"""The most rows of a buffer beyond those of its unit."""
 
 
 def box_nest(source: KernelGraph, maps: IndexMaps, roots: Sequence[Root], name: str) -> BoxNest:
@@ -45,14 +39,18 @@ def box_nest(source: KernelGraph, maps: IndexMaps, roots: Sequence[Root], name: 
     if isinstance(maps, LaneMaps) and maps.lane >= 0:
         return LaneNest(source, maps, roots, name)
     columns = columns_of(source, maps, roots)
-    if columns and maps.lengths[-1] <= BLOCK // ROWS:
+    if columns and maps.lengths[-1] <= tuned.unit_elements // tuned.buffered_rows:
         nest = BoxNest(source.with_buffers(columns), maps, roots, name)
         _with_columns(nest, source, columns, name)
         return nest
     kept = _kept(source, maps, roots)
     if kept:
         found = BufferedNest(source, maps, roots, name, kept)
-        if len(found.boxes[0]) == 1 and found.boxes[1] and found.high - found.low <= HALO:
+        if (
+            len(found.boxes[0]) == 1
+            and found.boxes[1]
+            and found.high - found.low <= tuned.buffer_halo
+        ):
             return found
     return BoxNest(source, maps, roots, name)
 
@@ -89,7 +87,11 @@ def columns_of(source: KernelGraph, maps: IndexMaps, roots: Sequence[Root]) -> l
             continue
         for p, k in below:
             along = [a for a in p.place if a != FIRST]
-            if price.get(k, 0.0) >= KEPT and along == [Along(last)] and p.atom in source.made:
+            if (
+                price.get(k, 0.0) >= tuned.buffered_ns
+                and along == [Along(last)]
+                and p.atom in source.made
+            ):
                 kept[p.atom] = None
     return [atom for atom in kept if atom.type.size == maps.lengths[last]]
 
@@ -111,7 +113,7 @@ def _with_columns(
         ahead[nest.buffer] = found = BoxNest(source, own, roots, f"{name}ahead{n}")
         nest.buffer += -(-atom.type.nbytes // 64) * 64
         nest.cost_ns += found.cost_ns
-    nest.per = max(nest.per, ROWS)
+    nest.per = max(nest.per, tuned.buffered_rows)
     nest.units = -(-(nest.items if isinstance(nest, RowNest) else nest.rows) // nest.per)
 
 
@@ -186,12 +188,18 @@ def _kept(source: KernelGraph, maps: IndexMaps, roots: Sequence[Root]) -> list[A
     """The expensive values that are read at several places, or at one and for a buffer; all of the
     one shape that saves most.
     """
-    if isinstance(maps, (FlatMaps, ShortMaps)) or len(maps.lengths) != 2 or maps.lengths[1] > BLOCK:
+    if (
+        isinstance(maps, (FlatMaps, ShortMaps))
+        or len(maps.lengths) != 2
+        or maps.lengths[1] > tuned.unit_elements
+    ):
         return []
     pieces = [piece for root in roots for piece in root.pieces]
     recompute = _recompute(source, maps, pieces)
     values = [v for equation in source.graph.equations for v in equation.outputs]
-    shapes = dict.fromkeys(v.type.shape for v in values if recompute.get(v, 0.0) >= KEPT)
+    shapes = dict.fromkeys(
+        v.type.shape for v in values if recompute.get(v, 0.0) >= tuned.buffered_ns
+    )
     best: tuple[float, list[Atom]] = (0.0, [])
     for shape in [s for s in shapes if len(s) == 2 and 1 not in s]:
         found = _kept_of_shape(source, maps, pieces, recompute, shape)
@@ -228,7 +236,7 @@ def _kept_of_shape(
             again = (len(places) - 1) * recompute.get(atom, 0.0)
             along = [[(a.loop, a.step) for a in place] for _, place in places]
             straight = all(a == [(0, 1), (1, 1)] for a in along)
-            if again >= KEPT and atom.type.shape == shape and straight:
+            if again >= tuned.buffered_ns and atom.type.shape == shape and straight:
                 kept.append(atom)
                 saved += again
                 places = {(True, own.whole(shape))}

@@ -19,13 +19,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.block_sums import Reduction, reduction
 from fungrad.compiler.native.element_operations import cost, type_of
 from fungrad.compiler.native.element_values import Body, KernelGraph, Key
 from fungrad.compiler.native.gathers import direct_atoms, writes
 from fungrad.compiler.native.index_maps import SHORT, IndexMap, IndexMaps, Piece, loops_of
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
-from fungrad.compiler.native.loop_nests import BLOCK, Nest, Root
+from fungrad.compiler.native.loop_nests import Nest, Root
 from fungrad.compiler.refusal import Refusal, Refused, attempted, refusal
 from fungrad.ir.graph import Atom, Equation
 from fungrad.primitives.facts import Along
@@ -33,12 +34,6 @@ from fungrad.primitives.facts import Along
 KEPT = 0.4
 """A value is kept for later phases if it takes, with its operands, at least so many nanoseconds;
 rows run in groups if a function of one number of each does."""
-
-GROUPED = 1 << 14
-"""The most elements of the rows of a group, which stay in the cache between phases."""
-FAR = 100_000
-"""Beyond so many elements the rows that columns read are too far apart for the processor's
-prefetcher: memory is prefetched explicitly."""
 
 
 class RowNest(Nest):
@@ -63,7 +58,7 @@ class RowNest(Nest):
         self.outer = [i for i in range(len(lengths)) if i not in self.inner]
         self.along = self.inner[-1] == len(lengths) - 1
         self.size = math.prod([lengths[i] for i in self.inner])
-        self.far = not self.along and self.elements > FAR
+        self.far = not self.along and self.elements > tuned.far_elements
         self.lanes = self.register * (4 if self.heavy and self.far else 2 if self.heavy else 1)
         while self.lanes > lengths[-1]:
             self.lanes //= 2
@@ -72,7 +67,7 @@ class RowNest(Nest):
             self.groups = -(-lengths[-1] // self.lanes)
             self.items = self.items // lengths[-1] * self.groups
         width = 1 if self.along else self.lanes
-        self.per = max(1, BLOCK // (self.size * width))
+        self.per = max(1, tuned.unit_elements // (self.size * width))
         self.box = [(0, n) for n in lengths]
         self._phases()
         self._buffers()
@@ -141,7 +136,11 @@ class RowNest(Nest):
                 and self.reduction(key) is None]  # fmt: skip
         heavy = any(cost(self.source.made[key[0]]) >= KEPT for key in late)
         some = heavy and self.along and len(self.outer) == 1 and self.lanes > 1
-        if not some or self.items < 2 * self.lanes or self.size * self.lanes > GROUPED:
+        if (
+            not some
+            or self.items < 2 * self.lanes
+            or self.size * self.lanes > tuned.grouped_elements
+        ):
             return
         if any(key[0] in self.source.arrays and self._apart(key) for key in own):
             return

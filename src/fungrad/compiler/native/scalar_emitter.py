@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.element_operations import TYPES, apply, convert, type_of
 from fungrad.compiler.native.kernel import GIVEN_UP, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value, size_of
@@ -28,14 +29,6 @@ from fungrad.compiler.scalar.emitter import (
 )
 from fungrad.primitives.elementwise.family import div
 
-SIZE = 256
-"""The largest size of an array that is split into numbers."""
-EVERY = 65_536
-"""Loop steps between two checks for signals."""
-SHORT = 64
-"""Scans of at most so many steps do not check for signals."""
-SELECTED = 4
-"""The largest number of elements from which comparisons select one."""
 LEFT = {"exhausted": -1, "given_up": GIVEN_UP}
 """The basic blocks that leave a program early, and the status that it returns: memory ran out; the
 NumPy program has to do the work.
@@ -74,7 +67,7 @@ class NativeEmitter:
       longest: the most lines of IR.
     """
 
-    size = SIZE
+    size = tuned.numbers
     long_arrays = True
     dtypes: Sequence[np.dtype[Any]] = tuple(TYPES)
 
@@ -161,7 +154,7 @@ class NativeEmitter:
         place = code.select(code.compare("slt", place, 0), code.add(place, count), place)
         self.must(code.compare("ult", place, count))
         values = [self.value(x) for x in column]
-        if count <= SELECTED:
+        if count <= tuned.selected:
             found = values[-1]
             for i in reversed(range(count - 1)):
                 found = code.select(code.compare("eq", place, i), values[i], found)
@@ -235,7 +228,7 @@ class NativeEmitter:
 
     def _step(self, body: WriteBlock, steps: int | None = None) -> None:
         """The body of a loop: checks for signals, and frees records that nothing reads."""
-        if self.leaves and (steps is None or steps > SHORT):
+        if self.leaves and (steps is None or steps > tuned.short_scan):
             self._look()
         if self._records is None:
             body()
@@ -247,7 +240,7 @@ class NativeEmitter:
         now = code.add(code.get(self._ticks), 1)
         code.set(self._ticks, now)
         look, on, signalled = code.label("look"), code.label("on"), code.label("signalled")
-        due = code.compare("eq", code.binary("and", now, EVERY - 1), 0)
+        due = code.compare("eq", code.binary("and", now, tuned.signal_steps - 1), 0)
         code.branch(due, look, on, rare=True)
         code.begin(look)
         found = code.call("fg_signalled", "i32", [])
@@ -385,7 +378,7 @@ class NativeEmitter:
     def argument(self, place: int, type_: Any) -> Any:
         """An argument: its elements, or a Stack of its rows if it has many."""
         type, name = type_of(type_.dtype), self._array(f"%a{place}", place)
-        if type_.size > SIZE:
+        if type_.size > tuned.numbers:
             axis = int(np.argmax(type_.shape))
             return self._along(name, type_, axis)
         variables = self.variables([type_.dtype] * type_.size)
@@ -397,7 +390,7 @@ class NativeEmitter:
     def _along(self, name: str, type_: Any, axis: int) -> Stack:
         """An array in memory as a Stack along an axis."""
         type, length = type_of(type_.dtype), type_.shape[axis]
-        if type_.size // length > SIZE:
+        if type_.size // length > tuned.numbers:
             raise Refused(f"rows of {type_.size // length} numbers")
         offsets, stride = _places(type_.shape, axis, size_of(type))
         rows = Rows(length, [type] * len(offsets))

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 
+import patched_code
 import pytest
-from mutation_compiler import ALIVE, MUTANTS, NotRun, found, killed, missing, package, passes
+from mutation_compiler import (
+    ALIVE,
+    HERE,
+    MUTANTS,
+    NotRun,
+    found,
+    killed,
+    missing,
+    package,
+    passes,
+)
 
 ERROR_FUNCTION = "runtime/kernels: the error function of -0.0 is 0.0"
 # The quickest of several parts: all of them take minutes, see CONTRIBUTING.md.
@@ -49,3 +62,26 @@ def test_what_is_no_mutant_survives():
 def test_tests_that_do_not_run_say_nothing():
     with package() as folder, pytest.raises(NotRun):
         passes(folder, ("test_buffers.py::test_that_is_not_there",))
+
+
+def test_the_code_of_functions_is_exchanged(tmp_path, monkeypatch):
+    """In place, also of a function that another one has made; not what an import computes."""
+    (tmp_path / "broken.py").write_text(
+        "TABLE = {1: 2}\ndef outer(n):\n    def inner(x):\n        return x + n\n    return inner\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import broken
+
+    file, made = str(tmp_path / "broken.py"), broken.outer(3)
+    assert patched_code.apply(file, "x + n", "x - n") == 2
+    assert made(1) == broken.outer(3)(1) == -2
+    with pytest.raises(patched_code.NotInFunctions):
+        patched_code.apply(file, "1: 2", "1: 3")
+
+
+@pytest.mark.slow
+def test_the_self_check_notices_a_mutant_in_a_fork():
+    name = "shapes_and_constants: a part is subtracted without its sign"
+    command = [sys.executable, "-m", "tests.mutation_compiler", "--self-check", "--only", name]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=HERE.parent, check=False)
+    assert "noticed" in done.stdout and done.returncode == 0

@@ -15,7 +15,7 @@ import pytest
 
 import fungrad as fg
 from fungrad.compiler.passes import pipeline
-from fungrad.compiler.self_check import checked_program
+from fungrad.compiler.self_check import checked_program, comparison
 from fungrad.errors import (
     ArgumentError,
     CompilerWarning,
@@ -26,6 +26,7 @@ from fungrad.ir.graph import Graph
 from fungrad.primitives.elementwise import ufuncs
 from fungrad.retracing.inlining import placed
 from fungrad.rounding import perturbed_evaluation
+from fungrad.tracing.effects import EffectLog
 
 lax = fg.lax
 
@@ -458,3 +459,19 @@ def test_threads_whose_first_runs_meet(backend: str) -> None:
     assert len(found) == 80
     for one in found:
         np.testing.assert_allclose(one, expected, rtol=1e-14)
+
+
+def test_the_sign_of_a_zero_that_decides_is_compared():
+    """Of sums of two numbers in the user's function. A gradient may add zeros in another order."""
+
+    def f(x):
+        return np.copysign(1.0, (x + x) * 1.0)
+
+    x = np.array([-0.0, 0.0, 2.0])
+    graph = fg.make_jaxpr(f)(x)
+    right, wrong = np.array([-1.0, 1.0, 1.0]), np.array([1.0, 1.0, 1.0])
+    for found in (right, wrong):
+        disagrees = comparison.compared(graph, [x], [found], EffectLog(), 60.0)[1] is not None
+        assert disagrees == (found is wrong)
+    backward = fg.make_jaxpr(lambda x: np.copysign(1.0, fg.grad(lambda x: np.sum(x * x))(x)))(x)
+    assert comparison.compared(backward, [x], [wrong], EffectLog(), 60.0)[1] is None

@@ -75,13 +75,17 @@ class PerturbedTrace(TimedTrace):
       regrouped: whether sums and products of two numbers are perturbed, too. Otherwise these, and
         quotients and roots, are as IEEE 754 rounds them.
       end: the time, of time.perf_counter, at which it raises TooLong.
+      zeros: whether sums and products of two numbers that are zero get either sign, if they are
+        perturbed: in programs that add in another order.
     """
 
-    __slots__ = ("random", "regrouped", "together")
+    __slots__ = ("random", "regrouped", "together", "zeros")
 
-    def __init__(self, seed: int, regrouped: bool, end: float = math.inf) -> None:
+    def __init__(
+        self, seed: int, regrouped: bool, end: float = math.inf, zeros: bool = True
+    ) -> None:
         super().__init__(end)
-        self.regrouped = regrouped
+        self.regrouped, self.zeros = regrouped, zeros
         with _import:
             self.random = np.random.default_rng(seed)
         self.together = seed % 3 == 2
@@ -105,7 +109,8 @@ class PerturbedTrace(TimedTrace):
         if np.iscomplexobj(result) and rounding == ARITHMETIC:
             return self.with_any_infinities(self.moved(result, 2.0))
         if rounding > ARITHMETIC or self.regrouped:
-            result = self.moved(result, max(rounding, FUNCTION), signs=True)
+            signs = self.zeros or rounding > ARITHMETIC
+            result = self.moved(result, max(rounding, FUNCTION), signs=signs)
         return self.rooted(result, *args) if primitive is power else result
 
     def _exact(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
@@ -284,6 +289,7 @@ class PerturbedRuns:
       regrouped: see `PerturbedTrace`.
       seconds: the time after which a run raises TooLong.
       around: makes the context of each run.
+      zeros: see `PerturbedTrace`.
     """
 
     def __init__(
@@ -293,10 +299,11 @@ class PerturbedRuns:
         regrouped: bool,
         seconds: float = math.inf,
         around: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        zeros: bool = True,
     ) -> None:
         self.graph = graph
         self.args = args
-        self.regrouped = regrouped
+        self.regrouped, self.zeros = regrouped, zeros
         self._end = time.perf_counter() + seconds
         self._around = around
         self._runs: list[Sequence[Any]] = []
@@ -308,7 +315,7 @@ class PerturbedRuns:
           TooLong: if they take too long.
         """
         while len(self._runs) < count:
-            trace = PerturbedTrace(len(self._runs) + 1, self.regrouped, self._end)
+            trace = PerturbedTrace(len(self._runs) + 1, self.regrouped, self._end, self.zeros)
             with self._around():
                 try:
                     outputs = evaluated(self.graph, self.args, trace)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -221,3 +223,38 @@ def test_sums_of_masks_count():
     x[:, 0] = -9.0
     gradient = fg.grad(lambda x: np.sum(np.max(x, 0) ** 2))
     np.testing.assert_array_equal(fg.jit(gradient)(x), gradient(x))
+
+
+def test_a_mask_that_is_true_everywhere_is_dropped():
+    """The steps before a clip that cuts nothing take the plain path."""
+
+    def f(x):
+        return np.sum(np.exp(np.log(np.clip(x + 3.0, -10.0, 10.0)) ** 2) * np.maximum(x, -5.0))
+
+    calls = []
+
+    def called(frame, event, arg):
+        if event == "call" and frame.f_code.co_name == "scale_masked":
+            calls.append(1)
+
+    x = np.linspace(-1.0, 1.0, 5)
+    gradient = fg.grad(f)
+    first = gradient(x)
+    sys.setprofile(called)
+    try:
+        np.testing.assert_array_equal(gradient(x), first)
+    finally:
+        sys.setprofile(None)
+    assert not calls
+    e = 1e-6
+    slope = [(f(x + e * d) - f(x - e * d)) / (2 * e) for d in np.eye(5)]
+    np.testing.assert_allclose(first, slope, 1e-7)
+    np.testing.assert_allclose(fg.jit(gradient)(x), first, 1e-13)
+    np.testing.assert_allclose(fg.vmap(gradient)(np.stack([x, x])), [first, first], 1e-13)
+    second = fg.hessian(f)(x)
+    slopes = [(gradient(x + e * d) - gradient(x - e * d)) / (2 * e) for d in np.eye(5)]
+    np.testing.assert_allclose(second, slopes, 1e-6, 1e-6)
+    with np.errstate(all="ignore"):  # one element is outside: its part is zero
+        cut = fg.grad(lambda x: np.sum(np.sqrt(np.clip(x, 0.0, 1.0))))(np.array([-1.0, 0.5]))
+    assert cut[0] == 0.0 and np.isfinite(cut[1])
+    assert fg.grad(lambda x: np.sum(np.clip(x, 0.0, 1.0)))(np.ones(0)).shape == (0,)

@@ -216,10 +216,22 @@ def _scaled(cotangent: Any, factor: Any) -> Any:
     if kind is Times:
         return cotangent * factor.number * factor.value
     if kind is Masked:
+        if _is_true(factor.mask):
+            return cotangent * factor.value
         return Masked(select(factor.mask, cotangent * factor.value, 0), factor.mask)
     if kind is bool or (kind not in PYTHON_SCALARS and factor.dtype == _BOOL):
+        if _is_true(factor):
+            return cotangent
         return Masked(select(factor, cotangent, 0), factor)
     return cotangent * factor
+
+
+def _is_true(mask: Any) -> bool:
+    """Whether a mask is known and true everywhere, as where all numbers are inside of a clip: then
+    the steps before it need none.
+    """
+    kind = type(mask)
+    return bool(mask.all() if kind is ndarray or kind is np.bool_ else kind is bool and mask)
 
 
 def scale_masked(cotangent: Masked, scale: Any, output: Any, args: Any) -> Masked:

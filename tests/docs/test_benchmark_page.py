@@ -59,16 +59,14 @@ def test_the_programs_that_lose_are_counted():
 
 
 def test_the_worst_of_each_kind_are_those_of_the_results():
-    (table,) = re.findall(r"^\| slower than jitted JAX .*?\n\n", PAGE, re.MULTILINE | re.DOTALL)
-    listed = [float(line.split("|")[2]) for line in table.splitlines()[2:] if line]
     worst: dict[str, float] = {}
     for pair in PAIRS:
         if pair.table.startswith("Programs that lost a factor"):
             kind = pair.case.rpartition(": ")[0]
             worst[kind] = max(worst.get(kind, 0.0), pair.ratio)
-    expected = sorted((ratio for ratio in worst.values() if ratio >= 1.4), reverse=True)
-    assert listed == pytest.approx(expected, abs=0.006)
-    assert "Seven more kinds" in PAGE and sum(1 < r < 1.4 for r in worst.values()) == 7
+    above = [ratio for ratio in worst.values() if ratio > 1]
+    assert max(above) < 1.4, "list the kinds that lose more in a table"
+    assert f"Kinds that lose: {len(above)}, by at most {max(above):.2f}:" in PAGE
 
 
 @pytest.mark.parametrize(

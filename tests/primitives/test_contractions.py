@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from surface import agrees, same, values
 
 import fungrad as fg
-from fungrad.primitives.contraction.dot_general import dot_general, multilinear
+from fungrad.primitives.contraction.dot_general import _matrix, dot_general, multilinear
 from fungrad.primitives.elementwise.family import mul
 
 F32, F64, C128, I64 = np.float32, np.float64, np.complex128, np.int64
@@ -361,3 +363,22 @@ def test_products_with_one_number_keep_nan_and_infinity(shapes):
             assert np.all(np.isnan(value)), (shapes, left, right)
     many = fg.jit(lambda x, y: np.exp(x * 2.0) @ y)(np.full((20_000, 1), np.inf), np.zeros(1))
     assert np.all(np.isnan(many))
+
+
+def test_windows_are_copied_by_rows_of_the_image():
+    """What lies together in memory stays together: 32 columns of an image, not 3 of a window."""
+    image = values((2, 8, 34, 34), F32)
+    windows = np.lib.stride_tricks.sliding_window_view(image, (3, 3), (2, 3))
+    kernels = values((16, 8, 3, 3), F32, 1)
+    matrix = _matrix(windows, (0, 2, 3), (1, 4, 5))
+    assert matrix.T.flags.c_contiguous and matrix.shape == (2 * 32 * 32, 72)
+    np.testing.assert_array_equal(matrix, windows.transpose(0, 2, 3, 1, 4, 5).reshape(-1, 72))
+    found = dot_general(windows, kernels, contract=((1, 4, 5), (1, 2, 3)), batch=((), ()))
+    np.testing.assert_allclose(found, np.einsum("ncyxij,ocij->nyxo", windows, kernels), 1e-5, 1e-5)
+    for shape, rows, columns in (((3, 4, 5), (0, 1), (2,)), ((0, 4), (0,), (1,))):
+        whole = values(shape, F64)
+        for x in (whole, whole[::-1], np.asfortranarray(whole)):
+            lengths = [math.prod(x.shape[i] for i in axes) for axes in (rows, columns)]
+            wanted = x.transpose((*rows, *columns)).reshape(lengths)
+            np.testing.assert_array_equal(_matrix(x, rows, columns), wanted)
+        assert np.shares_memory(_matrix(whole, rows, columns), whole) or not whole.size

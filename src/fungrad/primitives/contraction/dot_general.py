@@ -162,18 +162,30 @@ def _outer_kernel(nx: int, ny: int) -> Callable[[Any, Any], Any]:
 def _flat_kernel(nx: int, ny: int, contract: Pair) -> Callable[[Any, Any], Any]:
     """Reshapes both operands to matrices, multiplies them, and restores the axes."""
     free_x, free_y = _free(nx, (), contract[0]), _free(ny, (), contract[1])
-    order_x, order_y = (*free_x, *contract[0]), (*contract[1], *free_y)
 
     def kernel(x: Any, y: Any) -> Any:
         _check_lengths(x.shape, y.shape, contract, ((), ()))
         shape_x = [x.shape[i] for i in free_x]
         shape_y = [y.shape[i] for i in free_y]
-        length = math.prod([x.shape[i] for i in contract[0]])
-        left = x.transpose(order_x).reshape(math.prod(shape_x), length)
-        right = y.transpose(order_y).reshape(length, math.prod(shape_y))
+        left, right = _matrix(x, free_x, contract[0]), _matrix(y, contract[1], free_y)
         return _dot(left, right).reshape((*shape_x, *shape_y))
 
     return kernel
+
+
+def _matrix(x: Any, rows: Axes, columns: Axes) -> Any:
+    """An array as a matrix. If that takes a copy, the copy has in its rows what lies together in
+    memory: windows of images are rows of images, not of windows.
+    """
+    shape = [math.prod([x.shape[i] for i in axes]) for axes in (rows, columns)]
+    if _run(x, rows) > _run(x, columns):
+        return x.transpose((*columns, *rows)).reshape(shape[::-1]).T
+    return x.transpose((*rows, *columns)).reshape(shape)
+
+
+def _run(x: Any, axes: Axes) -> int:
+    """The number of elements that lie together in memory along the last of some axes."""
+    return x.shape[axes[-1]] if axes and x.strides[axes[-1]] == x.itemsize else 1
 
 
 def _batched_kernel(nx: int, ny: int, contract: Pair, batch: Pair) -> Callable[[Any, Any], Any]:

@@ -635,9 +635,12 @@ def begin(holder: Any, run: Any, shadows: bool = True) -> None:
     """
     while True:
         with _lock:
-            make = _maker(holder, run) if _shadowed else None
+            if not _shadowed:
+                _start(holder, run, None)
+                return
+            make = _maker(holder, run)
             alone = make is not None
-            if not _shadowed or not _in_the_way(alone):
+            if not _in_the_way(alone):
                 for other in [other for other in _shadows if not other.running]:
                     _end_shadows(other)  # it waits for the lock, or an interrupt has cut its end
                 _start(holder, run, make if shadows else None)

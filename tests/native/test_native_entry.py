@@ -15,7 +15,6 @@ pytest.importorskip("llvmlite")
 from fungrad.compiler.native import entry, symbols
 from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.llvm_ir import Function, Module, Value
-from fungrad.compiler.refusal import Refused
 from fungrad.ir.types import Type
 
 GIVEN = [("ptr", "arrays"), ("i64", "begin"), ("i64", "end"), ("ptr", "scratch")]
@@ -226,10 +225,11 @@ def test_constants_stand_behind_the_results() -> None:
 
 def test_types_that_no_entry_knows_are_refused() -> None:
     for type_ in (Type((2,), "float16"), Type((), "longdouble"), Type((), "O")):
-        with pytest.raises(Refused):
-            entry.write(Kernel(Module(), [type_], []))
-    with pytest.raises(Refused):
-        entry.write(Kernel(Module(), [Type((), "float64")] * 251, []))
+        found = entry.refusal_of(Kernel(Module(), [type_], []))
+        assert found is not None and found.code == "dtype"
+    found = entry.refusal_of(Kernel(Module(), [Type((), "float64")] * 251, []))
+    assert found is not None and found.code == "long"
+    assert entry.refusal_of(Kernel(Module(), [Type((), "float64")] * 9, [])) is None
 
 
 def test_programs_are_freed_with_their_functions() -> None:

@@ -272,7 +272,7 @@ def test_a_package_that_writes_into_an_array_is_told_apart_from_the_users_lines(
 
 def test_the_line_of_pythons_own_library_is_followed_by_the_users():
     def f(x):
-        return statistics.fmean([x, x])
+        return statistics.NormalDist().cdf(x)
 
     line = f"called at {__file__}:{f.__code__.co_firstlineno + 1} (f)"
     raised(errors.GradientCutError, lambda: fg.grad(f)(1.0), line)

@@ -679,9 +679,8 @@ def _start(holder: Any, run: Any, make: Callable[[Any], PairOf] | None) -> None:
 
 def _forget(holder: Any) -> None:
     holders.pop(holder, None)
-    if _alone or _overdue:
-        _alone.discard(holder)
-        _overdue.discard(holder)
+    _alone.discard(holder)
+    _overdue.discard(holder)
 
 
 def _use(bindings: list[Binding]) -> None:
@@ -739,12 +738,15 @@ def resume() -> None:
 def end(holder: Any) -> None:
     """Restores the originals, if no other outermost trace runs. May be called again."""
     with _lock:
-        _end_shadows(holder)
+        if _shadows:
+            _end_shadows(holder)
         if len(holders) <= (holder in holders):
             _restore()
             if _written:
                 _written.clear()
-        _forget(holder)
+        holders.pop(holder, None)
+        if _alone or _overdue:
+            _forget(holder)
 
 
 class _Again:

@@ -616,7 +616,8 @@ def test_install_puts_it_under_the_name_autograd(nothing_imported):
         assert wrapper is np and importlib.import_module("autograd.numpy") is np
         importlib.import_module("autograd.misc.flatten")
         assert autograd.misc.flatten is flatten and isinstance(flatten, types.FunctionType)
-        assert norm is fg.scipy.stats.norm and ArrayBox is fg.extend.Tracer
+        assert norm is fg.scipy.stats.norm
+        assert grad(lambda x: x * isinstance(x, ArrayBox))(2.0) == 1.0
         close(grad(lambda x: expit(x) * inv(np.array([[x]]))[0, 0])(1.0), fg.grad(
             lambda x: 1.0 / (1.0 + np.exp(-x)) / x)(1.0))  # fmt: skip
         with pytest.raises(ImportError):
@@ -706,3 +707,30 @@ def circuit(x):
     return qml.expval(qml.PauliZ(1))
 print(*qml.grad(circuit)(np.array([0.3, 0.7], requires_grad=True)).tolist())
 """
+
+
+def test_instances_of_subclasses_over_traced_values_are_boxes():
+    class Tagged(onp.ndarray):
+        pass
+
+    def f(x):
+        y = np.asarray(x).view(Tagged)
+        assert (
+            isinstance(y, autograd.tracer.ArrayBox)
+            and isinstance(y, autograd.tracer.Box)
+            and autograd.tracer.isbox(y)
+        )
+        assert not isinstance(onp.ones(2).view(Tagged), autograd.tracer.Box)
+        assert type(y._value) is onp.ndarray and autograd.tracer.getval(y).tolist() == [1.0, 2.0]
+        return np.sum(y * autograd.tracer.getval(y))
+
+    assert np.asarray(fg.compat.autograd.grad(f)(np.array([1.0, 2.0]))).tolist() == [1.0, 2.0]
+
+
+def test_unary_to_nary_is_found_where_autograd_has_it():
+    slope = fg.compat.autograd.differential_operators.unary_to_nary(
+        lambda f, x: fg.compat.autograd.grad(f)(x)
+    )
+    assert slope(lambda x, y: x * y**2, 1)(2.0, 3.0) == 12.0
+    pullback, value = fg.compat.autograd.differential_operators._make_vjp(lambda x: x**2, 3.0)
+    assert (pullback(1.0), value) == (6.0, 9.0)

@@ -1,19 +1,34 @@
 """Autograd's functions for traced values: whether a value is one, and its value.
 
-A `Box` is fungrad's Tracer. Containers of traced values are plain lists, tuples and dicts.
+A `Box` is fungrad's Tracer, or an instance of a subclass of ndarray over one. Containers of traced
+values are plain lists, tuples and dicts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from fungrad.errors import AbstractValueError
 from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.tracing.source_location import user_line
+from fungrad.tracing.subclass_arrays import OfTraced, value_of
 from fungrad.tracing.trace import Tracer
 
-Box = Tracer
+
+class _OfBoxes(type):
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isbox(x)
+
+
+class ArrayBox(metaclass=_OfBoxes):
+    """The class of traced arrays and numbers, for `isinstance`."""
+
+    type_mappings: ClassVar[dict[type, Any]] = {}
+    """Where clients register how values of their classes are boxed."""
+
+
+Box = ArrayBox
 
 
 def isbox(x: Any) -> bool:
@@ -22,7 +37,7 @@ def isbox(x: Any) -> bool:
     >>> isbox(1.0)
     False
     """
-    return type(x) is Tracer
+    return type(x) is Tracer or (isinstance(x, OfTraced) and type(value_of(x)) is Tracer)
 
 
 def getval(x: Any) -> Any:
@@ -38,12 +53,12 @@ def getval(x: Any) -> Any:
     >>> float(grad(lambda x: getval(x) * x)(3.0))
     3.0
     """
-    return stop_gradient(x) if type(x) is Tracer else x
+    return stop_gradient(x) if isbox(x) else x
 
 
-def _value(tracer: Tracer) -> Any:
-    value = getval(tracer)
-    if type(value) is Tracer:  # a client that unwraps in a loop would never end
+def _value(box: Any) -> Any:
+    value = getval(box)
+    if isbox(value):  # a client that unwraps in a loop would never end
         raise AbstractValueError(
             f"The value of a traced {value.type} was requested{user_line()}, but under vmap and "
             "jit it stands for many. Use autograd.tracer.getval(x), which only cuts the derivative."
@@ -51,9 +66,8 @@ def _value(tracer: Tracer) -> Any:
     return value
 
 
-setattr(Tracer, "_value", property(_value))  # noqa: B010 - for clients of autograd alone
-# Of the class, not of its instances: where clients register how values of their classes are boxed.
-setattr(type(Tracer), "type_mappings", {})  # noqa: B010
+for _kind in (Tracer, OfTraced):
+    setattr(_kind, "_value", property(_value))  # noqa: B010 - for clients of autograd alone
 
 
 def notrace_primitive(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,10 +88,6 @@ def notrace_primitive(f: Callable[..., Any]) -> Callable[..., Any]:
     function.__name__ = getattr(f, "__name__", type(f).__name__)
     function.__doc__ = f.__doc__
     return function
-
-
-ArrayBox = Tracer
-"""The class of traced arrays and numbers."""
 
 
 __all__ = ["ArrayBox", "Box", "getval", "isbox", "notrace_primitive"]

@@ -16,6 +16,7 @@ import numpy as np
 
 from fungrad.compat.autograd.vspaces import vspace
 from fungrad.compat.autograd.wrap_util import Argnum, chosen, floats, unary_of
+from fungrad.compat.autograd.wrap_util import unary_to_nary as unary_to_nary
 from fungrad.rematerialisation.checkpoint import checkpoint as checkpoint
 from fungrad.support import pytree
 from fungrad.tracing.trace import Tracer
@@ -284,6 +285,13 @@ def make_vjp(fun: Function, argnum: Argnum = 0) -> Function:
     return _dressed(pair, fun)
 
 
+def _make_vjp(fun: Function, x: Any) -> Any:
+    """The pullback of a function at x, and its value, under the name that autograd's own operators
+    call, and clients with operators of their own.
+    """
+    return make_vjp(fun)(x)
+
+
 def make_jvp(fun: Function, argnum: Argnum = 0) -> Function:
     """Forward mode: a function with fun's arguments that returns `jvp`.
 
@@ -393,5 +401,6 @@ __all__ = [
     "checkpoint", "deriv", "egrad", "elementwise_grad", "grad", "grad_and_aux", "grad_named",
     "hessian", "hessian_tensor_product", "hessian_vector_product", "holomorphic_grad", "hvp",
     "jacobian", "make_ggnvp", "make_hvp", "make_jvp", "make_jvp_reversemode", "make_vjp",
-    "multigrad_dict", "tensor_jacobian_product", "value_and_grad", "vector_jacobian_product",
+    "multigrad_dict", "tensor_jacobian_product", "unary_to_nary", "value_and_grad",
+    "vector_jacobian_product",
 ]  # fmt: skip

@@ -347,3 +347,18 @@ def test_a_long_program_calls_the_programs_of_its_parts(
         f.cache_clear()
         assert bool(f.lower(x).native) == (most > 64)
         np.testing.assert_allclose(f(x), expected, rtol=1e-13)
+
+
+def test_arrays_of_subclasses_leave_no_doubt(native: None) -> None:
+    """Programs that may be left to NumPy, such as reads by index arrays, return all results."""
+
+    class Own(np.ndarray):
+        pass
+
+    f = fg.make_jaxpr(lambda x, i: (np.tanh(x[i]), np.exp(x[i]) * 0.0))
+    x, i = np.linspace(0.0, 1.0, 5_000), np.arange(5_000)[::-1].copy()
+    run = backend.Native().compile(f(x, i))
+    for given in (x, x.view(Own)):
+        first, second = run(given, i)
+        np.testing.assert_allclose(first, np.tanh(x[::-1]), 1e-14)
+        assert not np.any(second)

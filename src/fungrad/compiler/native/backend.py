@@ -127,7 +127,8 @@ class Native(CheckedBackend):
             return refusals[-1]
         kernel = whole(found)
         instead = kernel.written(fallback) if into else fallback
-        run = entry.callable(kernel.into(into), instead)
+        beside: Any = functools.partial(_undoubted, instead) if kernel.doubtful else instead
+        run = entry.callable(kernel.into(into), beside)
         graph.derived.pop("refused", None)  # of another setting
         return _Unless(run, instead) if kernel.doubtful else run
 
@@ -169,6 +170,11 @@ def _in_reused_memory(run: Runner, types: Sequence[Type], *args: Any) -> Sequenc
     """Calls a program that writes its first outputs into arrays; those are in the buffer pool."""
     made = [buffer_pool.empty(type.shape, type.dtype) for type in types]
     return [*made, *run(*args, *made)]
+
+
+def _undoubted(run: Runner, *args: Any) -> Sequence[Any]:
+    """The results of a program for arguments that native code does not take, and no doubt."""
+    return [*run(*args), 0.0]
 
 
 class _Unless:

@@ -374,7 +374,9 @@ def test_functions_of_the_same_code_that_hold_others():
             (lambda x: 2.0 * x, 2.0),
             (math.exp, math.exp(0.5)),
         ):
-            for g in (closed(f), closed(closed(f)), (lambda t: lambda x: t[0](x))([f])):
+            default = (lambda f: lambda x, f=f: f(x))(f)
+            table = (lambda t: lambda x: t[0](x))([f])
+            for g in (closed(f), closed(closed(f)), table, closed(default)):
                 assert fg.grad(g)(0.5) == pytest.approx(slope)
 
 

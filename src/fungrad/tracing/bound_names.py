@@ -497,7 +497,8 @@ def _kind_of(value: Any, depth: int = 4) -> Any:
     held: Any = ()
     own: Any = kind
     if kind is FunctionType:
-        own, held = ById(value.__code__), _contents(value.__closure__ or ())
+        own = ById(value.__code__)
+        held = (*_defaults(value), *_contents(value.__closure__ or ()))
     elif kind is MethodType:
         held = value.__func__, value.__self__
     elif kind is dict or kind is list or kind is tuple:

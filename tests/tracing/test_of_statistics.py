@@ -89,3 +89,73 @@ def test_nditer_reads_the_elements_of_a_traced_array():
         fg.grad(lambda x: sum(v * w for v, w in np.nditer([x, x])))(x)
     with pytest.raises(FungradError, match=r"np\.ndindex"):
         fg.grad(lambda x: sum(np.nditer(x, flags=["c_index"])))(x)
+
+
+def _objects(x):
+    found = np.empty((2, 2), dtype=object)
+    found[0, 0], found[0, 1], found[1, 0], found[1, 1] = x[0], x[1] * 2, 3.0, x[0] * x[1]
+    return found
+
+
+def _squares_written(x):
+    found = _objects(x)
+    with np.nditer(found, flags=["refs_ok"], op_flags=["readwrite"]) as elements:
+        for v in elements:
+            v[...] = v.item() * v.item()
+    return found.sum()
+
+
+def _places(x):
+    elements = np.nditer(_objects(x).T, flags=["refs_ok", "multi_index"], order="F")
+    return sum(v.item() * (1 + 10 * elements.multi_index[1]) for v in elements)
+
+
+def _with_plain(x):
+    plain = np.arange(4.0).reshape(2, 2)
+    return sum(v.item() * u.item() for v, u in np.nditer([_objects(x), plain], ["refs_ok"]))
+
+
+def _arrays_in_objects(x):
+    found = np.empty(2, dtype=object)
+    found[0], found[1] = np.array([x[0], 1.0]), np.array([x[1]])
+    return sum(np.sum(v.item() ** 2) for v in np.nditer(found, flags=["refs_ok"]))
+
+
+def _of_plain_numbers(x):
+    elements = np.nditer(np.arange(4.0), flags=["c_index"])
+    total = 0.0
+    while not elements.finished:
+        total = total + x[0] * elements[0] * elements.index
+        elements.iternext()
+    with np.nditer([np.arange(4.0), None]) as pairs:
+        for u, out in pairs:
+            out[...] = u * u
+        return total + np.sum(pairs.operands[1]) * x[1]
+
+
+def _classes(x):
+    assert isinstance(np.nditer(_objects(x), flags=["refs_ok"]), np.nditer)
+    assert isinstance(np.nditer(np.ones(2)), np.nditer)
+    assert not isinstance(x, np.nditer)
+    with pytest.raises(TypeError, match="REFS_OK"):
+        np.nditer(_objects(x))
+    return x[0] * x[1]
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        _squares_written, _places, _with_plain, _arrays_in_objects, _of_plain_numbers, _classes,
+        lambda x: sum(np.sum(v * v) for v in np.nditer(_objects(x), ["refs_ok", "external_loop"])),
+    ],
+)  # fmt: skip
+def test_nditer_of_objects_and_of_plain_arrays_is_numpys(f):
+    x = np.array([1.5, 2.5])
+    steps = 1e-4 * np.eye(2)
+    differences = [(f(x + e) - f(x - e)) / 2e-4 for e in steps]
+    assert fg.value_and_grad(f)(x)[0] == f(x)
+    for gradient in (fg.grad(f), fg.jit(fg.grad(f)), fg.jacfwd(f)):
+        assert np.allclose(gradient(x), differences, rtol=1e-7)
+    assert np.allclose(fg.vmap(f)(np.stack([x, 2 * x])), [f(x), f(2 * x)])
+    second = [(fg.grad(f)(x + e) - fg.grad(f)(x - e)) / 2e-4 for e in steps]
+    assert np.allclose(fg.hessian(f)(x), second, rtol=1e-7)

@@ -460,7 +460,7 @@ def _iterator(original: Any) -> Callable[..., Any]:
     """A call of np.nditer; of a traced array alone, an iterator over its elements in its order."""
 
     def call(op: Any, *args: Any, **kwargs: Any) -> Any:
-        if not holds_traced(op) or current() is EVAL:
+        if current() is EVAL or _all_in_memory(op):
             return original(op, *args, **kwargs)
         if args or kwargs or isinstance(op, (list, tuple)):
             raise UnsupportedArgumentError(
@@ -471,6 +471,15 @@ def _iterator(original: Any) -> Callable[..., Any]:
         return map(array_over, iter(asarray(op).ravel("K")))
 
     return call
+
+
+def _all_in_memory(op: Any) -> bool:
+    """Whether NumPy can iterate over operands: arrays, of objects too, are iterated over as they
+    are, with the traced values that their elements are or hold.
+    """
+    if isinstance(op, (list, tuple)):
+        return all(map(_all_in_memory, op))
+    return type(op) in (np.ndarray, Objects) or not holds_traced(op)
 
 
 interception.register(

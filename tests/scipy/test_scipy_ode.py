@@ -503,3 +503,46 @@ def test_nothing_warns():
         for gradient in GRADIENTS:
             fg.jit(fg.grad(lambda p, g=gradient: loss(p, START, "RK45", g)))(1.3)
             fg.vmap(lambda p, g=gradient: loss(p, START, "RK45", g))(np.array([1.0, 30.0]))
+
+
+def test_derivatives_where_only_a_call_finds_the_traced_value():
+    times = np.linspace(0.0, 2.0, 5)
+    weights = np.array([0.3, -1.0, 0.7, 2.0, -0.4])
+
+    class System:  # as packages hold the user's function
+        def __init__(self, update):
+            self.held = {"update": {"of": {"system": update}}}
+
+        def right(self, t, y):
+            return self.held["update"]["of"]["system"](t, y)
+
+    def f(p, **options):
+        system = System(lambda t, y: np.array([y[1], -p[0] * np.sin(y[0]) - p[1] * y[1] + 0.2]))
+        found = scipy.integrate.solve_ivp(
+            lambda t, y: system.right(t, y), (0.0, 2.0), [0.5, 0.0], t_eval=times, **options
+        )
+        return np.sum(weights * found.y[0])
+
+    def variations(t, z):
+        """The equations of y, of dy/dp and of its symmetric second derivatives."""
+        y, d, dd = z[:2], z[2:6].reshape(2, 2), z[6:].reshape(2, 2, 2)
+        sine, cosine = np.sin(y[0]), np.cos(y[0])
+        e0, e1 = np.eye(2)
+        slope = -sine * e0 - p[0] * cosine * d[0] - y[1] * e1 - p[1] * d[1]
+        mixed = -cosine * np.outer(e0, d[0]) - np.outer(e1, d[1])
+        bend = mixed + mixed.T + p[0] * sine * np.outer(d[0], d[0])
+        bend = bend - p[0] * cosine * dd[0] - p[1] * dd[1]
+        moved = np.array([y[1], -p[0] * sine - p[1] * y[1] + 0.2])
+        return np.concatenate([moved, d[1], slope, dd[1].ravel(), bend.ravel()])
+
+    p = np.array([1.0, 0.4])
+    exact = scipy.integrate.solve_ivp(
+        variations, (0.0, 2.0), [0.5, *[0.0] * 13], "DOP853", t_eval=times, rtol=1e-12, atol=1e-14
+    ).y
+    first, second = exact[2:4] @ weights, (exact[6:10] @ weights).reshape(2, 2)
+    of = functools.partial(f, rtol=1e-7, atol=1e-9)
+    for gradient in (fg.grad(of), fg.jacfwd(of)):
+        assert np.allclose(gradient(p), first, rtol=0, atol=1e-5 * np.abs(first).max())
+    hessian = fg.jit(fg.hessian(of))(p)
+    assert np.allclose(hessian, second, rtol=0, atol=1e-5 * np.abs(second).max())
+    assert np.allclose(hessian, hessian.T, rtol=1e-12)

@@ -18,6 +18,7 @@ from fungrad.compiler.native import clusters, fused
 from fungrad.compiler.native.clusters import with_clusters
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.generators import chosen
+from fungrad.compiler.native.index_maps import moved_operands
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.ir.graph import Graph
@@ -220,6 +221,41 @@ def test_moves_of_moved_values_are_divided(native: None, monkeypatch: pytest.Mon
     check(f, u, tolerance=1e-11)
     lowered = fg.jit(f).lower(u)
     assert not lowered.refused and len(lowered.kernels) == 1
+
+
+@pytest.mark.parametrize("size", [60, 140])
+def test_slices_are_added_to_an_array_by_one_kernel(native: None, size: int) -> None:
+    def loss(weights: Any, image: Any) -> Any:
+        n, m = image.shape[0] - 4, image.shape[1] - 4
+        windows = ((i, j) for i in range(5) for j in range(5))
+        blurred = sum(weights[i, j] * image[i : i + n, j : j + m] for i, j in windows)
+        return np.mean(blurred**2)
+
+    f = fg.grad(loss, (0, 1))
+    args = rng.normal(size=(5, 5)), rng.normal(size=(size, size))
+    check(f, *args, tolerance=1e-11)
+    lowered = fg.jit(f).lower(*args)
+    assert {why.equation.primitive.name for why in lowered.refused} <= {"stack", "reshape"}
+    assert lowered.native.count("define ") <= 12
+
+
+def test_an_array_to_which_slices_are_added_is_not_moved() -> None:
+    def moved(f: Callable[..., Any], *args: Any) -> list[int]:
+        equation = graph_of(f, *args).equations[-1]
+        operands = moved_operands(equation)
+        return [n for n, a in enumerate(equation.inputs) if a in operands]
+
+    def added(x: Any, y: Any) -> Any:
+        x = x.copy()
+        x[1:3, 2:] += y
+        return x
+
+    x, y = np.ones((4, 5)), np.ones((2, 3))
+    assert moved(added, x, y) == [1]
+    assert moved(lambda x, y: np.concatenate([x, x[:, :3] * 2.0], axis=1), x, y) == [1]
+    assert moved(lambda x: np.roll(x, 1, axis=0), x) == [0]
+    assert moved(lambda x: x[1:], x) == [0]
+    assert moved(lambda x: x[::-1], x) == [0]
 
 
 def smoothed(x: Any) -> Any:

@@ -16,7 +16,7 @@ from fungrad.compiler.native.axis_splits import joins_or_splits
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.fused import known_equation
 from fungrad.compiler.native.gathers import before_loops, writes, written
-from fungrad.compiler.native.index_maps import SHORT, shifts
+from fungrad.compiler.native.index_maps import SHORT, moved_operands
 from fungrad.compiler.native.levels import Levels
 from fungrad.compiler.native.program_calls import in_order, program_call
 from fungrad.compiler.native.short_axes import matrix_of, times_vector, unrollable
@@ -199,8 +199,8 @@ def _levels(
       graph: the Graph.
       equations: some of its equations.
       cut: 0 ends clusters at reductions of large arrays to a number; 1 also at reductions along
-        other axes than the main ones, at reshapes that join or split axes, and at DEEP moves; 2
-        begins clusters at those, too; 3 leaves small matrices to NumPy.
+        other axes than the main ones, at reshapes that join or split axes, and at moves of values
+        that have been moved; 2 begins clusters at those, too; 3 leaves small matrices to NumPy.
     """
     level: dict[Atom, int] = {}
     available = Levels()
@@ -213,10 +213,12 @@ def _levels(
         if fits and not (cut >= 3 and unrollable(equation)):
             found = available.odd(equation.inputs, later=cut >= 2 and other)
             found = max(found, available.odd(before_loops(equation), later=True))
-            here = [moves.get(a, 0) for a in equation.inputs if level.get(a) == found]
-            deep = max(here, default=0) + shifts(equation)
+            moved = moved_operands(equation)
+            times = {a: moves.get(a, 0) * (level.get(a) == found) + (a in moved)
+                     for a in equation.inputs}  # fmt: skip
+            deep = max(times.values(), default=0)
             if cut >= 1 and deep > tuned.cluster_moves:
-                ended.update(a for a in equation.inputs if level.get(a) == found)
+                ended.update(a for a, n in times.items() if n > tuned.cluster_moves)
                 found, deep = available.odd(equation.inputs, later=True), 1
             moves.update((v, deep) for v in equation.outputs)
             if equation.outputs[0] in wrote and not writes(equation):

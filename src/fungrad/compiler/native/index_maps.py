@@ -357,6 +357,30 @@ def shifts(equation: Equation) -> bool:
     return movable(equation) and equation.primitive not in (reshape, broadcast_to, transpose)
 
 
+def moved_operands(equation: Equation) -> set[Atom]:
+    """The operands that an equation moves along their axes: it reads them at other indices than
+    those of its output. An array to which it adds a slice is not moved.
+    """
+    if not shifts(equation):
+        return set()
+    sections = sections_of(equation)
+    if sections is None:
+        return set(equation.inputs)
+    moved = [part.operand for part in sections if part.operand >= 0 and not _in_place(part)]
+    return {equation.inputs[n] for n in moved}
+
+
+def _in_place(section: Section) -> bool:
+    """Whether a section reads its operand at the indices of the output."""
+    box, place = section.box, section.place
+    return len(box) == len(place) and all(
+        along is not None
+        and along.offset == r.start
+        and (len(r) == 1 or (along.loop, along.step) == (n, 1))
+        for n, (r, along) in enumerate(zip(box, place, strict=True))
+    )
+
+
 def moves_deeply(graph: Graph) -> bool:
     """Whether values are moved more than tuned.followed_moves times, one time after the other."""
     depth: dict[Atom, int] = {}

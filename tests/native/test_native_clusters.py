@@ -18,7 +18,7 @@ from fungrad.compiler.native import clusters, fused
 from fungrad.compiler.native.clusters import with_clusters
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.generators import chosen
-from fungrad.compiler.native.index_maps import moved_operands
+from fungrad.compiler.native.index_maps import moved_operands, moves_deeply
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.ir.graph import Graph
@@ -237,6 +237,20 @@ def test_slices_are_added_to_an_array_by_one_kernel(native: None, size: int) -> 
     lowered = fg.jit(f).lower(*args)
     assert {why.equation.primitive.name for why in lowered.refused} <= {"stack", "reshape"}
     assert lowered.native.count("define ") <= 12
+
+
+def test_only_moves_of_moved_values_are_deep() -> None:
+    def added(x: Any) -> Any:
+        return fg.grad(lambda x: np.sum(sum(i * x[i : i + 20] ** 2 for i in range(20))))(x)
+
+    def rolled(x: Any) -> Any:
+        for _ in range(20):
+            x = np.roll(x, 1) * x
+        return x
+
+    x = np.ones(40)
+    assert not moves_deeply(graph_of(added, x))
+    assert moves_deeply(graph_of(rolled, x))
 
 
 def test_an_array_to_which_slices_are_added_is_not_moved() -> None:

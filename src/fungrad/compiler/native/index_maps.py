@@ -385,7 +385,8 @@ def moves_deeply(graph: Graph) -> bool:
     """Whether values are moved more than tuned.followed_moves times, one time after the other."""
     depth: dict[Atom, int] = {}
     for equation in graph.equations:
-        deep = max([depth.get(atom, 0) for atom in equation.inputs], default=0) + shifts(equation)
+        moved = moved_operands(equation)
+        deep = max([depth.get(a, 0) + (a in moved) for a in equation.inputs], default=0)
         if deep > tuned.followed_moves:
             return True
         depth.update((v, deep) for v in equation.outputs)

@@ -100,8 +100,13 @@ USES = {
     "tolist": lambda a: a.tolist(),
     "float": lambda a: float(a[0]),
     "math": lambda a: math.sqrt(a[0]),
-    "text": repr,
+    "repr": repr,
+    "str": str,
+    "length of the text": lambda a: len(str(a)),
     "format": lambda a: f"{a[0]:.3f}",
+    "stored number": lambda a: filled(a[0]),
+    "stored list of numbers": lambda a: filled(a[:2].tolist(), slice(None)),
+    "stored by flat": lambda a: put_flat(a[0]),
     "truth": lambda a: bool(a[0]),
     "interp": lambda a: np.interp(1.5, a, a),
     "where": lambda a: np.where(a > 2.0, a, 0.0),
@@ -234,3 +239,128 @@ def test_a_kept_value_may_be_looked_at_while_another_transform_runs(transform):
         fg.grad(lambda x: np.sum(np.sin(model.theta) * x))(X)
     with pytest.raises(LeakedTracerError):
         fg.jvp(lambda x: np.sum(np.sin(model.theta) * x), (X,), (X,))
+
+
+KEYS = {
+    "str": str,
+    "formatted": lambda x: f"{x:.3f}",
+    "rounded": lambda x: float(fg.stop_gradient(round(x, 6))),
+    "always one": lambda x: 0,
+}
+USED = {
+    "returned": lambda kept, x: kept,
+    "computed with": lambda kept, x: np.sin(kept * 2.0),
+    "beside the argument": lambda kept, x: kept * x,
+    "in an array": lambda kept, x: np.sum(np.array([kept, 1.0]) ** 2),
+    "written into an array": lambda kept, x: np.sum(filled(kept)),
+    "the larger of two": lambda kept, x: max(kept, x),
+    "in a checkpoint": lambda kept, x: fg.checkpoint(lambda y: kept)(x),
+    "in a jitted function": lambda kept, x: fg.jit(lambda y: kept)(x),
+    "under vmap": lambda kept, x: np.sum(fg.vmap(lambda y: kept)(np.ones(2))),
+    "argument of a gradient": lambda kept, x: fg.grad(np.sin)(kept),
+    "returned by custom_jvp": lambda kept, x: ruled(fg.custom_jvp(lambda y: kept), kept)(x),
+}
+TRANSFORMED = ("in a jitted function", "under vmap", "argument of a gradient")
+DERIVATIVES = {
+    "grad": lambda f, x: fg.grad(f)(x),
+    "vjp": lambda f, x: fg.vjp(f, x)[1](1.0),
+    "jvp": lambda f, x: fg.jvp(f, (x,), (1.0,))[1],
+    "linearize": lambda f, x: fg.linearize(f, x)[1](1.0),
+    "grad of grad": lambda f, x: fg.grad(fg.grad(f))(x),
+    "jacfwd": lambda f, x: fg.jacfwd(f)(x),
+    "jet": lambda f, x: fg.nth_derivative(f, 2)(x),
+    "jit": lambda f, x: fg.jit(f)(x),
+    "jit of grad": lambda f, x: fg.jit(fg.grad(f))(x),
+    "vmap of grad": lambda f, x: fg.vmap(fg.grad(f))(np.array([x, x])),
+}
+
+
+def filled(value, index=0):
+    array = np.zeros(2)
+    array[index] = value
+    return array
+
+
+def put_flat(value):
+    array = np.zeros(2)
+    array.flat[0] = value
+    return array
+
+
+def ruled(function, kept):
+    function.defjvp(lambda primals, tangents: (kept, tangents[0]))
+    return function
+
+
+def cached(key, use):
+    """A function that keeps, in a dict, a value that depends on its argument."""
+    table = {}
+
+    def f(x):
+        found = key(x)
+        if found not in table:
+            table[found] = np.sin(x) + x
+        return use(table[found], x)
+
+    return f
+
+
+def answers(function, x):
+    try:
+        return np.asarray(function(x))
+    except (LeakedTracerError, ClosedOverTracerError, fg.errors.GradientCutError):
+        return None
+
+
+@pytest.mark.parametrize("use", USED)
+@pytest.mark.parametrize("key", KEYS)
+def test_no_derivative_is_lost_by_a_cache(key, use):
+    for first in ("grad", "jit"):
+        for second, transform in DERIVATIVES.items():
+            for again in (1.7, 2.3):
+                f = cached(KEYS[key], USED[use])
+                answers(lambda x, f=f, t=first: DERIVATIVES[t](f, x), 1.7)
+                found = answers(lambda x, f=f, t=transform: t(f, x), again)
+                fresh = cached(KEYS[key], USED[use])
+                expected = answers(lambda x, f=fresh, t=transform: t(f, x), again)
+                if found is not None and expected is not None:
+                    np.testing.assert_allclose(found, expected, 1e-12, err_msg=(first, second))
+    plain = cached(KEYS[key], USED[use])
+    kept = cached(KEYS[key], USED[use])
+    answers(fg.grad(kept), 1.7)
+    if key != "str" and use not in TRANSFORMED:  # the text is that of the trace
+        assert answers(kept, 1.7) == plain(1.7)
+
+
+def test_a_kept_value_may_be_returned_as_aux():
+    model = Cached()
+    fg.grad(model.loss)(3.0)
+    slope, aux = fg.grad(lambda x: (x * x, model.kept), has_aux=True)(3.0)
+    assert (slope, float(aux)) == (6.0, 6.0)
+    with pytest.raises(LeakedTracerError):
+        fg.grad(lambda x: (model.kept, x), has_aux=True)(3.0)
+
+
+@pytest.mark.parametrize("read", [int, bool, round, lambda v: f"{v:.3f}"], ids=str)
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_number_kept_by_a_compiled_function_is_refused(read, raises):
+    kept = []
+
+    def f(x):
+        kept.append(np.sin(x))
+        if raises:
+            raise OSError
+        return kept[0] * x
+
+    jitted = fg.jit(f)
+    if raises:
+        with pytest.raises(OSError):
+            jitted(1.7)
+    else:
+        jitted(1.7)
+    with pytest.raises(LeakedTracerError):
+        fg.jit(lambda x: (read(kept[0]), x)[1])(2.0)
+    with pytest.raises(LeakedTracerError):
+        fg.grad(lambda x: (read(kept[0]), x)[1])(2.0)
+    with pytest.raises(LeakedTracerError):
+        read(kept[0])

@@ -19,7 +19,7 @@ from fungrad.support.lazy import Record
 from fungrad.tracing.concrete_answers import T
 from fungrad.tracing.graph_trace import GraphTrace, put
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import Trace, Tracer, enter, leave
+from fungrad.tracing.trace import Trace, Tracer, check_reached, current, enter, leave
 
 
 class Question(Record):
@@ -90,6 +90,7 @@ class GuardTrace(GraphTrace):
     ) -> T:
         if not asked:
             return super().concrete(tracer, error, asked, read)
+        check_reached(tracer, current())
         self.count()
         number, i, position = self._numbers[tracer.extra], len(self.questions), self._counted
         if not self._depends[number]:  # the same in each call

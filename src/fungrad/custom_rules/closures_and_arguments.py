@@ -23,7 +23,17 @@ from fungrad.tracing.aliasing import private
 from fungrad.tracing.captured_arrays import own
 from fungrad.tracing.graph_trace import GraphTrace, stage
 from fungrad.tracing.source_location import describe, user_line
-from fungrad.tracing.trace import Trace, Tracer, content, current, registry, typeof
+from fungrad.tracing.trace import (
+    EVAL,
+    Trace,
+    Tracer,
+    content,
+    current,
+    outlived,
+    refuse_kept,
+    registry,
+    typeof,
+)
 from fungrad.transforms.arguments import argument_name, flat_leaves, has_type, leaf_type
 from fungrad.transforms.engine.batching import BatchTrace
 from fungrad.transforms.engine.forward import JvpTrace
@@ -277,8 +287,16 @@ def closed_over(what: str, of: Callable[..., Any], found: str) -> ClosedOverTrac
 
 
 def outputs_of(f: Callable[..., Any], tree: Any) -> tuple[list[Any], pytree.TreeDef]:
-    """The leaves of f's result, checked to be arrays and numbers, and their structure."""
+    """The leaves of f's result, checked to be arrays and numbers, and their structure.
+
+    Raises:
+      LeakedTracerError: if one was kept from a transform that has ended, and a transform runs.
+    """
     leaves, treedef = flat_leaves(tree)
+    if current() is EVAL:
+        leaves = list(map(outlived, leaves))
+    else:
+        refuse_kept(current(), leaves)
     for path, leaf in zip(pytree.paths(treedef), leaves, strict=True):
         if not has_type(leaf):
             raise ArgumentError(

@@ -21,6 +21,7 @@ from fungrad.transforms.arguments import (
     argument_name,
     differentiable,
     flat_leaves,
+    flat_results,
     has_type,
     leaf_type,
     matching,
@@ -84,7 +85,7 @@ def jet(f: Callable[..., Any], primals: Sequence[Any], series: Sequence[Any]) ->
     def flat(*values: Any) -> list[Any]:
         rest = iter(values)
         args = [pytree.unflatten(d, [next(rest) for _ in range(d.leaf_count)]) for d in treedefs]
-        out_leaves, out_def = flat_leaves(f(*args))
+        out_leaves, out_def = flat_results(f(*args))
         out_defs.append(out_def)
         return out_leaves
 
@@ -136,7 +137,7 @@ def nth_derivative(f: Callable[..., Any], n: int) -> Callable[..., Any]:
         out_defs: list[pytree.TreeDef] = []
 
         def flat(value: Any) -> list[Any]:
-            leaves, out_def = flat_leaves(f(value, *args, **kwargs))
+            leaves, out_def = flat_results(f(value, *args, **kwargs))
             out_defs.append(out_def)
             return leaves
 

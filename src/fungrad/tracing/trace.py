@@ -186,7 +186,7 @@ def refuse_kept(trace: Trace, values: Any) -> None:
     """
     for value in values:
         if type(value) is Tracer and value.owner is not trace:
-            check_reached(value, trace.parent)
+            check_reached(value, trace)
 
 
 def check_reached(tracer: Tracer, trace: Trace | None) -> None:
@@ -238,6 +238,11 @@ def leaked(tracer: Tracer) -> LeakedTracerError:
         "value belongs to that call alone (and to its thread). Return it from the function "
         "(has_aux=True for extra outputs), or keep fg.stop_gradient(value) instead."
     )
+
+
+def may_be_plain(tracer: Tracer) -> bool:
+    """Whether the eager transform of a tracer has ended, and no trace is the current one."""
+    return tracer.owner.ended and current() is EVAL
 
 
 def outlived(value: Any) -> Any:
@@ -409,7 +414,7 @@ class OfOutlived(OfArrays):
     def __get__(self, instance: Any, owner: Any) -> Any:
         if instance is None:
             raise AttributeError(self.function.__name__)
-        if instance.owner.ended and current() is EVAL:
+        if may_be_plain(instance):
             return self.function.__get__(instance)
         frame = sys._getframe(1)
         if frame.f_code.co_code[frame.f_lasti] not in interception.LOADS:
@@ -512,12 +517,12 @@ class Tracer(metaclass=_TracerClass):
         return words(self)
 
     def __bool__(self) -> bool:
-        if stored():
+        if stored() and not may_be_plain(self):
             raise refused_store(self.type)
         return self.owner.concrete(self, AbstractBooleanError, "bool()", bool)
 
     def __int__(self) -> int:
-        if stored():
+        if stored() and not may_be_plain(self):
             raise refused_store(self.type)
         return self.owner.concrete(self, AbstractValueError, "int()", int)
 

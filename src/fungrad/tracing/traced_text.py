@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from fungrad.errors import AbstractValueError, GradientCutError
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import EVAL, Tracer, current
+from fungrad.tracing.trace import EVAL, Tracer, current, may_be_plain
 
 _SHOWN_BY = frozenset(
     ["IPython", "_pytest", "bdb", "debugpy", "fungrad", "logging", "pdb", "pprint", "pydevd",
@@ -63,7 +63,9 @@ def _runs(owner: Any) -> bool:
 
 
 def text_of(tracer: Tracer, words: str, words_of: Callable[[Any], str]) -> str:
-    """The text of a traced value."""
+    """The text of a traced value; that of its number where it has outlived its transform."""
+    if may_be_plain(tracer) and type(tracer.inner) is not Tracer:
+        return words_of(tracer.inner)
     found = TracedText(words)
     found.tracer, found.words_of = tracer, words_of
     return found

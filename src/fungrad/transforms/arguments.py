@@ -27,7 +27,16 @@ from fungrad.support import pytree
 from fungrad.tracing.created_arrays import holds_traced
 from fungrad.tracing.quantity_trees import derivative, is_quantity
 from fungrad.tracing.source_location import check_function, describe, user_line
-from fungrad.tracing.trace import EVAL, PLAIN, Tracer, arrived, current, registry, typeof
+from fungrad.tracing.trace import (
+    EVAL,
+    PLAIN,
+    Tracer,
+    arrived,
+    current,
+    refuse_kept,
+    registry,
+    typeof,
+)
 
 
 def check_differentiated(f: Any, argnums: Any, verb: str) -> None:
@@ -179,6 +188,19 @@ def flat_leaves(
     return leaves, treedef
 
 
+def flat_results(out: Any) -> tuple[list[Any], pytree.TreeDef]:
+    """The leaves of what a user's function has returned to the current trace, and their structure.
+
+    Raises:
+      LeakedTracerError: if one was kept from a transform that has ended: its derivative is lost.
+    """
+    leaves, treedef = flat_leaves(out, arrived)
+    trace = current()
+    if trace is not EVAL:
+        refuse_kept(trace, leaves)
+    return leaves, treedef
+
+
 def results_and_aux(
     f: Callable[..., Any], out: Any, has_aux: bool
 ) -> tuple[list[Any], int, pytree.TreeDef, pytree.TreeDef | None]:
@@ -188,7 +210,7 @@ def results_and_aux(
       ArgumentError: if `has_aux` and `out` is no pair (output, aux).
     """
     if not has_aux:
-        leaves, treedef = flat_leaves(out, arrived)
+        leaves, treedef = flat_results(out)
         return leaves, len(leaves), treedef, None
     if not (isinstance(out, tuple) and len(out) == 2):
         raise ArgumentError(
@@ -196,7 +218,7 @@ def results_and_aux(
             f"{type(out).__name__}."
         )
     aux_leaves, aux_def = flat_leaves(out[1], arrived)
-    leaves, treedef = flat_leaves(out[0], arrived)
+    leaves, treedef = flat_results(out[0])
     return [*leaves, *aux_leaves], len(leaves), treedef, aux_def
 
 

@@ -30,6 +30,7 @@ from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import (
     argument_name,
     flat_leaves,
+    flat_results,
     has_type,
     input_type,
     leaf_names,
@@ -265,7 +266,7 @@ def vmap(
             positional, named = pytree.unflatten(treedef, shadowed(values))
             found = f(*positional, **named)
             with by_example():
-                out_leaves, out_def = flat_leaves(found, arrived)
+                out_leaves, out_def = flat_results(found)
             shapes.append(out_def)
             return out_leaves
 

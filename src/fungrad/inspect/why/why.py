@@ -34,7 +34,7 @@ from fungrad.tracing.traced_again import traced
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import (
     differentiable,
-    flat_leaves,
+    flat_results,
     leaf_names,
     leaf_type,
     resolve,
@@ -188,7 +188,7 @@ def why(
                     positional[key] = part
                 else:
                     named[key] = part
-            return flat_leaves(f(*positional, **named))[0]
+            return flat_results(f(*positional, **named))[0]
 
         chosen = [x for x, a in zip(leaves, active, strict=True) if a]
         with np.errstate(all="ignore"):

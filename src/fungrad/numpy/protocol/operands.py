@@ -26,12 +26,11 @@ from fungrad.tracing.concrete_answers import whole
 from fungrad.tracing.refusals import bound_before, formatted, refused_number, refused_store, stored
 from fungrad.tracing.source_location import is_scipy
 from fungrad.tracing.trace import (
-    EVAL,
     STRONG,
     OfNumbers,
     Tracer,
-    current,
     is_weak,
+    may_be_plain,
     outlived,
     shape_of,
     typeof,
@@ -169,7 +168,7 @@ def with_axes_kept(y: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any
 
 def _of(x: Tracer, asked: str, answer: Any) -> Any:
     """`answer` of a known integer or boolean; an error for other dtypes."""
-    if x.owner.ended and current() is EVAL:
+    if may_be_plain(x):
         return answer(outlived(x))
     if x.dtype.kind in "biu":
         return x.owner.concrete(x, AbstractValueError, asked, answer)
@@ -184,7 +183,7 @@ def _of(x: Tracer, asked: str, answer: Any) -> Any:
 
 
 def _float(self: Tracer) -> float:
-    if stored():
+    if stored() and not may_be_plain(self):
         raise refused_store(self.type)
     if formatted() and self.dtype.kind != "c":  # its number does not cut a gradient
         return self.owner.concrete(self, AbstractValueError, "format(x) by %", float)
@@ -193,7 +192,7 @@ def _float(self: Tracer) -> float:
 
 
 def _complex(self: Tracer) -> complex:
-    if stored():
+    if stored() and not may_be_plain(self):
         raise refused_store(self.type)
     found: complex = _of(self, "complex()", complex)
     return found
@@ -213,7 +212,7 @@ def python_number(x: Tracer, dtype: np.dtype[Any]) -> Any:
 
 def _is_known(x: Tracer) -> bool:
     """Whether a value has no derivative, or has outlived its transform."""
-    return x.dtype.kind in "biu" or (x.owner.ended and current() is EVAL)
+    return x.dtype.kind in "biu" or may_be_plain(x)
 
 
 def _item(self: Tracer, *index: Any) -> Any:

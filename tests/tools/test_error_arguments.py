@@ -211,11 +211,9 @@ def test_a_primitive_is_immutable():
         next(iter(primitives.values())).name = "other"
 
 
-@pytest.mark.parametrize(
-    "x", [np.ma.masked_greater([1.0, 2.0, 9.0], 5.0), np.eye(2).view(np.matrix)]
-)
-def test_arrays_with_an_arithmetic_of_their_own_are_refused(x):
-    """Their masks and products would be lost without a word."""
+def test_arrays_with_an_arithmetic_of_their_own_are_refused():
+    """Their products would be lost without a word."""
+    x = np.eye(2).view(np.matrix)
     name = type(x).__name__
     for call in (
         lambda: fg.jit(np.sum)(x),

@@ -341,7 +341,9 @@ def test_a_kept_value_may_be_returned_as_aux():
         fg.grad(lambda x: (model.kept, x), has_aux=True)(3.0)
 
 
-@pytest.mark.parametrize("read", [int, bool, round, lambda v: f"{v:.3f}"], ids=str)
+@pytest.mark.parametrize(
+    "read", [int, bool, round, "{:.3f}".format], ids=["int", "bool", "round", "format"]
+)
 @pytest.mark.parametrize("raises", [False, True])
 def test_a_number_kept_by_a_compiled_function_is_refused(read, raises):
     kept = []

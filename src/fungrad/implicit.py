@@ -225,8 +225,7 @@ def custom_linear_solve(
     symmetric: bool = False,
     has_aux: bool = False,
 ) -> Any:
-    """The solution x of matvec(x) = b, with derivatives with respect to b and to
-    values that matvec closes over.
+    """The solution x of matvec(x) = b, differentiable in b and in what matvec closes over.
 
     >>> import numpy as np, fungrad as fg
     >>> def solve(matvec, b):   # by SciPy's conjugate gradients, for example

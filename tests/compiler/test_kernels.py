@@ -274,6 +274,13 @@ def test_choices_by_masks_are_numpys(dtype, density):
                 assert fg.jit(f)(m, a, b).tobytes() == f(m, a, b).tobytes()
 
 
+@pytest.mark.parametrize("mask", [True, False])
+def test_a_choice_by_a_mask_that_is_a_number(mask):
+    x, y, out = np.array([0.5]), np.float64(0.25), np.empty(1)
+    found = kernels.chosen(mask, x, y, out)
+    np.testing.assert_array_equal(out if found is None else found, np.where(mask, x, y))
+
+
 @pytest.mark.parametrize("width", [255, 256, 300])
 @pytest.mark.parametrize("axis", [0, 1, (0, 2)])
 def test_counts_of_true_elements_are_numpys(axis, width):

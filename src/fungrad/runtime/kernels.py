@@ -115,7 +115,7 @@ SPARSE = 32
 
 def chosen(mask: Any, x: Any, y: Any, out: Any) -> Any:
     """`np.where(mask, x, y)`; writes it into `out` if few elements are x, and y is a number."""
-    if np.ndim(y) or SPARSE * np.count_nonzero(mask) > mask.size:
+    if np.ndim(y) or SPARSE * np.count_nonzero(mask) > np.size(mask):
         return np.where(mask, x, y)
     out.fill(y)
     np.copyto(out, x, where=mask)

@@ -153,7 +153,7 @@ def _replacing(
             return original(*args, **kwargs)
         data = [x if type(x) is Tracer else list(x) for x in args[:series]]
         rest = [*args[series:], *kwargs.values()]
-        found = [*(x for x in data), *(x for x in rest if isinstance(x, list | tuple)), rest]
+        found = [*data, *(x for x in rest if isinstance(x, list | tuple)), rest]
         if not any(type(x) is Tracer or any(map(_traced, x)) for x in found):
             return original(*data, *args[series:], **kwargs)
         given = [list(x) for x in data]

@@ -52,6 +52,24 @@ def _vector(x: Any) -> Any:
     return np.atleast_1d(_float(x))
 
 
+def _sides(low: Any, high: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """Lower and upper bounds as two arrays of a shape."""
+    return tuple(np.broadcast_to(_float(side), shape) for side in (low, high))
+
+
+def _numbers_of(found: Any) -> tuple[Any, ...]:
+    """What a search returns, of SciPy's OptimizeResult."""
+    return found.x, found.get("nit", 0), found.get("nfev", 0), found.status, found.success
+
+
+def _optimize_result(f: Function, found: tuple[Any, ...]) -> Any:
+    """SciPy's OptimizeResult of what `solution` returns for a function."""
+    x, iterations, calls, status, success = found
+    return _optimize.OptimizeResult(
+        x=x, success=success, status=status, fun=f(x), nfev=calls, nit=iterations, message=""
+    )
+
+
 # --- roots ----------------------------------------------------------------------------------------
 
 
@@ -173,14 +191,9 @@ def root(original: Original, given: Given) -> Any:
 
     def search(functions: Any, start: Any, options: Any) -> Any:
         named = dict(zip(names, functions[1:], strict=True))
-        found = original(functions[0], start, **named, **given)
-        return found.x, found.get("nit", 0), found.get("nfev", 0), found.status, found.success
+        return _numbers_of(original(functions[0], start, **named, **given))
 
-    x, iterations, calls, status, success = solution(functions, start, (), search, _zero)
-    return _optimize.OptimizeResult(
-        x=x, success=success, status=status, fun=functions[0](x), nfev=calls, nit=iterations,
-        message="",
-    )  # fmt: skip
+    return _optimize_result(functions[0], solution(functions, start, (), search, _zero))
 
 
 def fixed_point(original: Original, given: Given) -> Any:
@@ -218,7 +231,7 @@ def _bounds(bounds: Any, size: int) -> Any:
     else:
         pairs = [(-np.inf if a is None else a, np.inf if b is None else b) for a, b in bounds]
         low, high = np.stack([a for a, _ in pairs]), np.stack([b for _, b in pairs])
-    return tuple(np.broadcast_to(_float(side), (size,)) for side in (low, high))
+    return _sides(low, high, (size,))
 
 
 def _pairs(bounds: Any) -> Any:
@@ -250,14 +263,9 @@ def minimize(original: Original, given: Given) -> Any:
         if products:
             slope = grad(functions[0])
             named["hessp"] = lambda x, p: jvp(slope, (x,), (p,))[1]
-        found = original(functions[0], start, **named, **given)
-        return found.x, found.get("nit", 0), found.get("nfev", 0), found.status, found.success
+        return _numbers_of(original(functions[0], start, **named, **given))
 
-    x, iterations, calls, status, success = solution(functions, start, bounds, search, _stationary)
-    return _optimize.OptimizeResult(
-        x=x, success=success, status=status, fun=functions[0](x), nfev=calls, nit=iterations,
-        message="",
-    )  # fmt: skip
+    return _optimize_result(functions[0], solution(functions, start, bounds, search, _stationary))
 
 
 def minimize_scalar(original: Original, given: Given) -> Any:
@@ -332,8 +340,8 @@ def least_squares(original: Original, given: Given) -> Any:
     start = _vector(stop_gradient(given.pop("x0")))
     bounds = given.pop("bounds", ())
     if isinstance(bounds, _optimize.Bounds) or len(bounds):
-        sides = (bounds.lb, bounds.ub) if isinstance(bounds, _optimize.Bounds) else bounds
-        bounds = tuple(np.broadcast_to(_float(side), start.shape) for side in sides)
+        low, high = (bounds.lb, bounds.ub) if isinstance(bounds, _optimize.Bounds) else bounds
+        bounds = _sides(low, high, start.shape)
 
     def cost(f: Function) -> Function:
         return lambda x: 0.5 * scale**2 * np.sum(_LOSSES[loss]((_float(f(x)) / scale) ** 2))
@@ -367,7 +375,7 @@ def curve_fit(original: Original, given: Given) -> Any:
     if p0 is None:
         p0 = np.ones(len(inspect.signature(f).parameters) - 1)
     start, (low, high) = _vector(stop_gradient(p0)), given.pop("bounds", (-np.inf, np.inf))
-    bounds = tuple(np.broadcast_to(_float(side), start.shape) for side in (low, high))
+    bounds = _sides(low, high, start.shape)
     free = np.isneginf(if_known(bounds[0])).all() and np.isposinf(if_known(bounds[1])).all()
     slope = callable(given.get("jac")) and given.pop("jac") is not None
     data = [ydata, *([] if sigma is None else [_float(sigma)])]

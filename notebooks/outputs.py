@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+NUMBER = re.compile(
+    r"[-+]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d*)?(?:[eE][-+]?\d+)?|[-+]?\.\d+(?:[eE][-+]?\d+)?"
+)
 PATHS = re.compile(r"/(?:tmp|home|root|Users|work|var|usr|opt)/|ipykernel_|site-packages")
 
 
@@ -26,6 +28,15 @@ def texts(notebook: dict[str, Any]) -> list[str]:
     return result
 
 
+def numbers(text: str) -> list[float]:
+    """The numbers of a text, in order; commas may group the thousands.
+
+    >>> numbers("113,488 bytes in 3 arrays, of 1e3 or -.5: 12,5")
+    [113488.0, 3.0, 1000.0, -0.5, 12.0, 5.0]
+    """
+    return [float(number.replace(",", "")) for number in NUMBER.findall(text)]
+
+
 def agree(ours: str, theirs: str) -> bool:
     """Whether two texts have the same words, and numbers within 5 % or 0.02 of each other.
 
@@ -33,11 +44,10 @@ def agree(ours: str, theirs: str) -> bool:
     (True, False)
     >>> agree("off by 3.0", "off by 4.0")
     False
+    >>> agree("113,488 bytes", "113,440 bytes"), agree("113,488 bytes", "131,488 bytes")
+    (True, False)
     """
     if NUMBER.sub("#", ours).split() != NUMBER.sub("#", theirs).split():
         return False
-    pairs = zip(NUMBER.findall(ours), NUMBER.findall(theirs), strict=True)
-    return all(
-        abs(float(a) - float(b)) <= max(0.02, 0.05 * max(abs(float(a)), abs(float(b))))
-        for a, b in pairs
-    )
+    pairs = zip(numbers(ours), numbers(theirs), strict=True)
+    return all(abs(a - b) <= max(0.02, 0.05 * max(abs(a), abs(b))) for a, b in pairs)

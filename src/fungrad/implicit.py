@@ -24,7 +24,7 @@ from fungrad.support import pytree
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
-from fungrad.transforms.arguments import flat_leaves
+from fungrad.transforms.arguments import flat_results
 from fungrad.transforms.grad import jvp, vjp
 
 
@@ -108,7 +108,7 @@ class _Closed:
         out: list[pytree.TreeDef] = []
 
         def flat(*values: Any) -> list[Any]:
-            found, out_def = flat_leaves(f(pytree.unflatten(treedef, values)))
+            found, out_def = flat_results(f(pytree.unflatten(treedef, values)))
             out[:] = [out_def]
             return found
 
@@ -143,7 +143,7 @@ def _held(solve: Solve, b: Any) -> list[Tracer]:
     leaves, treedef = pytree.flatten(b)
 
     def flat(*values: Any) -> list[Any]:
-        return flat_leaves(solve(lambda x: x, pytree.unflatten(treedef, values)))[0]
+        return flat_results(solve(lambda x: x, pytree.unflatten(treedef, values)))[0]
 
     return captured(flat, leaves, solve)[1]
 

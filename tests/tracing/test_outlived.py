@@ -341,6 +341,41 @@ def test_a_kept_value_may_be_returned_as_aux():
         fg.grad(lambda x: (model.kept, x), has_aux=True)(3.0)
 
 
+def ruled_in_reverse(kept):
+    rule = fg.custom_vjp(lambda x: x * 2.0)
+    rule.defvjp(lambda x: (x * 2.0, None), lambda _, g: (kept,))
+    return rule
+
+
+def with_a_kept_tangent(kept):
+    rule = fg.custom_jvp(lambda x: x * 2.0)
+    rule.defjvp(lambda primals, tangents: (primals[0] * 2.0, kept))
+    return rule
+
+
+RETURNED = {
+    "digits": lambda kept, x: fg.digits(lambda y: kept)(x),
+    "one of two to digits": lambda kept, x: fg.digits(lambda y: (y, kept))(x),
+    "a cotangent": lambda kept, x: fg.grad(ruled_in_reverse(kept))(x),
+    "a tangent": lambda kept, x: fg.grad(with_a_kept_tangent(kept))(x),
+    "a tangent forward": lambda kept, x: fg.jvp(with_a_kept_tangent(kept), (x,), (1.0,)),
+    "equation": lambda kept, x: fg.grad(
+        lambda a: fg.custom_root(lambda y: kept, 1.0, lambda f, y: a, lambda g, y: y)
+    )(x),
+    "linear_transpose": lambda kept, x: fg.linear_transpose(lambda y: kept, x)(1.0),
+    "closure_convert": lambda kept, x: fg.closure_convert(lambda y: kept, x),
+}
+
+
+@pytest.mark.parametrize("transform", [fg.grad, fg.jit])
+@pytest.mark.parametrize("to", RETURNED)
+def test_a_kept_value_is_refused_wherever_it_is_returned(to, transform):
+    kept = []
+    transform(lambda x: (kept.append(x * x), x * 2.0)[1])(3.0)
+    with pytest.raises((LeakedTracerError, ClosedOverTracerError), match="f64"):
+        RETURNED[to](kept[0], 2.0)
+
+
 @pytest.mark.parametrize(
     "read", [int, bool, round, "{:.3f}".format], ids=["int", "bool", "round", "format"]
 )

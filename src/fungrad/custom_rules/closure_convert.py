@@ -10,8 +10,7 @@ from fungrad.errors import StructureMismatchError
 from fungrad.support import pytree
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
-from fungrad.tracing.trace import arrived
-from fungrad.transforms.arguments import flat_leaves
+from fungrad.transforms.arguments import flat_leaves, flat_results
 
 
 @boundary
@@ -45,7 +44,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Any, l
     found: list[pytree.TreeDef] = []
 
     def flat(*values: Any) -> list[Any]:
-        out_leaves, out_def = flat_leaves(fun(*pytree.unflatten(treedef, values)), arrived)
+        out_leaves, out_def = flat_results(fun(*pytree.unflatten(treedef, values)))
         found.append(out_def)
         return out_leaves
 

@@ -24,17 +24,14 @@ from fungrad.tracing.captured_arrays import own
 from fungrad.tracing.graph_trace import GraphTrace, stage
 from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.trace import (
-    EVAL,
     Trace,
     Tracer,
     content,
     current,
-    outlived,
-    refuse_kept,
     registry,
     typeof,
 )
-from fungrad.transforms.arguments import argument_name, flat_leaves, has_type, leaf_type
+from fungrad.transforms.arguments import argument_name, flat_results, has_type, leaf_type
 from fungrad.transforms.engine.batching import BatchTrace
 from fungrad.transforms.engine.forward import JvpTrace
 from fungrad.transforms.engine.reverse import VjpTrace
@@ -292,11 +289,7 @@ def outputs_of(f: Callable[..., Any], tree: Any) -> tuple[list[Any], pytree.Tree
     Raises:
       LeakedTracerError: if one was kept from a transform that has ended, and a transform runs.
     """
-    leaves, treedef = flat_leaves(tree)
-    if current() is EVAL:
-        leaves = list(map(outlived, leaves))
-    else:
-        refuse_kept(current(), leaves)
+    leaves, treedef = flat_results(tree)
     for path, leaf in zip(pytree.paths(treedef), leaves, strict=True):
         if not has_type(leaf):
             raise ArgumentError(

@@ -31,7 +31,7 @@ from fungrad.support import pytree
 from fungrad.tracing.aliasing import private
 from fungrad.tracing.source_location import describe
 from fungrad.tracing.trace import Tracer, shape_of, typeof
-from fungrad.transforms.arguments import argument_name, flat_leaves, has_type, leaf_type
+from fungrad.transforms.arguments import argument_name, flat_results, has_type, leaf_type
 from fungrad.transforms.engine.batching import batched_call
 
 
@@ -125,7 +125,7 @@ class Rule:
                 )
             leaves, self.out = outputs_of(self.f, result[0])
             nondiff = [args[i] for i in sorted(self.arguments.passive)]
-            saved, treedef = flat_leaves((list(values[:count]), nondiff, result[1]))
+            saved, treedef = flat_results((list(values[:count]), nondiff, result[1]))
             made.extend((len(leaves), treedef))
             return [*leaves, *saved]
 
@@ -170,16 +170,12 @@ class Rule:
             if treedef is pytree.LEAF and type(part) is np.ndarray and part.dtype.char != "O":
                 self._place(result, position, [part], found)
                 continue
-            full = pytree.broadcast_prefix(part, treedef, f"cotangent {active.index(position)}")
-            leaves, _ = flat_leaves(full)
+            cotangents = _returned(part, treedef, f"cotangent {active.index(position)}")
+            missing = sum(c is None for c in cotangents)
             whole = part is None or pytree.structure(part) == treedef
-            if not whole and (
-                all(c is not None for c in full) or len(leaves) != len(pytree.leaves(part))
-            ):
+            if not whole and (not missing or len(cotangents) - missing != len(pytree.leaves(part))):
                 name = argument_name(self.f, position)
                 raise self._misfit(found, f"the cotangent of {name} has another structure")
-            stacked = iter(leaves)
-            cotangents = [None if leaf is None else next(stacked) for leaf in full]
             self._place(result, position, cotangents, found)
         return result
 
@@ -237,7 +233,7 @@ class Rule:
                     f"tangent), not {_shown(result)}."
                 )
             leaves, self.out = outputs_of(self.f, result[0])
-            pushed = pytree.broadcast_prefix(result[1], self.out, "The tangent")
+            pushed = _returned(result[1], self.out, "The tangent")
             for leaf, tangent in zip(leaves, pushed, strict=True):
                 if (
                     tangent is not None
@@ -344,6 +340,13 @@ def _materialised(value: Any, type_: Type) -> Any:
 def _private(cotangent: Any) -> Any:
     """A copy of a cotangent for the user's rule, which may write into it: others read it, too."""
     return cotangent.copy("K") if type(cotangent) is np.ndarray else cotangent
+
+
+def _returned(part: Any, treedef: pytree.TreeDef, name: str) -> list[Any]:
+    """What a rule returned for the leaves of a tree; None where it has none."""
+    full = pytree.broadcast_prefix(part, treedef, name)
+    leaves = iter(flat_results(full)[0])
+    return [None if leaf is None else next(leaves) for leaf in full]
 
 
 def _fits(value: Any, type_: Type) -> bool:

@@ -28,6 +28,7 @@ from fungrad.tracing.traced_again import traced
 from fungrad.transforms.arguments import (
     differentiable,
     flat_leaves,
+    flat_results,
     input_type,
     leaf_names,
     leaf_type,
@@ -255,7 +256,7 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tupl
 
     def flat(*values: Any) -> list[Any]:
         inline = InlineTrace(current(), label)
-        out_leaves, out_def = flat_leaves(inline.run(f, *pytree.unflatten(treedef, values)))
+        out_leaves, out_def = flat_results(inline.run(f, *pytree.unflatten(treedef, values)))
         shapes.append(out_def)
         return out_leaves
 

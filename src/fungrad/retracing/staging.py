@@ -16,8 +16,8 @@ from fungrad.tracing.aliasing import count_on
 from fungrad.tracing.graph_trace import GraphTrace, stage
 from fungrad.tracing.memory_order import dense, is_dense, memory_layout, one_order
 from fungrad.tracing.source_location import describe, user_line
-from fungrad.tracing.trace import Tracer, arrived
-from fungrad.transforms.arguments import flat_leaves, has_type, leaf_type
+from fungrad.tracing.trace import Tracer
+from fungrad.transforms.arguments import flat_leaves, flat_results, has_type, leaf_type
 
 
 class Staged(Record):
@@ -57,7 +57,7 @@ def stage_tree(
     outs: list[pytree.TreeDef] = []
 
     def flat(*values: Any) -> list[Any]:
-        leaves, out = flat_leaves(call(pytree.unflatten(treedef, values)), arrived)
+        leaves, out = flat_results(call(pytree.unflatten(treedef, values)))
         outs.append(out)
         if any(isinstance(key, Tracer) for key in _keys(out)):
             raise ArgumentError(

@@ -19,7 +19,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.scipy.optional import scipy_module
 from fungrad.support import pytree
 from fungrad.tracing.trace import Tracer, typeof
-from fungrad.transforms.arguments import flat_leaves
+from fungrad.transforms.arguments import flat_results
 from fungrad.transforms.grad import grad, jvp, value_and_grad
 from fungrad.transforms.jacobian import hessian, jacfwd, jacrev
 from fungrad.tree_parts import ravel_pytree
@@ -104,7 +104,7 @@ def _float64(leaf: Any) -> Any:
 
 
 def _one_number(fun: Any, out: Any) -> Any:
-    leaves, _ = flat_leaves(out)
+    leaves, _ = flat_results(out)
     if len(leaves) != 1 or typeof(leaves[0]).size != 1:
         raise ArgumentError(
             f"{getattr(fun, '__name__', fun)} has to return one number, but returned "
@@ -120,7 +120,7 @@ def _number(value: Any) -> Any:
 
 
 def _as_vector(out: Any) -> Any:
-    leaves, _ = flat_leaves(out)
+    leaves, _ = flat_results(out)
     return cast(ravel_pytree(leaves)[0], np.dtype(np.float64))
 
 

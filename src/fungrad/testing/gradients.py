@@ -16,7 +16,7 @@ from fungrad.errors import ArgumentError, GradientCheckError
 from fungrad.support import pytree
 from fungrad.support.lazy import Record
 from fungrad.tracing.source_location import boundary, describe
-from fungrad.transforms.arguments import flat_leaves, leaf_names, leaf_type
+from fungrad.transforms.arguments import flat_results, leaf_names, leaf_type
 from fungrad.transforms.grad import jvp, vjp
 
 ROUNDINGS = 16
@@ -159,7 +159,7 @@ def check_grads(
         for i, value in zip(active, values, strict=True):
             full[i] = value
         return [
-            leaf for leaf in flat_leaves(f(*pytree.unflatten(treedef, full)))[0] if _inexact(leaf)
+            leaf for leaf in flat_results(f(*pytree.unflatten(treedef, full)))[0] if _inexact(leaf)
         ]
 
     start = [leaves[i] for i in active]

@@ -33,6 +33,7 @@ from fungrad.tracing.trace import (
     Tracer,
     arrived,
     current,
+    outlived,
     refuse_kept,
     registry,
     typeof,
@@ -191,13 +192,16 @@ def flat_leaves(
 def flat_results(out: Any) -> tuple[list[Any], pytree.TreeDef]:
     """The leaves of what a user's function has returned to the current trace, and their structure.
 
+    Where no transform runs, values that were kept from an ended one are plain.
+
     Raises:
       LeakedTracerError: if one was kept from a transform that has ended: its derivative is lost.
     """
     leaves, treedef = flat_leaves(out, arrived)
     trace = current()
-    if trace is not EVAL:
-        refuse_kept(trace, leaves)
+    if trace is EVAL:
+        return list(map(outlived, leaves)), treedef
+    refuse_kept(trace, leaves)
     return leaves, treedef
 
 

@@ -24,7 +24,7 @@ from fungrad.tracing.quantity_trees import by_example
 from fungrad.tracing.shadows import shadowed
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled
-from fungrad.tracing.trace import EVAL, Tracer, arrived, current, shape_of
+from fungrad.tracing.trace import EVAL, Tracer, current, shape_of
 from fungrad.tracing.tracing_check import refuse_suspected
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import (
@@ -405,7 +405,7 @@ def _staged(
         new = iter(pytree.unflatten(treedef, list(map(received, values, leaves))))
         positional = [a if i in static else next(new) for i, a in enumerate(args)]
         named = {key: next(new) for key in kwargs}
-        out_leaves, out_def = flat_leaves(f(*positional, **named), arrived)
+        out_leaves, out_def = flat_results(f(*positional, **named))
         shapes.append(out_def)
         for path, leaf in zip(pytree.paths(out_def), out_leaves, strict=True):
             if not has_type(leaf):

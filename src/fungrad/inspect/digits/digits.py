@@ -32,7 +32,7 @@ from fungrad.tracing.source_location import describe
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
 from fungrad.tracing.traced_again import traced
 from fungrad.tracing.transformed_function import TransformedFunction
-from fungrad.transforms.arguments import differentiable, flat_leaves, leaf_names
+from fungrad.transforms.arguments import differentiable, flat_results, leaf_names
 from fungrad.transforms.engine.reverse import VjpTrace, backward
 
 FEW = 16
@@ -156,7 +156,7 @@ def _report(
                 if not uncertain:
                     trace.inexact.discard(value.extra)
             given.append(value)
-        return flat_leaves(flat(given))
+        return flat_results(flat(given))
 
     results, treedef = trace.run(observed, *leaves)
     paths = pytree.paths(treedef)
@@ -240,7 +240,7 @@ class Program:
     def _error(self, lines: frozenset[tuple[str, int]]) -> float:
         """The largest relative error of an output in a run with these lines rounded."""
         found = rounded_run(
-            lambda values: flat_leaves(self._flat(values))[0],
+            lambda values: flat_results(self._flat(values))[0],
             self._leaves,
             list(map(differentiable, self._leaves)),
             lambda: f"single precision of {describe(self._f)}",
@@ -262,7 +262,7 @@ def _inexact(value: Any) -> bool:
 def _checked(report: Digits, f: Any, flat: Any, leaves: Sequence[Any]) -> Digits:
     """The report with a comparison with exact numbers."""
     errors, trace = exact_errors(
-        lambda values: flat_leaves(flat(values))[0],
+        lambda values: flat_results(flat(values))[0],
         leaves,
         list(map(differentiable, leaves)),
         lambda: f"exact run of {describe(f)}",

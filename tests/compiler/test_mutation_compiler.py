@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from collections import Counter
@@ -73,7 +74,9 @@ def test_the_code_of_functions_is_exchanged(tmp_path, monkeypatch):
     import broken
 
     file, made = str(tmp_path / "broken.py"), broken.outer(3)
+    frozen = gc.get_freeze_count()
     assert patched_code.apply(file, "x + n", "x - n") == 2
+    assert gc.get_freeze_count() >= frozen > 0
     assert made(1) == broken.outer(3)(1) == -2
     with pytest.raises(patched_code.NotInFunctions):
         patched_code.apply(file, "1: 2", "1: 3")

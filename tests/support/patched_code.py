@@ -46,6 +46,16 @@ def _key(code: CodeType) -> tuple[str, int, str]:
     return code.co_filename, code.co_firstlineno, code.co_qualname
 
 
+def _all_objects() -> list[Any]:
+    """The objects of the process, those that the tests' setup has frozen, too: they stay frozen."""
+    frozen = gc.get_freeze_count()
+    gc.unfreeze()
+    found = gc.get_objects()
+    if frozen:
+        gc.freeze()
+    return found
+
+
 def apply(file: str, old: str, new: str) -> int:
     """Exchanges the code of the functions of a file that a mutant changes.
 
@@ -68,8 +78,7 @@ def apply(file: str, old: str, new: str) -> int:
         raise NotInFunctions(file)
     codes = {_key(one): other for one, other in pairs if one is not before}
     count = 0
-    gc.unfreeze()  # which the tests' setup has frozen
-    for value in gc.get_objects():
+    for value in _all_objects():
         if type(value) is FunctionType and value.__code__.co_filename == file:
             found = codes.get(_key(value.__code__))
             if found is not None:

@@ -503,6 +503,21 @@ def test_static_values_and_names_tell_repeated_calls_apart():
         assert f(2.0, 3, y=1.0) == 7.0 and f(2.0, 3, z=1.0) == 5.0 and f(2.0, y=1.0) == 3.0
 
 
+SAME = [3, "a", None, (2, "x"), np.sin, 2.0, ((1,), 2.0), np.nan]
+OTHER = [(1, True), (1, 1.0), (0.0, -0.0), ((1, 2), (1, 2.0)), ((1, True), (True, 1))]
+OTHER += [("a", b"a"), ((0,), 0), (((1,),), ((True,),)), (np.sin, np.cos), (1, np.int64(1))]
+PAIRS = [*((value, value) for value in SAME), *OTHER]
+
+
+@pytest.mark.parametrize("pair", range(len(PAIRS)))
+def test_static_values_share_a_program_only_where_they_are_the_same(pair):
+    (first, second), traces = PAIRS[pair], []
+    f = fg.jit(lambda x, s: (traces.append(s), x + 1.0)[1], static_argnums=1)
+    for _ in range(3):
+        f(np.ones(2), first), f(np.ones(2), second)
+    assert len(traces) == (1 if pair < len(SAME) else 2)
+
+
 def test_repeated_calls_return_the_tree_of_the_first(each_backend):
     x = np.arange(3.0)
     for f in (

@@ -54,6 +54,7 @@ from fungrad.transforms.arguments import (
     leaf_type,
     owned,
     parameter_names,
+    static_key,
 )
 from fungrad.transforms.engine.reverse import linearized
 
@@ -88,8 +89,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 INTEGER = Type((), np.dtype(int))
 CACHE_SIZE = 256
-_NAMES = "names"
-"""The first part of the key of calls with keyword or static arguments."""
 RETRACE_WARNING = 24
 _SCALARS = frozenset((float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_))
 
@@ -114,6 +113,17 @@ def _runs_eagerly(call: F) -> F:
 
     call.eager = eager  # type: ignore[attr-defined]
     return call
+
+
+class Form:
+    """A number of positional arguments and names of others: for each leaf-bearing or static
+    argument, in the order of the leaves, its place in the call, and whether it is static.
+    """
+
+    __slots__ = ("places",)
+
+    def __init__(self, places: list[tuple[int, bool]]) -> None:
+        self.places = places
 
 
 class Change(Record):
@@ -148,6 +158,7 @@ class Jitted(OfFunction):
         self._argnames = frozenset(static_argnames)
         self._has_static = bool(self._argnums or self._argnames)
         self._statics: dict[int, tuple[frozenset[int], frozenset[str]]] = {}
+        self._forms: dict[Any, Form] = {}
         self._inline = inline
         self._reassociate = reassociate
         self._cache: OrderedDict[Any, Staged | Paths] = OrderedDict()
@@ -160,8 +171,7 @@ class Jitted(OfFunction):
         self._direct: dict[Any, Any] = {}
         """The fast path: programs by the classes and shapes of plain arguments, and the identities
         of dtypes other than float64, which are canonical; for trees, pairs of a program and the
-        structure of the result; for keyword and static arguments those after `_NAMES`, with names
-        and values.
+        structure of the result; with keyword or static arguments after the form of the call.
         """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -207,30 +217,29 @@ class Jitted(OfFunction):
         """The fast path for lists, tuples and dicts of plain arguments."""
         leaves: list[Any] = []
         key: list[Any] = []
-        if not all(_plain(arg, leaves, key) for arg in args):
+        if not _plain(args, leaves, key):
             return self._call(args, {})
         found = self._direct.get(tuple(key))
         if found is None:
             if any(map(is_not, map(canonical, leaves), leaves)):
                 return self(*pytree.map(canonical, args))
             return self._call(args, {}, tuple(key), trees=True)
-        self._hits += 1
-        self._streak = 0
-        program, structure = found
-        out = program(*leaves)
-        return pytree.unflatten(structure, out if type(out) is tuple else owned(out, leaves))
+        return self._found(found, leaves)
 
     def _of_names(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The fast path for keyword and static arguments."""
-        places, names = self._static(len(args))
+        form = self._forms.get((len(args), *kwargs)) or self._form(len(args), tuple(kwargs))
+        values = (*args, *kwargs.values()) if kwargs else args
         leaves: list[Any] = []
-        key: list[Any] = [_NAMES, len(args)]
-        for place, arg in [*enumerate(args), *sorted(kwargs.items())]:
-            if place in places or place in names:
-                key.append((place, Static(arg)))
-                continue
-            key.append(place)
-            if not _plain(arg, leaves, key):
+        key: list[Any] = [form]
+        for place, static in form.places:
+            arg = values[place]
+            if static:
+                key.append(static_key(arg))
+            elif type(arg) is ndarray and arg.dtype is DOUBLE:
+                leaves.append(arg)
+                key.append(arg.shape)
+            elif not _plain((arg,), leaves, key):
                 return self._call(args, kwargs)
         try:
             found = self._direct.get(tuple(key))
@@ -242,11 +251,24 @@ class Jitted(OfFunction):
                 positional, named = joined(static, *pytree.map(canonical, dynamic))
                 return self(*positional, **named)
             return self._call(args, kwargs, tuple(key), trees=True)
+        return self._found(found, leaves)
+
+    def _form(self, count: int, names: tuple[str, ...]) -> Form:
+        """What calls with so many positional arguments and these names have in common."""
+        static_at, static_names = self._static(count)
+        places = [(i, i in static_at) for i in range(count)]
+        places += [(count + names.index(name), name in static_names) for name in sorted(names)]
+        return self._forms.setdefault((count, *names), Form(places))
+
+    def _found(self, found: Any, leaves: list[Any]) -> Any:
+        """The result of a program that the fast path found."""
         self._hits += 1
         self._streak = 0
         program, structure = found
         out = program(*leaves)
-        return pytree.unflatten(structure, out if type(out) is tuple else owned(out, leaves))
+        if type(out) is not tuple:  # native programs return new arrays
+            out = owned(out, leaves)
+        return out[0] if structure is pytree.LEAF else pytree.unflatten(structure, out)
 
     @boundary
     @_runs_eagerly
@@ -546,41 +568,40 @@ if TYPE_CHECKING:
         def lower(self, *args: P.args, **kwargs: P.kwargs) -> Lowered: ...
 
 
-def _plain(tree: Any, leaves: list[Any], key: list[Any]) -> bool:
-    """Appends a tree's leaves to `leaves`, its structure and types to `key`. Returns whether all
-    are plain.
+def _plain(trees: Iterable[Any], leaves: list[Any], key: list[Any]) -> bool:
+    """Appends the leaves of trees to `leaves`, their structures and types to `key`. Returns whether
+    all are plain.
     """
-    kind = type(tree)
-    if kind is ndarray:
-        leaves.append(tree)
-        dtype = tree.dtype
-        if dtype is not DOUBLE:
-            key.append(id(dtype))
-        key.append(tree.shape)
-        return True
-    key.append(kind)
-    if kind in _SCALARS:
-        leaves.append(tree)
-        return True
-    if kind is dict:
-        names = pytree.sorted_keys(tree)
-        key.append(names)
-        parts = [tree[name] for name in names]
-    elif kind is list or kind is tuple:
-        key.append(len(tree))
-        parts = tree
-    else:
-        return False
-    for part in parts:
-        if not _plain(part, leaves, key):
+    for tree in trees:
+        kind = type(tree)
+        if kind is ndarray:
+            leaves.append(tree)
+            dtype = tree.dtype
+            if dtype is not DOUBLE:
+                key.append(id(dtype))
+            key.append(tree.shape)
+            continue
+        key.append(kind)
+        if kind in _SCALARS:
+            leaves.append(tree)
+            continue
+        if kind is dict:
+            names = pytree.sorted_keys(tree)
+            key.append(names)
+            parts = [tree[name] for name in names]
+        elif kind is list or kind is tuple:
+            key.append(len(tree))
+            parts = tree
+        else:
+            return False
+        if not _plain(parts, leaves, key):
             return False
     return True
 
 
 def _is_flat(out: pytree.TreeDef) -> bool:
     """Whether a result is one leaf, or a tuple of several."""
-    leaves = all(c is pytree.LEAF for c in out.children)
-    return out is pytree.LEAF or (out.type is tuple and leaves and len(out.children) > 1)
+    return out is pytree.LEAF or (out.type is tuple and out.is_flat and len(out.children) > 1)
 
 
 def _structured(program: Any, out: pytree.TreeDef) -> Callable[..., tuple[Any]]:

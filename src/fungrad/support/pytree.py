@@ -33,7 +33,7 @@ class Node(Record):
 class TreeDef:
     """The structure of a tree without its leaves: hashable, comparable, picklable."""
 
-    __slots__ = ("_hash", "aux", "children", "leaf_count", "type")
+    __slots__ = ("_hash", "aux", "children", "is_flat", "leaf_count", "type")
 
     def __init__(self, type_: type | None, aux: Hashable, children: tuple[TreeDef, ...]) -> None:
         self.leaf_count: int
@@ -41,6 +41,7 @@ class TreeDef:
         self.aux = aux
         self.children = children
         self.leaf_count = 1 if type_ is None else sum(child.leaf_count for child in children)
+        self.is_flat = all(child.type is None for child in children)
         self._hash = hash((type_, _frozen(aux), children))
 
     def __hash__(self) -> int:
@@ -308,6 +309,8 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Tree:
         raise StructureMismatchError(
             f"The structure {treedef} has {treedef.leaf_count} leaves, but {len(items)} were given."
         )
+    if treedef.is_flat and (node := _registry.get(treedef.type)) is not None:
+        return node.unflatten(treedef.aux, items)
     return _unflatten_from(treedef, iter(items))
 
 

@@ -8,7 +8,8 @@ of grad, copies results, and compares static arguments.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -484,6 +485,22 @@ def _same(x: Any, y: Any) -> bool:
         return repr(x) == repr(y)  # 0.0 differs from -0.0, and nan equals nan
     equal = x == y
     return equal if type(equal) is bool else bool(np.all(equal))
+
+
+_EXACT = frozenset(
+    (int, bool, str, bytes, type(None), type, np.ufunc, FunctionType, BuiltinFunctionType)
+)
+"""Types whose equal values are the same static argument."""
+
+
+def static_key(value: Any) -> Hashable:
+    """A key that is equal for static values that lead to the same program."""
+    kind = type(value)
+    if kind in _EXACT:
+        return kind, value
+    if kind is tuple and _EXACT.issuperset(kinds := tuple(map(type, value))):
+        return kinds, value
+    return Static(value)
 
 
 def joined(static: Any, positional: Any, named: Any) -> tuple[list[Any], dict[str, Any]]:

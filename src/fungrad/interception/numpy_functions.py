@@ -175,15 +175,15 @@ def _of_array_likes(original: Callable[..., Any]) -> Callable[..., Any]:
     index or a tolerance. It would make object arrays of them.
     """
 
-    registered = registry.functions
+    registered, of_one = registry.functions, registry.of_one
     protocol = type(original) is type(np.sum)
 
     def function(*args: Any, **kwargs: Any) -> Any:
         if current() is EVAL:
             return original(*args, **kwargs)
         if protocol and args and type(args[0]) is Tracer:
-            if len(args) == 1 and not kwargs and original in registered:
-                return registered[original](*args)  # as by the protocol, in less time
+            if len(args) == 1 and not kwargs and original in of_one:
+                return of_one[original](*args)  # as by the protocol, in less time
             return original(*args, **kwargs)
         for arg in args:
             if holds_traced(arg):

@@ -81,6 +81,8 @@ def sum(
     initial: Any = NO_VALUE, where: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
     """The sum over axes, as numpy.sum."""
+    if initial is NO_VALUE:  # the usual case
+        return _with_identity(reduce_sum, add, 0, a, axis, dtype, keepdims, initial, where)
     if issubclass(type(initial), float | np.floating) and initial == 0 and np.signbit(initial):
         a = as_array(a)
         rest = axis, dtype, None, keepdims, NO_VALUE, where

@@ -663,7 +663,8 @@ def _start(holder: Any, run: Any, make: Callable[[Any], PairOf] | None) -> None:
             _look_at_modules()
         for found in _packages.values():
             _use(found)
-        _use(_gated)
+        if _gated:
+            _use(_gated)
         for module, replacing, _ in _modules:
             module.__class__ = replacing
         if _special:

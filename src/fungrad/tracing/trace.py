@@ -337,6 +337,8 @@ class Registry(Hooks):
         self.ufuncs: dict[Any, Any] = {}
         """A primitive, or a plain function composed of primitives, for each ufunc."""
         self.functions: dict[Any, Callable[..., Any]] = _Functions()
+        self.of_one: dict[Any, Callable[..., Any]] = {}
+        """Those that are called with one argument alone, without an array `out` to write into."""
 
 
 registry = Registry()

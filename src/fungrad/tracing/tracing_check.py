@@ -179,11 +179,12 @@ def observed(
     Raises:
       TracingError: if the values differ.
     """
-    watch = first_call(f)
+    watch = None if getattr(f, "__code__", None) in OBSERVED else first_call(f)
     if watch is None:
         before = Spoiled.arrays
         values, made = run()
-        compare_suspected(f, run, flat, leaves, values, before)
+        if Spoiled.arrays != before:
+            compare_suspected(f, run, flat, leaves, values, before)
         return values, made
     with watch.observing():
         values, made = run()

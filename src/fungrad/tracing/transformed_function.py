@@ -109,9 +109,10 @@ class TransformedFunction(OfFunction):
         self._options = args, kwargs
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        begun = before, found = settings(), reporting.get(settings())
+        before = settings()
+        found = reporting.get(before)
         if found is None or current() is not EVAL:
-            begun = before, found = begin_reporting()
+            before, found = begin_reporting()
         try:
             set_settings(found)
             if opaque.attempt is not None:
@@ -124,7 +125,7 @@ class TransformedFunction(OfFunction):
                 if settings() is found:
                     set_settings(before)
                 else:  # the function has changed them
-                    end_reporting(begun)
+                    end_reporting((before, found))
             except BaseException:  # an interrupt has cut it short
                 if settings() is found:
                     set_settings(before)

@@ -13,6 +13,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import numpy as np
+from numpy import float64, ndarray
 
 from fungrad.errors import (
     ArgumentError,
@@ -33,9 +34,9 @@ from fungrad.tracing.trace import (
     PLAIN,
     Tracer,
     arrived,
+    check_reached,
     current,
     outlived,
-    refuse_kept,
     registry,
     typeof,
 )
@@ -148,9 +149,10 @@ def leaf_type(value: Any) -> Type | None:
 
 def differentiable(value: Any) -> bool:
     """Whether a leaf is a floating or complex array or number."""
-    if type(value) in (float, complex):
+    kind = type(value)
+    if kind is float or kind is complex:
         return True
-    if isinstance(value, (np.ndarray, np.generic, Tracer)):
+    if kind is Tracer or issubclass(kind, (ndarray, np.generic)):
         return value.dtype.kind in "fc"
     return False
 
@@ -198,11 +200,13 @@ def flat_results(out: Any) -> tuple[list[Any], pytree.TreeDef]:
     Raises:
       LeakedTracerError: if one was kept from a transform that has ended: its derivative is lost.
     """
-    leaves, treedef = flat_leaves(out, arrived)
+    leaves, treedef = ([out], pytree.LEAF) if type(out) is Tracer else flat_leaves(out, arrived)
     trace = current()
     if trace is EVAL:
         return list(map(outlived, leaves)), treedef
-    refuse_kept(trace, leaves)
+    for leaf in leaves:
+        if type(leaf) is Tracer and leaf.owner is not trace:
+            check_reached(leaf, trace)
     return leaves, treedef
 
 
@@ -245,13 +249,15 @@ def owned(values: Sequence[Any], foreign: Sequence[Any] = ()) -> list[Any]:
     seen: set[int] | None = None
     for i, value in enumerate(result):
         kind = type(value)
+        if kind in PLAIN:
+            continue
         if kind is np.ndarray:
             if seen is None:
                 seen = set(map(id, foreign))
             if id(value) in seen or value.base is not None or not value.flags.writeable:
                 result[i] = value = value.copy()
             seen.add(id(value))
-        elif kind not in PLAIN and issubclass(kind, np.ndarray):  # such as np.memmap
+        elif issubclass(kind, np.ndarray):  # such as np.memmap
             result[i] = np.array(value)
     return result
 
@@ -265,6 +271,8 @@ def matching(value: Any, type_: Type | None, what: str) -> Any:
     """A tangent or cotangent as an array of the value's type; None if the value can have none."""
     if type_ is None or not type_.inexact or value is None:
         return None
+    if type(value) is float and not type_.shape:  # the usual case
+        return type_.dtype.type(value)
     value = canonical(value)
     found = leaf_type(value)
     if found is None or found.shape != type_.shape:
@@ -332,6 +340,10 @@ class Inputs:
         self.leaves: list[Any] = []
         self.treedefs = []
         for part in parts:
+            if type(part) in PLAIN:
+                self.leaves.append(part)
+                self.treedefs.append(pytree.LEAF)
+                continue
             leaves, treedef = flat_leaves(part)
             self.leaves += leaves
             self.treedefs.append(treedef)
@@ -346,11 +358,11 @@ class Inputs:
         return {**vars(self), "names": Names(self.names())}
 
     def differentiated(self) -> list[Any]:
-        return [self.leaves[i] for i in self.active]
+        leaves = self.leaves
+        return leaves if len(self.active) == len(leaves) else [leaves[i] for i in self.active]
 
-    def rebuild(self, leaves: Sequence[Any], treedefs: Sequence[pytree.TreeDef] = ()) -> list[Any]:
+    def rebuild(self, leaves: Sequence[Any], treedefs: Sequence[pytree.TreeDef]) -> list[Any]:
         """One tree for each argument."""
-        treedefs = treedefs or self.treedefs
         if len(treedefs) == 1 and treedefs[0] is pytree.LEAF:
             return list(leaves)
         result = []
@@ -367,11 +379,11 @@ class Inputs:
 
     def with_active(self, values: Sequence[Any]) -> list[Any]:
         if len(values) == len(self.leaves):
-            return self.rebuild(values)
+            return self.rebuild(values, self.treedefs)
         leaves = list(self.leaves)
         for i, value in zip(self.active, values, strict=True):
             leaves[i] = value
-        return self.rebuild(leaves)
+        return self.rebuild(leaves, self.treedefs)
 
     def cotangents(
         self,
@@ -426,7 +438,7 @@ def seed_of(f: Any, values: Sequence[Any], treedef: pytree.TreeDef, holomorphic:
         treedef = pytree.LEAF
     if treedef is pytree.LEAF and not holomorphic:
         kind = type(values[0])
-        if kind is np.float64 or kind is float:
+        if kind is float64 or kind is float:
             return _ONE
     type_ = leaf_type(values[0]) if treedef is pytree.LEAF else None
     if type_ is None or type_.shape != ():

@@ -5,6 +5,7 @@ They flatten trees, check arguments, call reverse or forward mode, and rebuild t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
@@ -73,15 +74,14 @@ def _pullback_of(
     def label() -> str:
         return f"{verb} of {describe(f)}"
 
-    def run() -> Any:
-        return linearized(flat, leaves, label, keeper, handed)
-
-    if getattr(f, "__code__", None) not in OBSERVED:
+    if getattr(f, "__code__", None) not in OBSERVED and current() is EVAL:
+        run = functools.partial(linearized, flat, leaves, label, keeper, handed)
         values, pullback = observed(f, run, flat, leaves)
     else:  # the usual case
         before = Spoiled.arrays
         values, pullback = linearized(flat, leaves, label, keeper, handed)
         if Spoiled.arrays != before:
+            run = functools.partial(linearized, flat, leaves, label, keeper, handed)
             compare_suspected(f, run, flat, leaves, values, before)
     count, treedef, aux_def = shapes
     if current() is EVAL:
@@ -428,11 +428,9 @@ def jvp(
         if tangent is None:
             given: list[Any] = [None] * len(part)
         else:
-            given = (
-                pytree.match(pytree.structure(tangent), tangent, "tangent")
-                if pytree.structure(tangent) == treedef
-                else _sparse_leaves(treedef, tangent, f, position)
-            )
+            given, found = pytree.flatten(tangent)
+            if found != treedef:
+                given = _sparse_leaves(treedef, tangent, f, position)
         for leaf, t in zip(part, given, strict=True):
             type_ = leaf_type(leaf)
             if t is not None and (type_ is None or not type_.inexact):
@@ -445,9 +443,13 @@ def jvp(
     def flat(*values: Any) -> list[Any]:
         iterator = iter(values)
         args = [
-            pytree.unflatten(d, [next(iterator) for _ in range(d.leaf_count)]) for d in treedefs
+            next(iterator)
+            if d is pytree.LEAF
+            else pytree.unflatten(d, [next(iterator) for _ in range(d.leaf_count)])
+            for d in treedefs
         ]
-        found, *shapes[:] = results_and_aux(f, f(*shadowed(args)), has_aux)  # type: ignore[call-arg]
+        out = f(*(shadowed(args) if copies else args))  # type: ignore[call-arg]
+        found, *shapes[:] = results_and_aux(f, out, has_aux)
         return found
 
     def run() -> Any:

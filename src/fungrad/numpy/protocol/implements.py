@@ -40,6 +40,8 @@ def implements(*functions: Callable[..., Any], own: frozenset[str] = _NONE) -> C
 
     def register(function: F) -> F:
         targets = [interception.original(target) for target in functions]
+        for target in targets:
+            registry.of_one[target] = function
         if "out" in _arguments(function):
             function = _writing(function)
         for target in targets:

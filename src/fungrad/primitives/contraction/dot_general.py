@@ -17,11 +17,11 @@ import numpy as np
 from fungrad.errors import ShapeError
 from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
-from fungrad.primitives.elementwise.family import fit
+from fungrad.primitives.elementwise.family import fit_to
 from fungrad.primitives.facts import TERMS, Facts, factor_of_complex
 from fungrad.primitives.movement.reshape_broadcast_cast import moveaxis, transpose
 from fungrad.primitives.primitive import Primitive, Rule
-from fungrad.tracing.trace import Tracer, leaked, shape_of, typeof
+from fungrad.tracing.trace import Tracer, leaked, shape_of
 
 Axes = tuple[int, ...]
 Pair = tuple[Axes, Axes]
@@ -70,7 +70,7 @@ def multilinear(
             if tangent is not None:
                 term = primitive(*primals[:i], tangent, *primals[i + 1 :], **params)
                 total = term if total is None else total + term
-        return output, None if total is None else fit(total, typeof(output))
+        return output, None if total is None else fit_to(total, output)
 
     primitive: Primitive = Primitive(
         name,

@@ -123,7 +123,7 @@ def elementwise(
             if tangent is not None and scale is not None:
                 term = plain(scale(tangent, output, primals))
                 total = term if total is None else total + term
-        return output, None if total is None else fit(total, typeof(output))
+        return output, None if total is None else fit_to(total, output)
 
     def batch(args: Any, batched: Any, size: int) -> Any:
         ndim = max(len(shape_of(a)) - b for a, b in zip(args, batched, strict=True))
@@ -247,7 +247,7 @@ def scale_masked(cotangent: Masked, scale: Any, output: Any, args: Any) -> Maske
 
 def add_cotangents(x: Any, y: Any) -> Any:
     """The sum of two cotangents; either may be masked, and the first collected."""
-    if isinstance(x, Collected):
+    if type(x) is not Tracer and isinstance(x, Collected):
         return x.plus(y)
     if type(x) is Masked and type(y) is Masked:
         return Masked(x.value + y.value, logical_or(x.mask, y.mask))
@@ -265,6 +265,16 @@ def plain(cotangent: Any) -> Any:
 def whole(cotangent: Any) -> Any:
     """The cotangent as rules take it: an array, or masked, but not collected."""
     return cotangent.total() if isinstance(cotangent, Collected) else cotangent
+
+
+def fit_to(x: Any, value: Any) -> Any:
+    """x broadcast and cast to the Type of a value; its real part if that is real."""
+    kind = type(value)
+    if type(x) is kind is ndarray and x.shape == value.shape and x.dtype is value.dtype:
+        return x
+    if type(x) is float64 and (kind is float64 or kind is float):
+        return x
+    return fit(x, typeof(value))
 
 
 def fit(x: Any, type_: Type) -> Any:

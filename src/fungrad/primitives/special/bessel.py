@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.types import PYTHON_SCALARS, Type
-from fungrad.primitives.elementwise.family import elementwise, fit, select
+from fungrad.primitives.elementwise.family import elementwise, fit_to, select
 from fungrad.primitives.linalg import flop_counts
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, reduce_sum, reshape
 from fungrad.primitives.primitive import Primitive, general
-from fungrad.tracing.trace import shape_of, typeof
+from fungrad.tracing.trace import shape_of
 
 _NEAR = (
     0.25258718644363365, -0.17641651835783406, 0.1026436586898471, -0.05294598120809499,
@@ -152,7 +152,7 @@ def _jvp_roots(primals: Any, tangents: Any, **params: Any) -> tuple[Any, Any]:
     lead, count = shape_of(slopes)[:-2], shape_of(slopes)[-1]
     row = broadcast_to(reshape(tangents[0], shape=(*lead, 1, count)), shape=shape_of(slopes))
     tangent = reduce_sum(row * slopes, axes=(len(lead) + 1,))
-    return roots, fit(tangent, typeof(roots))
+    return roots, fit_to(tangent, roots)
 
 
 polynomial_roots: Primitive = general(

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.types import PYTHON_SCALARS, Type
-from fungrad.primitives.elementwise.family import broadcast_shapes, elementwise, fit
+from fungrad.primitives.elementwise.family import broadcast_shapes, elementwise, fit_to
 from fungrad.primitives.facts import TRANSCENDENTAL
 from fungrad.primitives.movement.reshape_broadcast_cast import prepend_axes
 from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.special.polygamma import digamma_difference, polygamma, polygamma_of
-from fungrad.tracing.trace import shape_of, typeof
+from fungrad.tracing.trace import shape_of
 
 Array = np.ndarray[Any, Any]
 
@@ -123,7 +123,7 @@ def slope_primitive(
         for part, tangent in zip(slopes(y, *primals, **orders), tangents, strict=True):
             if tangent is not None:
                 total = total + tangent * part()
-        return y, fit(total, typeof(y))
+        return y, fit_to(total, y)
 
     def batch(args: Any, batched: Any, size: int, **orders: Any) -> Any:
         ndim = max(len(shape_of(a)) - b for a, b in zip(args, batched, strict=True))

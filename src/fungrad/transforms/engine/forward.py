@@ -31,7 +31,7 @@ class JvpTrace(Trace):
         primals: list[Any] = []
         tangents: list[Any] = []
         cuts = primitive.cuts
-        active = False
+        active = foreign = False
         for position, arg in enumerate(args):
             if type(arg) is Tracer and arg.owner is self:
                 primals.append(arg.inner)
@@ -41,12 +41,14 @@ class JvpTrace(Trace):
                     tangents.append(arg.extra)
                     active = True
             else:
+                foreign = foreign or type(arg) is Tracer
                 primals.append(arg)
                 tangents.append(None)
         parent: Trace = self.parent  # type: ignore[assignment]
         if not active:
             return parent.process(primitive, primals, params)
-        refuse_kept(self, args)
+        if foreign:
+            refuse_kept(self, args)
         token = enter(parent)
         try:
             output, tangent = self.rule(primitive)(primals, tangents, **params)
@@ -117,6 +119,15 @@ def _strong(value: Any) -> Type:
     return Type(type_.shape, type_.dtype)
 
 
+def _input(trace: JvpTrace, primal: Any, tangent: Any) -> Any:
+    """What a function receives for an input."""
+    if tangent is None:
+        return private(primal)
+    if type(primal) is float and type(tangent) is not Tracer:  # the usual case
+        return Tracer(trace, primal, tangent)
+    return received(Tracer(trace, private(primal), private(tangent)), primal)
+
+
 def pushed_forward(
     f: Callable[..., Sequence[Any]],
     primals: Sequence[Any],
@@ -130,10 +141,7 @@ def pushed_forward(
 
     def run() -> tuple[list[Any], list[Any]]:
         trace = kind(current(), label)
-        args = [
-            private(p) if t is None else received(Tracer(trace, private(p), private(t)), p)
-            for p, t in zip(primals, tangents, strict=True)
-        ]
+        args = [_input(trace, p, t) for p, t in zip(primals, tangents, strict=True)]
         outputs = []
         out_tangents = []
         try:

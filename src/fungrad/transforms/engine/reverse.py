@@ -275,28 +275,6 @@ def _input(trace: VjpTrace, value: Any) -> Tracer:
     return trace.tracer(kept) if value.ndim else with_memory(trace.tracer(kept))
 
 
-def _results(
-    trace: VjpTrace, f: Callable[..., Sequence[Any]], tracers: Sequence[Tracer],
-    keeper: WriteGuards | None,
-) -> list[Any]:  # fmt: skip
-    """The results of a function of tracers."""
-    try:
-        return list(trace.run(f, *tracers))
-    except ValueError as error:
-        refused = None if trace.records else trace.keeper.refused(error)
-        if refused is None:
-            raise
-        raise refused.with_traceback(error.__traceback__) from None
-    finally:
-        trace.ended = True
-        if keeper is None and trace.parent.keeper is None:  # type: ignore[union-attr]
-            try:
-                trace.keeper.release()
-            except BaseException:  # an interrupt has cut it short
-                trace.keeper.release()
-                raise
-
-
 def linearized(
     f: Callable[..., Sequence[Any]],
     inputs: Sequence[Any],
@@ -319,10 +297,24 @@ def linearized(
         pullback, which keeps only the records that it needs.
     """
 
-    def run() -> tuple[VjpTrace, list[Any]]:
+    def run() -> tuple[VjpTrace, Sequence[Any]]:
         trace = VjpTrace(current(), label, keeper or CopyingGuards())
         tracers = [trace.tracer(v) if type(v) is float else _input(trace, v) for v in inputs]
-        return trace, _results(trace, f, tracers, keeper)
+        try:
+            return trace, trace.run(f, *tracers)
+        except ValueError as error:
+            refused = None if trace.records else trace.keeper.refused(error)
+            if refused is None:
+                raise
+            raise refused.with_traceback(error.__traceback__) from None
+        finally:
+            trace.ended = True
+            if keeper is None and trace.parent.keeper is None:  # type: ignore[union-attr]
+                try:
+                    trace.keeper.release()
+                except BaseException:  # an interrupt has cut it short
+                    trace.keeper.release()
+                    raise
 
     trace, results = traced(run, label, f)
     values = []

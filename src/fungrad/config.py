@@ -184,8 +184,8 @@ class Config:
     @property
     def verify_tracing(self) -> str:
         """Which functions are called once without a trace, at the first call of a derivative of
-        them, to compare the values: "foreign", if code of other packages ran under the trace;
-        "always" or "never".
+        them, to compare the values: "foreign", if code of other packages ran under the trace, or
+        code that compares identities (`is True`, keys of dicts); "always" or "never".
 
         If the values differ, the call raises a TracingError that names the line at which the two
         runs part. NumPy's and Python's global random states are as before. A function that differs

@@ -146,6 +146,69 @@ def test_code_of_the_user_is_not_called_twice() -> None:
     assert len(called) == 2
 
 
+def is_true(x: Any) -> Any:
+    return 2.0 * x if (float(x) > 0.0) is True else 3.0 * x
+
+
+def has_class_bool(x: Any) -> Any:
+    return 2.0 * x if type(float(x) > 0.0) is bool else 3.0 * x
+
+
+def matches_true(x: Any) -> Any:
+    match float(x) > 0.0:
+        case True:
+            return 2.0 * x
+    return 3.0 * x
+
+
+def is_key(x: Any) -> Any:
+    return x * {1.5: 2.0}.get(x, 3.0)
+
+
+def is_element(x: Any) -> Any:
+    return x * len({x, x * 1.0})
+
+
+def key_of_tuple(x: Any) -> Any:
+    return x * ((1.5, 1) in {(x, 1): 0})
+
+
+@pytest.mark.parametrize("f", [is_key, is_element, key_of_tuple])
+@pytest.mark.parametrize(
+    "transform",
+    [
+        fg.grad,
+        lambda f: fg.jit(f),
+        lambda f: lambda x: fg.vmap(f)(np.array([x, 2.0])),
+        lambda f: fg.vmap(fg.grad(f), in_axes=None, axis_size=2),
+    ],
+    ids=["grad", "jit", "vmap", "vmap_of_grad"],
+)
+def test_values_that_depend_on_hashes_are_errors(f: Any, transform: Any) -> None:
+    with pytest.raises(TracingError, match=rf"part at .*\({f.__name__}\)"):
+        transform(f)(1.5)
+
+
+@pytest.mark.parametrize("f", [is_true, has_class_bool, matches_true])
+def test_values_that_depend_on_identity_with_true_are_errors(f: Any) -> None:
+    assert fg.grad(f)(1.5) == 2.0
+    for compiled in (fg.jit(f), fg.jit(fg.grad(f))):
+        with pytest.raises(TracingError, match=rf"part at .*\({f.__name__}\)"):
+            compiled(1.5)
+
+
+def test_right_questions_of_identity_raise_no_error() -> None:
+    def f(x: Any, option: Any = True) -> Any:
+        known: dict[Any, Any] = {}
+        for v in x:
+            known[v] = v * v if option is True else v
+        return sum(known.values())
+
+    np.testing.assert_array_equal(fg.grad(f)(X), 2.0 * X)
+    np.testing.assert_array_equal(fg.jit(fg.grad(f))(X), 2.0 * X)
+    np.testing.assert_array_equal(fg.vmap(f)(np.stack([X, X])), [np.sum(X * X)] * 2)
+
+
 def test_the_settings(package: Any) -> None:
     called: list[int] = []
 

@@ -284,7 +284,7 @@ class Jitted(OfFunction):
         else:
             with watch.observing(CALLS):
                 out = self._result(args, kwargs, key, trees)
-            watch.foreign = watch.foreign or (watch.unseen and any(map(is_foreign, self._files())))
+            watch.doubted = watch.doubted or (watch.unseen and any(map(is_foreign, self._files())))
         static, dynamic = self._parted(args, kwargs)
         leaves, treedef = flat_leaves(dynamic)
 

@@ -1,14 +1,18 @@
 """Tracing checks itself: the value of a function under a trace against that of a plain call.
 
-Code that asks for the class of a number, or reads its memory, can take another path under a trace,
-and so compute another function. Code of other packages was not written with traces in mind: if it
-ran under the trace of a function's first derivative, or of its first compilation, the function is
-called once more, without a trace, and the two values have to agree.
+Code that asks for the class of a number, for its identity, or reads its memory, can take another
+path under a trace, and so compute another function. Code of other packages was not written with
+traces in mind, and `(x > 0) is True`, `match` with True and keys of dicts compare identities. If
+such code ran under the trace of a function's first derivative, batch or compilation, the function
+is called once more, without a trace, and the two values have to agree.
 """
 
 from __future__ import annotations
 
+import dis
+import functools
 import gc
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -71,6 +75,8 @@ OBSERVED: set[Key | None] = set()
 """The functions of which a derivative was observed: their code, after the verbs of transforms."""
 COMPILED: set[Key | None] = set()
 """Those of which a compilation was observed."""
+BATCHED: set[Key | None] = set()
+"""Those of which a batch was observed."""
 
 
 def _key_of(f: Any) -> Key | None:
@@ -193,7 +199,8 @@ def observed(
 
 
 class Watch:
-    """Observes whether code of other packages runs under a trace, and compares values then.
+    """Observes whether code runs under a trace that may take another path there, and compares the
+    values then: code of other packages, and code that asks for identities.
 
     Args:
       f: the user's function.
@@ -207,7 +214,8 @@ class Watch:
         self.f = f
         self._forget = forget
         self._spoiled = Spoiled.arrays
-        self.foreign = suspect or TracingCheck.runs == "always"
+        self.doubted = suspect or TracingCheck.runs == "always"
+        """Whether the values have to be compared."""
         self.unseen = False
         """Whether the observation has ended before the trace."""
         self._states = random_states()
@@ -215,7 +223,7 @@ class Watch:
     @contextmanager
     def observing(self, most: int | None = None) -> Iterator[None]:
         """A block in which f runs under the trace; at most so many calls and returns are seen."""
-        if self.foreign or sys.getprofile() is not None:
+        if self.doubted or sys.getprofile() is not None:
             yield
             return
 
@@ -227,12 +235,9 @@ class Watch:
             if not left:
                 self.unseen = True
                 sys.setprofile(None)
-            # Other code asks a traced value for something: its caller is of another package.
-            caller = frame.f_back
-            if event == "call" and caller is not None and is_ours(frame.f_code.co_filename):
-                if is_foreign(caller.f_code.co_filename) and current() is not EVAL:
-                    self.foreign = True
-                    sys.setprofile(None)
+            if event == "call" and _may_part(frame) and current() is not EVAL:
+                self.doubted = True
+                sys.setprofile(None)
 
         sys.setprofile(seen)
         try:
@@ -258,8 +263,8 @@ class Watch:
         Raises:
           TracingError: naming the first line at which the two runs part.
         """
-        foreign = self.foreign or interception.has_shadows(self.f)
-        if not foreign and suspected(self.f, values, self._spoiled, True) is None:
+        doubted = self.doubted or interception.has_shadows(self.f)
+        if not doubted and suspected(self.f, values, self._spoiled, True) is None:
             return
         try:
             self._compare(flat, leaves, values, traced)
@@ -282,8 +287,13 @@ class Watch:
             again = self._plain(flat, leaves)
             if again is None or not agree(plain, again, 0.0):
                 return  # it differs from itself
-            moved = self._plain(flat, [_moved(leaf) for leaf in leaves])
-            if moved is None or agree(values, plain, _distance(plain, moved)):
+            moved = self._plain(flat, near := [_moved(leaf) for leaf in leaves])
+            further = self._plain(flat, [_moved(leaf) for leaf in near])
+            if moved is None or further is None:
+                return
+            # The value at a single point, a key of a dict, is no measure of rounding.
+            distance = min(_distance(plain, moved), _distance(moved, further))
+            if agree(values, plain, distance):
                 return
             where = self._parting(flat, leaves, traced)
         finally:
@@ -292,8 +302,9 @@ class Watch:
         error = TracingError(
             f"The value of {describe(self.f)} under a trace is {shown}, and {expected} in a plain "
             f"call{user_line()}{where}. So its derivative would be that of another function. Code "
-            "that asks for the class of its numbers, or reads their memory, does that. Give it "
-            "fg.stop_gradient(x) where no derivative is wanted, or wrap the function that contains "
+            "that asks for the class of its numbers or for their identity (`is True`, keys of "
+            "dicts), or reads their memory, does that. Give it fg.stop_gradient(x) where no "
+            "derivative is wanted, or wrap the function that contains "
             'the line by fg.external(f, vjp="finite_differences"). fg.config.verify_tracing = '
             '"never" leaves the check out.'
         )
@@ -334,6 +345,37 @@ class Watch:
                 break
             before = Source(one[0], one[1], one[2])
         return "" if before is None else f". The two runs part at {before}"
+
+
+def _may_part(frame: FrameType) -> bool:
+    """Whether a call may compute something else under a trace: code of another package asks a
+    traced value for something, a set or a dict asks for its hash, or the code compares identities.
+    """
+    code, caller = frame.f_code, frame.f_back
+    if not is_ours(code.co_filename):
+        return not is_library(code.co_filename) and _asks_identity(code)
+    if caller is None or is_ours(caller.f_code.co_filename):
+        return False
+    return is_foreign(caller.f_code.co_filename) or code is _HASH
+
+
+_HASH = Tracer.__hash__.__code__
+
+
+@functools.lru_cache(maxsize=4096)
+def _asks_identity(code: CodeType) -> bool:
+    """Whether code compares with True, False or bool by identity: `is True`, `case True`, and
+    `type(flag) is bool`.
+    """
+    constants = code.co_consts
+    if "bool" not in code.co_names and not any(c is True or c is False for c in constants):
+        return False
+    pairs = itertools.pairwise(dis.get_instructions(code))
+    return any(b.opname == "IS_OP" and _is_truth(a.argval) for a, b in pairs)
+
+
+def _is_truth(value: Any) -> bool:
+    return value is True or value is False or (type(value) is str and value == "bool")
 
 
 class _Lines:

@@ -25,7 +25,7 @@ from fungrad.tracing.shadows import shadowed
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, Tracer, current, shape_of
-from fungrad.tracing.tracing_check import refuse_suspected
+from fungrad.tracing.tracing_check import BATCHED, first_call, refuse_suspected
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import (
     argument_name,
@@ -270,10 +270,22 @@ def vmap(
             shapes.append(out_def)
             return out_leaves
 
-        before = Spoiled.arrays
-        outputs, flags = batched_call(flat, moved, mapped, size, lambda: f"vmap of {describe(f)}")
+        def traced(values: Sequence[Any], size: int) -> tuple[list[Any], list[bool]]:
+            return batched_call(flat, values, mapped, size, lambda: f"vmap of {describe(f)}")
+
+        watch, before = first_call(f, BATCHED), Spoiled.arrays
+        if watch is None:
+            outputs, flags = traced(moved, size)
+        else:
+            with watch.observing():
+                outputs, flags = traced(moved, size)
         if Spoiled.arrays != before:
             refuse_suspected(f, outputs, before)
+        if watch is not None and size:
+            one = [x[:1] if m else x for x, m in zip(moved, mapped, strict=True)]
+            watch.compare(
+                flat, _example(moved, mapped), _example(outputs, flags), lambda: traced(one, 1)
+            )
         out = _prefix(out_axes, shapes[0], "out_axes")
         placed = [
             _place(x, flag, axis, size, f)
@@ -319,6 +331,11 @@ def _prefix(axes: Any, treedef: pytree.TreeDef, what: str) -> list[int | None]:
                 f"{what} has to hold integers or None (not mapped), not {axis!r}{user_line()}."
             )
     return result
+
+
+def _example(values: Sequence[Any], mapped: Sequence[bool]) -> list[Any]:
+    """The first example of arrays whose mapped axis is axis 0."""
+    return [x[0] if m else x for x, m in zip(values, mapped, strict=True)]
 
 
 def _normal(axis: int, ndim: int) -> int:

@@ -31,6 +31,7 @@ from fungrad.compiler.native.short_axes import is_narrow_product, unrollable
 from fungrad.compiler.native.single_equations import SINGLE, separate, single, single_kernel
 from fungrad.compiler.native.tiling.tiles import with_products_in_tiles
 from fungrad.compiler.numpy_backend.backend import NumpyBackend, build
+from fungrad.compiler.numpy_backend.shared_factors import with_shared_factors
 from fungrad.compiler.passes.pipeline import expanded_size, optimised, repeats
 from fungrad.compiler.refusal import Refusal, attempted, refusal
 from fungrad.compiler.scalar.structural import structural
@@ -72,8 +73,11 @@ class Native(CheckedBackend):
         on_numpy = functools.partial(_NUMPY.compile, better)
         if not usable():
             return on_numpy()
-        found = self._whole(better, Later(on_numpy, graph, _NUMPY.compile))
-        return (self._mixed(better) or on_numpy()) if isinstance(found, Refusal) else found
+        if with_shared_factors(better) is better:
+            found = self._whole(better, Later(on_numpy, graph, _NUMPY.compile))
+            if not isinstance(found, Refusal):
+                return found
+        return self._mixed(better) or on_numpy()
 
     def _whole(self, graph: Graph, fallback: Later) -> Runner | Refusal:
         """The native program of an optimised Graph, or why it has none."""
@@ -157,7 +161,7 @@ class Native(CheckedBackend):
             return functools.partial(_in_reused_memory, found, reused) if reused else found
 
         once = Once(made)
-        in_tiles = with_products_in_tiles(graph, make)
+        in_tiles = with_products_in_tiles(with_shared_factors(graph), make)
         graph.derived["reasons"] = reasons = Reasons()
         mixed = with_clusters(in_tiles, make, reasons=reasons) or in_tiles
         if mixed is graph:

@@ -18,9 +18,9 @@ from fungrad.compiler.native.fused import known_equation
 from fungrad.compiler.native.gathers import before_loops, writes, written
 from fungrad.compiler.native.index_maps import SHORT, moved_operands
 from fungrad.compiler.native.levels import Levels
-from fungrad.compiler.native.program_calls import in_order, program_call
 from fungrad.compiler.native.short_axes import matrix_of, times_vector, unrollable
 from fungrad.compiler.native.single_equations import separate
+from fungrad.compiler.numpy_backend.program_calls import in_order, program_call
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.control_flow.scan import scan

@@ -188,9 +188,7 @@ class Operations:
 
     def _kernel(self, runner: Any, members: Sequence[Equation]) -> str:
         """The name of a native program, which gets the next number."""
-        program = runner.args[0] if isinstance(runner, functools.partial) else runner
-        inside = _kernels(program) if isinstance(program, Tiles) else [program]
-        self.kernels.append(NativeKernel(members, _program(inside[0])))
+        self.kernels.append(NativeKernel(members, _native(runner)[0]))
         return f"{KERNEL} {len(self.kernels)}"
 
     def _of_steps(
@@ -216,7 +214,7 @@ class Operations:
         if "runner" in origin.params:
             members, runner = origin.params["members"], origin.params["runner"]
             tiles = isinstance(runner, Tiles)
-            where = "" if tiles and not _kernels(runner) else self._kernel(runner, members)
+            where = self._kernel(runner, members) if _native(runner) else ""
             yield from self._divided(members, seconds, runs, depth, where, tiles)
         elif step.inner is not None:
             inner = sum([s.seconds for s in step.inner if s.origin is not None])
@@ -283,9 +281,11 @@ def _program(runner: Any) -> Any:
     return program if hasattr(program, "kernel") else None
 
 
-def _kernels(tiles: Tiles) -> list[Any]:
-    """The native programs that a tile calls."""
-    return [run for run in tiles.__globals__.values() if _program(run)]
+def _native(runner: Any) -> list[Any]:
+    """The native programs that a call runs: none if it runs a library."""
+    called = runner.args[0] if isinstance(runner, functools.partial) else runner
+    inside = called.__globals__.values() if isinstance(called, Tiles) else [called]
+    return [program for one in inside if (program := _program(one))]
 
 
 def _opened(

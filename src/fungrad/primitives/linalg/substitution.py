@@ -68,13 +68,21 @@ def substituted(a: Any, b: Any, lower: bool) -> Any:
 def solved(a: Any, b: Any) -> Any:
     """np.linalg.solve for matrices b, by substitution if a large a is a triangle."""
     if a.ndim == 2 and len(a) > LEAST and b.dtype == a.dtype:
-        for lower in (False, True):
-            beyond = a if lower else a.T
-            if not beyond[0, -1] and _is_lower(beyond):
-                x = substituted(a, b, lower)
-                if np.isfinite(x).all():  # NumPy's factors spread NaN to other rows
-                    return x
+        lower = triangle_of(a)
+        if lower is not None:
+            x = substituted(a, b, lower)
+            if np.isfinite(x).all():  # NumPy's factors spread NaN to other rows
+                return x
     return lapack_calls.solve(a, b)
+
+
+def triangle_of(a: Any) -> bool | None:
+    """Whether a matrix is a lower triangle; False if it is an upper one, None if neither."""
+    for lower in (False, True):
+        beyond = a if lower else a.T
+        if not beyond[0, -1] and _is_lower(beyond):
+            return lower
+    return None
 
 
 def _is_lower(a: Any) -> bool:

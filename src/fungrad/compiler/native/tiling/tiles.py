@@ -16,11 +16,11 @@ import numpy as np
 
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.clusters import with_clusters
-from fungrad.compiler.native.program_calls import in_order, program_call
 from fungrad.compiler.native.short_axes import times_vector
 from fungrad.compiler.native.tiling.clusters import Cluster, clusters
 from fungrad.compiler.native.tiling.row_access import REDUCED, multiplies
 from fungrad.compiler.numpy_backend.array_lowering import tile_program
+from fungrad.compiler.numpy_backend.program_calls import in_order, program_call
 from fungrad.ir.graph import Equation, Graph, Literal, Variable
 from fungrad.primitives.elementwise.by_elements import elementwise
 from fungrad.runtime import blas_threads, buffer_pool, thread_pool

@@ -1,0 +1,164 @@
+"""Equations with one large matrix factorise it once, in forward and in reverse programs.
+
+solve, inv, slogdet and cholesky of a matrix, or of its transpose, become calls: the first of them
+returns the factors, too, which the others take.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fungrad.compiler.cost_model import tuned
+from fungrad.compiler.numpy_backend.program_calls import program_call
+from fungrad.compiler.passes.pipeline import as_optimised
+from fungrad.ir.graph import Atom, Equation, Graph, Variable
+from fungrad.ir.types import Type
+from fungrad.primitives.elementwise.family import select
+from fungrad.primitives.linalg import factors
+from fungrad.primitives.linalg.cholesky_qr import cholesky
+from fungrad.primitives.linalg.determinant import slogdet
+from fungrad.primitives.linalg.solve import inv, solve
+from fungrad.primitives.movement.reshape_broadcast_cast import transpose
+from fungrad.retracing.graph_transforms import drop_dead, memoised
+
+_RESULTS: dict[Any, Callable[..., Sequence[Any]]] = {
+    solve: lambda a, *given, **options: [factors.solution(*given, **options)],
+    inv: lambda a, *given, **options: [factors.inverse(*given, **options)],
+    slogdet: lambda a, *given, **options: factors.slogdet(*given),
+    cholesky: lambda a, *given, **options: [factors.cholesky(a, *given)],
+}
+"""The outputs of an equation, from the matrix, its factors, and the other inputs."""
+
+
+class _Member(NamedTuple):
+    """An equation that needs the factors of a matrix.
+
+    Attributes:
+      matrix: the matrix.
+      transposed: whether the equation is one of its transpose.
+      regular: a number that is false if the equation is one of the identity instead, as is that of
+        the derivative of slogdet for a matrix without an inverse; None if it never is.
+      equations: the equation, and the transpose of its inverse if nothing else reads that.
+    """
+
+    matrix: Variable
+    transposed: bool
+    regular: Atom | None
+    equations: Sequence[Equation]
+
+
+def with_shared_factors(graph: Graph) -> Graph:
+    """The Graph, with one factorisation of each large matrix that several equations need."""
+    if sum(e.primitive in _RESULTS for e in graph.equations) < 2 or factors.exchanges() is None:
+        return graph
+    result: Graph = memoised(graph, "shared factors", lambda: _shared(graph))
+    return result
+
+
+def _shared(graph: Graph) -> Graph:
+    members = _members(graph)
+    sharing: dict[Variable, list[Equation]] = {}
+    for equation, member in members.items():
+        sharing.setdefault(member.matrix, []).append(equation)
+    known: dict[Variable, tuple[Variable, Variable]] = {}
+    calls: dict[Equation, Sequence[Equation]] = {}
+    for equation, member in members.items():
+        if _saves(member.matrix, sharing[member.matrix]):
+            calls |= dict.fromkeys(member.equations, ())
+            calls[equation] = [_call(member, known)]
+    equations = [new for e in graph.equations for new in calls.get(e, [e])]
+    return as_optimised(drop_dead(graph.replace(equations=tuple(equations)))) if calls else graph
+
+
+def _members(graph: Graph) -> dict[Equation, _Member]:
+    """The equations that may share factors."""
+    moved = [e for e in graph.equations if e.primitive in (transpose, select)]
+    made: dict[Atom, Equation] = {e.outputs[0]: e for e in moved}
+    uses = Counter(a for e in graph.equations for a in e.inputs)
+    uses.update(graph.outputs)
+    turned = {e.inputs[0]: e for e in moved if e.primitive is transpose and uses[e.inputs[0]] == 1}
+    found = {}
+    for equation in graph.equations:
+        if equation.primitive in _RESULTS and not equation.params.get("triangle"):
+            after = turned.get(equation.outputs[0]) if equation.primitive is inv else None
+            member = _member((equation, after) if after else (equation,), made, graph)
+            if member is not None:
+                found[equation] = member
+    return found
+
+
+def _member(
+    equations: Sequence[Equation], made: dict[Atom, Equation], graph: Graph
+) -> _Member | None:
+    """An equation as one that may share factors; None if it does not."""
+    first = equations[0]
+    matrix, *others = first.inputs
+    type_, transposed, regular = matrix.type, False, None
+    if type_.ndim != 2 or type_.dtype.char not in "fdFD":
+        return None
+    if any(other.type.ndim != 2 or other.type.dtype != type_.dtype for other in others):
+        return None
+    while matrix in made:
+        if made[matrix].primitive is transpose:
+            (matrix,) = made[matrix].inputs
+            transposed = not transposed
+            continue
+        condition, whole, otherwise = made[matrix].inputs
+        if regular or condition.type.size > 1 or not _is_identity(otherwise, graph):
+            break
+        matrix, regular = whole, condition
+    if matrix.type != type_ or not isinstance(matrix, Variable):
+        return None
+    if first.primitive in (slogdet, cholesky) and (transposed or regular):
+        return None
+    return _Member(matrix, transposed, regular, equations)
+
+
+def _is_identity(atom: Atom, graph: Graph) -> bool:
+    value = next((value for v, value in graph.constants if v is atom), None)
+    return value is not None and np.array_equal(value, np.eye(len(value)))
+
+
+def _saves(matrix: Variable, equations: Sequence[Equation]) -> bool:
+    """Whether the factorisations that equations share take longer than the calls. LAPACK's inverse
+    from factors takes one less than NumPy's.
+    """
+    factorisation = tuned.factor_term_ns * matrix.type.shape[0] ** 3 / 3
+    saved = len(equations) - 1 + sum(e.primitive is inv for e in equations)
+    return len(equations) > 1 and factorisation * saved > tuned.lapack_ns * len(equations)
+
+
+def _call(member: _Member, known: dict[Variable, tuple[Variable, Variable]]) -> Equation:
+    """The call in place of an equation; `known` are the factors of matrices."""
+    matrix, transposed, regular, equations = member
+    equation, outputs = equations[0], equations[-1].outputs
+    primitive: Any = equation.primitive
+    dtypes = [v.type.dtype for v in outputs]
+    options = {"transposed": transposed}
+    if primitive is inv:
+        options["turned"] = len(equations) > 1
+    factorises = matrix not in known
+    if factorises:
+        n, dtype = matrix.type.shape[0], factors.double(matrix.type.dtype)
+        exchanged: Any = factors.exchanges()
+        known[matrix] = Variable(Type((n, n), dtype)), Variable(Type((n,), exchanged))
+    held = known[matrix]
+
+    def run(a: Any, *rest: Any) -> list[Any]:
+        packed, exchanged, *others = (*factors.factored(a), *rest) if factorises else rest
+        if regular is not None and not others.pop():
+            identity = np.eye(len(a), dtype=a.dtype)
+            results: Sequence[Any] = [primitive.eval(identity, *others, **equation.params)]
+        else:
+            results = _RESULTS[primitive](a, packed, exchanged, *others, **options)
+        found = [x.astype(dtype, copy=False) for x, dtype in zip(results, dtypes, strict=True)]
+        return [packed, exchanged, *found] if factorises else found
+
+    others = (*equation.inputs[1:], *(() if regular is None else (regular,)))
+    inputs = (matrix, *(() if factorises else held), *others)
+    made = (*held, *outputs) if factorises else outputs
+    return program_call(f"{primitive.name}_by_factors", equation, run, inputs, made, (equation,))

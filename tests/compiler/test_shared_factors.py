@@ -1,0 +1,232 @@
+"""Equations with one matrix take its factors from one factorisation, with NumPy's answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+from fungrad.compiler.cost_model import tuned
+from fungrad.compiler.numpy_backend.shared_factors import with_shared_factors
+from fungrad.compiler.passes.pipeline import optimised
+from fungrad.primitives.linalg import factors
+
+pytestmark = pytest.mark.skipif(factors.exchanges() is None, reason="NumPy has no OpenBLAS")
+DTYPES = [np.float32, np.float64, np.complex64, np.complex128]
+
+
+@pytest.fixture(params=["numpy", "native"], autouse=True)
+def backend(request, monkeypatch):
+    """Small matrices share factors, too."""
+    monkeypatch.setattr(tuned, "lapack_ns", 0.0)
+    if request.param == "native":
+        pytest.importorskip("llvmlite")
+    monkeypatch.setattr(fg.config, "backend", request.param)
+
+
+def matrix(kind, n, dtype=np.float64):
+    rng = np.random.default_rng(n)
+    a = rng.normal(size=(n, n))
+    if np.dtype(dtype).kind == "c":
+        a = a + 1j * rng.normal(size=(n, n))
+    if kind == "definite":
+        a = a @ a.conj().T + n * np.eye(n)
+    elif kind == "indefinite":
+        a = a + a.conj().T
+    elif kind in ("lower", "upper"):
+        a = (np.tril if kind == "lower" else np.triu)(a) + n * np.eye(n)
+    return a.astype(dtype)
+
+
+KINDS = ["definite", "indefinite", "general", "lower", "upper"]
+
+
+def density(a, b):
+    return np.sum(b * np.linalg.solve(a, b)) + np.linalg.slogdet(a)[1]
+
+
+def all_of(a, b):
+    sign, log = np.linalg.slogdet(a)
+    inverse, turned = np.linalg.inv(a), np.linalg.inv(a.T)
+    left, right = np.linalg.solve(a, b), np.linalg.solve(a.T, b)
+    return sign, log, inverse, turned, left, right, left.T @ inverse
+
+
+def calls(f, *args):
+    graph = with_shared_factors(optimised(fg.jit(f).lower(*args).graph))
+    return [e.primitive.name for e in graph.equations if "by_factors" in e.primitive.name]
+
+
+def close(found, expected, dtype):
+    tolerance = 1e-11 if np.finfo(dtype).eps < 1e-10 else 1e-3
+    for x, y in zip(found, expected, strict=True):
+        assert x.dtype == y.dtype
+        assert np.shape(x) == np.shape(y)
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * np.abs(y).max())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_equations_have_the_numbers_of_numpy(kind, dtype):
+    for n in (1, 5):
+        a, b = matrix(kind, n, dtype), matrix("general", n, dtype)[:, :2]
+        assert len(calls(all_of, a, b)) == 5
+        found = fg.jit(all_of)(a, b)
+        close(found, all_of(a, b), dtype)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_matrices_of_several_blocks(kind):
+    a, b = matrix(kind, 140), np.ones((140, 1))
+    close(fg.jit(all_of)(a, b), all_of(a, b), np.float64)
+
+
+def test_general_matrices_have_the_bits_of_numpy():
+    a, b = matrix("general", 40), np.ones((40, 1))
+    found, expected = fg.jit(all_of)(a, b), all_of(a, b)
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[4], expected[4])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_derivatives_of_both_orders_in_both_modes(kind):
+    a, b = matrix(kind, 4), np.ones((4, 1))
+    gradient = fg.grad(density, argnums=(0, 1))
+    assert len(calls(gradient, a, b)) == 4
+    close(fg.jit(gradient)(a, b), gradient(a, b), np.float64)
+    along = (matrix("general", 4), np.arange(4.0)[:, None])
+    for f in (density, gradient):
+
+        def forward(a, b, f=f):
+            return fg.jvp(f, (a, b), along)[1]
+
+        found, expected = fg.jit(forward)(a, b), forward(a, b)
+        close(np.atleast_1d(found) if f is density else found,
+              np.atleast_1d(expected) if f is density else expected, np.float64)  # fmt: skip
+
+
+def test_batches_are_loops():
+    a = np.stack([matrix("definite", 4), matrix("general", 4)])
+    b = np.ones((2, 4, 1))
+    gradient = fg.grad(density)
+    found = fg.jit(fg.vmap(gradient))(a, b)
+    expected = [fg.jit(gradient)(*each) for each in zip(a, b, strict=True)]
+    close(found, expected, np.float64)
+
+
+def test_cholesky_takes_the_factor_of_a_definite_matrix_alone():
+    def f(a, b):
+        return np.linalg.cholesky(a), np.linalg.solve(a, b)
+
+    b = np.ones((5, 1))
+    for kind in ("definite", "lower", "general"):
+        a = matrix(kind, 5) + 9 * np.eye(5)
+        assert len(calls(f, a, b)) == 2
+        close(fg.jit(f)(a, b), f(a, b), np.float64)
+    with pytest.raises(np.linalg.LinAlgError, match="positive definite"):
+        fg.jit(f)(-a, b)
+
+
+@pytest.mark.parametrize("kind", ["zero", "rank one", "nearly", "triangle"])
+def test_singular_matrices_are_numpys(kind):
+    n = 6
+    a = np.zeros((n, n))
+    if kind == "rank one":
+        a = np.ones((n, n))
+    if kind == "nearly":  # Cholesky's algorithm ends, with a pivot as small as rounding
+        x = np.array([1, 0.1, 0.7, 0.3, 0.9, 0.2])
+        a = np.outer(x, x)
+    if kind == "triangle":
+        a = np.tril(matrix("general", n))
+        a[3, 3] = 0
+
+    def both(a, b):
+        return np.linalg.slogdet(a), np.linalg.solve(a, b)
+
+    def logs(a):
+        return np.linalg.slogdet(a), np.linalg.slogdet(a.T + 0)
+
+    for x, y in zip(fg.jit(logs)(a), logs(a), strict=True):
+        np.testing.assert_array_equal(np.isfinite(x), np.isfinite(y))
+    for f in (both, lambda a, b: (np.linalg.slogdet(a), np.linalg.inv(a))):
+        try:
+            expected = f(a, np.ones((n, 1)))
+        except np.linalg.LinAlgError as error:
+            with pytest.raises(np.linalg.LinAlgError, match=str(error)):
+                fg.jit(f)(a, np.ones((n, 1)))
+        else:
+            assert kind in ("nearly", "triangle")  # its pivots are rounding errors
+            found = fg.jit(f)(a, np.ones((n, 1)))
+            np.testing.assert_array_equal(np.isfinite(found[1]), np.isfinite(expected[1]))
+
+
+def test_the_derivative_of_slogdet_at_singular_matrices_is_infinite():
+    f = fg.grad(lambda a: np.linalg.slogdet(a)[1] + np.linalg.slogdet(2 * a)[1])
+    a = np.ones((4, 4))
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(fg.jit(f)(a), f(a))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+@pytest.mark.parametrize("place", [(0, 0), (2, 1), (1, 2), (4, 4)])
+@pytest.mark.parametrize("kind", ["definite", "general", "lower"])
+def test_what_is_not_finite_is_where_numpy_has_it(kind, place, wrong):
+    a, b = matrix(kind, 5), np.eye(5)[:, :2]
+    a[place] = wrong
+    if kind == "definite":
+        a[place[::-1]] = wrong
+    with np.errstate(all="ignore"):
+        try:
+            expected = all_of(a, b)
+        except np.linalg.LinAlgError:
+            with pytest.raises(np.linalg.LinAlgError):
+                fg.jit(all_of)(a, b)
+            return
+        found = fg.jit(all_of)(a, b)
+    for x, y in zip(found[:6], expected[:6], strict=True):
+        np.testing.assert_array_equal(np.isnan(x), np.isnan(y))
+
+
+def test_what_is_not_shared():
+    a, b = matrix("general", 4), np.ones((4, 1))
+    empty = np.zeros((0, 0)), np.zeros((0, 1))
+    assert not calls(np.linalg.solve, a, b)  # one equation
+    assert not calls(density, *empty)
+    assert fg.jit(density)(*empty) == density(*empty)
+    assert not calls(lambda a, b: np.linalg.solve(a, b) + np.linalg.inv(2 * a) @ b, a, b)
+    assert not calls(density, np.stack([a, a]), np.stack([b, b]))
+
+
+def test_small_matrices_are_not_worth_the_calls(monkeypatch):
+    monkeypatch.undo()
+    gradient, b = fg.grad(density), np.ones((30, 1))
+    assert not calls(gradient, matrix("definite", 30), b)
+    assert calls(gradient, matrix("definite", 100), np.ones((100, 1)))
+
+
+def test_inverses_serve_their_transposes():
+    def f(a, b):
+        return np.linalg.slogdet(a)[1] * (np.linalg.inv(a).T * b)
+
+    for dtype in (np.float64, np.complex128):
+        for kind in KINDS:
+            a, b = matrix(kind, 5, dtype), matrix("general", 5, dtype)
+            graph = with_shared_factors(optimised(fg.jit(f).lower(a, b).graph))
+            names = [e.primitive.name for e in graph.equations]
+            assert "transpose" not in names
+            close([fg.jit(f)(a, b)], [f(a, b)], dtype)
+
+
+def test_arguments_are_not_changed():
+    for kind in KINDS:
+        a, b = matrix(kind, 5), np.ones((5, 1))
+        before = a.copy(), b.copy()
+        fg.jit(all_of)(a, b)
+        np.testing.assert_array_equal(a, before[0])
+        np.testing.assert_array_equal(b, before[1])
+
+
+def test_the_listing_names_the_library(backend):
+    low = fg.jit(fg.grad(density)).lower(matrix("definite", 5), np.ones((5, 1)))
+    assert "by_factors" in low.source
+    assert "LAPACK" in str(low.explain())

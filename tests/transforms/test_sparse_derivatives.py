@@ -614,3 +614,34 @@ def test_other_refusals() -> None:
         fg.sparse.jacobian(np.sin, mode="sideways")
     with pytest.raises(AbstractValueError, match="cannot be part of a traced function"):
         fg.jit(lambda x: fg.sparse.jacobian(np.sin)(x))(np.ones(2))
+
+
+# --- repeated calls -------------------------------------------------------------------------------
+
+
+def chained(z, weights, power=2):
+    """Products of neighbours; a sum by an index array."""
+    return weights * z[1:] ** power * z[:-1] + z[np.array([0, 0, 1, 2])] * z[2]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, ">f8"])
+@pytest.mark.parametrize("small", [True, False])
+def test_repeated_calls_agree_with_the_dense_derivative(monkeypatch, small, dtype):
+    if not small:
+        monkeypatch.setattr(compressed.costs, "small_array", 0)
+    rng = np.random.default_rng(0)
+    J = fg.sparse.jacobian(chained)
+    H = fg.sparse.hessian(lambda z, w: np.sum(chained(z, w) ** 2))
+    dense = fg.hessian(lambda z, w: np.sum(chained(z, w) ** 2))
+    for power in (2, 3, 2, 2):  # numbers that are no floats are constants of a plan
+        z, weights = rng.normal(size=5).astype(dtype), rng.normal(size=4).astype(dtype)
+        rest = 1e-5 if dtype is np.float32 else 1e-12
+        for found, wanted in (
+            (J(z, weights, power), fg.jacobian(chained)(z, weights, power)),
+            (J(z, weights), fg.jacobian(chained)(z, weights)),
+            (J(z, weights=weights), fg.jacobian(chained)(z, weights)),
+            (H(z, weights), dense(z, weights)),
+        ):
+            assert found.has_canonical_format and found.dtype == wanted.dtype
+            np.testing.assert_allclose(found.toarray(), wanted, rtol=rest, atol=rest)
+            found.data[:], found.indices[:], found.indptr[:] = 7.0, 0, 0  # the caller owns it

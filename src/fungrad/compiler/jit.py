@@ -45,6 +45,7 @@ from fungrad.tracing.trace import EVAL, current
 from fungrad.tracing.tracing_check import CALLS, COMPILED, first_call, suspected
 from fungrad.tracing.transformed_function import OfFunction
 from fungrad.transforms.arguments import (
+    SCALARS,
     Static,
     argument_name,
     check_static,
@@ -54,6 +55,7 @@ from fungrad.transforms.arguments import (
     leaf_type,
     owned,
     parameter_names,
+    plain,
     static_key,
 )
 from fungrad.transforms.engine.reverse import linearized
@@ -90,7 +92,6 @@ R = TypeVar("R")
 INTEGER = Type((), np.dtype(int))
 CACHE_SIZE = 256
 RETRACE_WARNING = 24
-_SCALARS = frozenset((float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_))
 
 
 def _runs_eagerly(call: F) -> F:
@@ -187,7 +188,7 @@ class Jitted(OfFunction):
                 if dtype is not DOUBLE:
                     key.append(id(dtype))
                 key.append(arg.shape)
-            elif kind in _SCALARS:
+            elif kind in SCALARS:
                 key.append(kind)
             else:
                 return self._of_trees(args)
@@ -217,7 +218,7 @@ class Jitted(OfFunction):
         """The fast path for lists, tuples and dicts of plain arguments."""
         leaves: list[Any] = []
         key: list[Any] = []
-        if not _plain(args, leaves, key):
+        if not plain(args, leaves, key):
             return self._call(args, {})
         found = self._direct.get(tuple(key))
         if found is None:
@@ -239,7 +240,7 @@ class Jitted(OfFunction):
             elif type(arg) is ndarray and arg.dtype is DOUBLE:
                 leaves.append(arg)
                 key.append(arg.shape)
-            elif not _plain((arg,), leaves, key):
+            elif not plain((arg,), leaves, key):
                 return self._call(args, kwargs)
         try:
             found = self._direct.get(tuple(key))
@@ -566,37 +567,6 @@ if TYPE_CHECKING:
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
         def lower(self, *args: P.args, **kwargs: P.kwargs) -> Lowered: ...
-
-
-def _plain(trees: Iterable[Any], leaves: list[Any], key: list[Any]) -> bool:
-    """Appends the leaves of trees to `leaves`, their structures and types to `key`. Returns whether
-    all are plain.
-    """
-    for tree in trees:
-        kind = type(tree)
-        if kind is ndarray:
-            leaves.append(tree)
-            dtype = tree.dtype
-            if dtype is not DOUBLE:
-                key.append(id(dtype))
-            key.append(tree.shape)
-            continue
-        key.append(kind)
-        if kind in _SCALARS:
-            leaves.append(tree)
-            continue
-        if kind is dict:
-            names = pytree.sorted_keys(tree)
-            key.append(names)
-            parts = [tree[name] for name in names]
-        elif kind is list or kind is tuple:
-            key.append(len(tree))
-            parts = tree
-        else:
-            return False
-        if not _plain(parts, leaves, key):
-            return False
-    return True
 
 
 def _is_flat(out: pytree.TreeDef) -> bool:

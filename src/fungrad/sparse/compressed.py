@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.cost_model import costs
+from fungrad.compiler.jit import Jitted, jit
 from fungrad.errors import ArgumentError, DensePatternWarning, MissingRuleError
 from fungrad.ir.types import Type
+from fungrad.numpy.creation import at
 from fungrad.sparse.derivative import Arguments, Derivative, forward, reverse, second
 from fungrad.sparse.derivative import columns as coloured_columns
 from fungrad.sparse.derivative import symmetric as coloured_symmetric
@@ -25,6 +28,7 @@ from fungrad.sparse.propagation import (
     transposed,
 )
 from fungrad.tracing.source_location import describe, user_line
+from fungrad.transforms.vmap_and_staging import vmap
 
 FEW = 8
 """The most columns of a matrix that may be dense without a warning."""
@@ -72,9 +76,17 @@ class Compressed:
         self._size = sum(a.type.size for a in self._run.product.outputs)
         self._read = products.astype(np.intp) * self._size + places
         self._spare: list[np.ndarray] = []
+        self._at_once: Jitted | None = None
+        if 0 < count * self._size <= costs.small_array:
+            self._at_once = jit(self._batched)
+        csr_array = scipy_sparse().csr_array
+        self._matrix = csr_array(pattern, dtype=np.float64)
 
     def at(self, values: Sequence[Any]) -> tuple[Sequence[Any], np.ndarray]:
         """The outputs at a point, and the entries of the derivative in the pattern's order."""
+        if self._at_once is not None:
+            *outputs, entries = self._at_once(*values)
+            return outputs, entries
         outputs, product = self._run.at(values)
         try:  # each thread takes one of the arrays that earlier calls returned
             found = self._spare.pop()
@@ -91,6 +103,19 @@ class Compressed:
         if self._starts is not None:
             entries = np.add.reduceat(entries, self._starts)
         return outputs, entries
+
+    def _batched(self, *values: Any) -> list[Any]:
+        """What `at` returns, by one batched product."""
+        outputs, product = self._run.at(values)
+        count = len(self.seeds)
+        seeds = [np.stack(parts) for parts in zip(*self.seeds, strict=True)]
+        parts = [np.reshape(part, (count, -1)) for part in vmap(product)(seeds)]
+        entries = np.concatenate(parts, axis=1).reshape(-1)[self._read]
+        if self._starts is not None:
+            ends = np.append(self._starts[1:], self._read.size)
+            sums = np.repeat(np.arange(self._starts.size), ends - self._starts)
+            entries = at(np.zeros(self._starts.size, entries.dtype))[sums].add(entries)
+        return [*outputs, entries]
 
     def check(self, values: Sequence[Any], entries: np.ndarray) -> None:
         """Compares a product of the matrix with the same product of the function.
@@ -119,9 +144,11 @@ class Compressed:
 
     def matrix(self, entries: np.ndarray) -> Any:
         """The matrix with the given entries."""
-        csr_array = scipy_sparse().csr_array
-        parts = (entries, self.pattern.indices.copy(), self.pattern.indptr.copy())
-        return csr_array(parts, shape=self.pattern.shape)
+        found = self._matrix.__class__.__new__(self._matrix.__class__)
+        found.__dict__.update(self._matrix.__dict__)  # as copy.copy: SciPy's checks have been made
+        found.data = entries
+        found.indices, found.indptr = self._matrix.indices.copy(), self._matrix.indptr.copy()
+        return found
 
 
 def _flat(parts: Sequence[Any]) -> np.ndarray:

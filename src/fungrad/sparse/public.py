@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from operator import is_not
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from fungrad.support import pytree
 from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.trace import EVAL, Tracer, current
 from fungrad.tracing.transformed_function import TransformedFunction
-from fungrad.transforms.arguments import check_differentiated
+from fungrad.transforms.arguments import check_differentiated, plain
 from fungrad.transforms.grad import grad
 
 PLANS = 32
@@ -44,6 +45,24 @@ class Plans:
         self._f = f
         self._verb = verb
         self._plans: OrderedDict[Any, Compressed] = OrderedDict()
+        self._direct: dict[Any, Compressed] = {}
+        """Plans by the keys of plain arguments, all of which are floating."""
+
+    def found(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Compressed, list[Any]]:
+        """The plan for some arguments, and their floating leaves."""
+        leaves: list[Any] = []
+        key: list[Any] = []
+        short = not kwargs and current() is EVAL and plain(args, leaves, key)
+        plan = self._direct.get(tuple(key)) if short else None
+        if plan is not None:
+            return plan, leaves
+        plan, given = self.of(args, kwargs)
+        same = len(leaves) == len(given.values) and not any(map(is_not, leaves, given.values))
+        if short and same:  # otherwise there are other dtypes, or constants
+            if len(self._direct) >= PLANS:
+                self._direct.clear()
+            self._direct[tuple(key)] = plan
+        return plan, given.values
 
     def of(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Compressed, Arguments]:
         """The plan for some arguments, and their leaves."""
@@ -176,10 +195,10 @@ def _jacobian(
     plans = Plans(lambda given: jacobian_plan(f, argnums, given, mode, pattern), f, name)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        plan, given = plans.of(args, kwargs)
-        outputs, entries = plan.at(given.values)
+        plan, values = plans.found(args, kwargs)
+        outputs, entries = plan.at(values)
         if check:
-            plan.check(given.values, entries)
+            plan.check(values, entries)
         derivative = plan.derivative
         types = (derivative.outputs, derivative.inputs)
         structures = (derivative.structure, derivative.call.inputs)
@@ -228,10 +247,10 @@ def hessian(
     plans = Plans(lambda given: hessian_plan(f, argnums, given, pattern), f, "fg.sparse.hessian")
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        plan, given = plans.of(args, kwargs)
-        _, entries = plan.at(given.values)
+        plan, values = plans.found(args, kwargs)
+        _, entries = plan.at(values)
         if check:
-            plan.check(given.values, entries)
+            plan.check(values, entries)
         derivative = plan.derivative
         types = (derivative.inputs, derivative.inputs)
         structures = (derivative.call.inputs, derivative.call.inputs)
@@ -249,10 +268,10 @@ def _blocks(
     format: str,
 ) -> Any:
     """The matrix, or the tree of trees of its blocks."""
-    rows, columns = [np.cumsum([0, *(t.size for t in side)]).tolist() for side in types]
-    if len(rows) == len(columns) == 2:
+    if len(types[0]) == len(types[1]) == 1:
         parts = [[matrix.asformat(format)]]
     else:
+        rows, columns = [np.cumsum([0, *(t.size for t in side)]).tolist() for side in types]
         parts = [
             [matrix[a:b, c:d].asformat(format) for c, d in itertools.pairwise(columns)]
             for a, b in itertools.pairwise(rows)

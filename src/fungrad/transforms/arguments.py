@@ -8,7 +8,7 @@ of grad, copies results, and compares static arguments.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -243,6 +243,39 @@ def to_one_number(treedef: pytree.TreeDef) -> str:
     return "Sum it (np.sum), or use fg.jacobian, or fg.vjp with a weight for each output."
 
 
+def plain(trees: Iterable[Any], leaves: list[Any], key: list[Any]) -> bool:
+    """Appends the leaves of trees to `leaves`, their structures and types to `key`. Returns whether
+    all are plain: numbers and arrays in lists, tuples and dicts.
+
+    A key holds the identities of dtypes, so it is stored for canonical arrays alone.
+    """
+    for tree in trees:
+        kind = type(tree)
+        if kind is np.ndarray:
+            leaves.append(tree)
+            dtype = tree.dtype
+            if dtype is not DOUBLE:
+                key.append(id(dtype))
+            key.append(tree.shape)
+            continue
+        key.append(kind)
+        if kind in SCALARS:
+            leaves.append(tree)
+            continue
+        if kind is dict:
+            names = pytree.sorted_keys(tree)
+            key.append(names)
+            parts = [tree[name] for name in names]
+        elif kind is list or kind is tuple:
+            key.append(len(tree))
+            parts = tree
+        else:
+            return False
+        if not plain(parts, leaves, key):
+            return False
+    return True
+
+
 def owned(values: Sequence[Any], foreign: Sequence[Any] = ()) -> list[Any]:
     """The values as arrays that nothing else writes to: views and repeated arrays are copied."""
     result = list(values)
@@ -312,6 +345,8 @@ def input_type(leaf: Any, name: str) -> Type:
 
 UNCONNECTED = ("zero", "none", "error")
 NONDIFF = ("error", "none", "zero")
+SCALARS = frozenset((float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_))
+"""The classes of numbers that `plain` takes."""
 
 
 def check_choice(name: str, value: str, allowed: Sequence[str]) -> None:

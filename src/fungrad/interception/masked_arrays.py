@@ -211,6 +211,15 @@ def _binary(original: Any) -> Any:
     return call
 
 
+def _held_by(made: Any) -> list[tuple[Any, str, Any]]:
+    """What a function of numpy.ma calls, and where it holds it: in its closure, or, where older
+    versions of NumPy have an object in place of the function, in the attributes.
+    """
+    if type(made) is FunctionType:
+        return [(cell, "cell_contents", cell.cell_contents) for cell in made.__closure__ or ()]
+    return [(vars(made), name, value) for name, value in vars(made).items()]
+
+
 @functools.cache
 def _bindings() -> list[Binding]:
     """What functions need that use numpy.ma."""
@@ -225,10 +234,10 @@ def _bindings() -> list[Binding]:
         (names, "type", None, _class_of),
         (binary, "__call__", vars(binary)["__call__"], _binary(vars(binary)["__call__"])),
         *[
-            (cell, "cell_contents", cell.cell_contents, _making(cell.cell_contents))
+            (place, key, own, _making(own))
             for name in ("arange", "empty", "identity", "indices", "ones", "zeros")
-            for cell in names[name].__closure__
-            if interception.replaced(cell.cell_contents) is not None
+            for place, key, own in _held_by(names[name])
+            if interception.replaced(own) is not None
         ],
     ]
 

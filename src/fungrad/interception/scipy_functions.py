@@ -44,9 +44,9 @@ TABLE = {
     "gaussian_filter1d gaussian_gradient_magnitude gaussian_laplace laplace map_coordinates "
     "maximum_filter median_filter minimum_filter prewitt rotate shift sobel spline_filter "
     "spline_filter1d uniform_filter uniform_filter1d zoom",
-    "signal": "coherence convolve convolve2d correlate correlate2d csd detrend fftconvolve "
-    "filtfilt hilbert istft lfilter lfilter_zi oaconvolve periodogram resample savgol_coeffs "
-    "savgol_filter sosfilt sosfilt_zi sosfiltfilt stft welch",
+    "signal": "convolve convolve2d correlate correlate2d csd detrend fftconvolve filtfilt "
+    "istft lfilter lfilter_zi oaconvolve savgol_coeffs savgol_filter sosfilt sosfilt_zi "
+    "sosfiltfilt stft",
     "sparse.linalg": "bicg bicgstab cg cgs eigsh factorized gmres lgmres minres norm qmr splu "
     "spsolve",
     "spatial": "KDTree cKDTree",

@@ -1,7 +1,9 @@
 """scipy.signal for traced values (`fungrad.scipy.signal`).
 
-The differentiable functions are in this package; all other names are SciPy's: designs of filters
-and window functions, which are constants.
+The differentiable functions that SciPy computes in compiled code, or slowly, are in this package.
+All other names are SciPy's: functions whose Python code is traced (`welch`, `periodogram`,
+`coherence`, `hilbert`, `resample`), and designs of filters and window functions, which are
+constants.
 """
 
 from __future__ import annotations
@@ -25,20 +27,13 @@ from fungrad.scipy.signal.filters import (
     sosfilt_zi,
     sosfiltfilt,
 )
-from fungrad.scipy.signal.smoothing import (
-    detrend,
-    hilbert,
-    resample,
-    savgol_coeffs,
-    savgol_filter,
-)
-from fungrad.scipy.signal.spectral import coherence, csd, istft, periodogram, stft, welch
+from fungrad.scipy.signal.smoothing import detrend, savgol_coeffs, savgol_filter
+from fungrad.scipy.signal.spectral import csd, istft, stft
 
 __all__ = [
-    "coherence", "convolve", "convolve2d", "correlate", "correlate2d", "csd", "detrend",
-    "fftconvolve", "filtfilt", "hilbert", "istft", "lfilter", "lfilter_zi", "oaconvolve",
-    "periodogram", "resample", "savgol_coeffs", "savgol_filter", "sosfilt", "sosfilt_zi",
-    "sosfiltfilt", "stft", "welch",
+    "convolve", "convolve2d", "correlate", "correlate2d", "csd", "detrend", "fftconvolve",
+    "filtfilt", "istft", "lfilter", "lfilter_zi", "oaconvolve", "savgol_coeffs", "savgol_filter",
+    "sosfilt", "sosfilt_zi", "sosfiltfilt", "stft",
 ]  # fmt: skip
 
 

@@ -1,6 +1,6 @@
-"""detrend, hilbert, resample and savgol_filter of scipy.signal.
+"""detrend and savgol_filter of scipy.signal.
 
-Each is a fixed linear map, composed of products and Fourier transforms.
+Each is a fixed linear map, composed of products.
 """
 
 from __future__ import annotations
@@ -12,12 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.errors import UnsupportedArgumentError
-from fungrad.numpy.protocol.operands import array_of, axis_last
+from fungrad.numpy.protocol.operands import axis_last
 from fungrad.primitives.contraction.convolution import convolve_nd
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
-from fungrad.scipy.optional import scipy_module
-from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of
 
 _EXTENSIONS = {"mirror": "reflect", "nearest": "edge", "wrap": "wrap", "constant": "constant"}
@@ -66,107 +63,6 @@ def detrend(
         part = x[..., start:stop]
         parts.append(part - (part @ fit.T) @ lines.T.astype(x.dtype))
     return np.moveaxis(np.concatenate(parts, axis=-1), -1, axis)
-
-
-def hilbert(x: Any, N: Any = None, axis: int = -1) -> Any:
-    """The analytic signal of a real one: its spectrum at positive frequencies, twice.
-
-    Args:
-      x: real numbers.
-      N: the number of samples to transform; by default all.
-      axis: that of the signal.
-
-    Returns:
-      Complex numbers, with x as the real part and N samples along axis.
-
-    Raises:
-      ValueError: for complex x, and if N is not positive.
-
-    >>> np.round(np.abs(hilbert(np.cos(np.arange(8) * np.pi / 2))), 12)
-    array([1., 1., 1., 1., 1., 1., 1., 1.])
-    """
-    x, axis = axis_last(x, axis)
-    if x.dtype.kind == "c":
-        raise ValueError("x must be real.")
-    length = shape_of(x)[-1] if N is None else N
-    if length <= 0:
-        raise ValueError("N must be positive.")
-    weights = np.zeros(length, x.dtype if x.dtype.kind == "f" else np.float64)
-    weights[0] = 1.0
-    weights[1 : (length + 1) // 2] = 2.0
-    if length % 2 == 0:
-        weights[length // 2] = 1.0
-    return np.moveaxis(np.fft.ifft(np.fft.fft(x, length) * weights), -1, axis)
-
-
-def resample(
-    x: Any, num: int, t: Any = None, axis: int = 0, window: Any = None, domain: str = "time"
-) -> Any:
-    """A signal at another number of points, by the sum of its Fourier series there.
-
-    Args:
-      x: the samples, real or complex, of one period.
-      num: the new number of samples.
-      t: the times of the old ones; with it the new times are also returned.
-      axis: that of the signal.
-      window: a window in the frequency domain, by name or as a vector, in the order of
-        np.fft.fftfreq.
-      domain: "time" alone: transform back first, in place of SciPy's "freq".
-
-    Returns:
-      The new samples, or the pair of them and their times.
-
-    Raises:
-      ValueError: for a window of another length.
-      UnsupportedArgumentError: for another domain.
-
-    >>> np.round(resample(np.cos(np.arange(4) * np.pi / 2), 8)[::2], 12) + 0.0
-    array([ 1.,  0., -1.,  0.])
-    """
-    if domain != "time":
-        raise UnsupportedArgumentError(
-            f"resample(domain={domain!r}){user_line()}: transform back first, by np.fft.ifft."
-        )
-    x, axis = axis_last(x, axis)
-    length = shape_of(x)[-1]
-    real = x.dtype.kind != "c"
-    transformed = np.fft.fft(x)
-    if window is not None:
-        weights = array_of(_frequency_window(window, length))
-        if weights.dtype.kind == "f":
-            weights = cast(weights, np.real(transformed).dtype)
-        transformed = transformed * weights
-    low = min(num, length)
-    half = low // 2 + 1
-    positive, negative = transformed[..., :half], transformed[..., length - (low - half) :]
-    if low % 2 == 0 and num != length:
-        # The middle frequency stands for two, or is the sum of two.
-        middle = positive[..., -1:]
-        if num < length:
-            middle = middle + transformed[..., length - low // 2 : length - low // 2 + 1]
-        else:
-            middle = middle * 0.5
-            negative = np.concatenate([middle, negative], axis=-1)
-        positive = np.concatenate([positive[..., :-1], middle], axis=-1)
-    gap = num - shape_of(positive)[-1] - shape_of(negative)[-1]
-    blank = np.zeros((*shape_of(x)[:-1], max(gap, 0)), transformed.dtype)
-    found = np.fft.ifft(np.concatenate([positive, blank, negative], axis=-1)) * (num / length)
-    found = np.moveaxis(np.real(found) if real else found, -1, axis)
-    if t is None:
-        return found
-    t = array_of(t)
-    return found, np.arange(num) * (t[1] - t[0]) * length / num + t[0]
-
-
-def _frequency_window(window: Any, length: int) -> Any:
-    if callable(window):
-        return window(np.fft.fftfreq(length))
-    if isinstance(window, (str, tuple)):
-        return np.fft.fftshift(scipy_module("scipy.signal").get_window(window, length))
-    window = array_of(window)
-    if shape_of(window) != (length,):
-        raise ValueError("window must have the same length as data")
-    return window
 
 
 def savgol_coeffs(

@@ -257,31 +257,35 @@ def _way(graph: Graph, active: Sequence[bool]) -> _Way:
     return _Way(outputs, total, size)
 
 
+def _outputs_of_loop(params: dict[str, Any], flags: list[bool]) -> _Way:
+    """As `_outputs`, of a scan or while loop: flags of its carries grow from step to step."""
+    body, counts = params["body"], params["counts"]
+    if "cond" in params:
+        flags = flags[counts[0] :]
+        start, carry = counts[1], len(body.outputs)
+    else:
+        start, carry = counts
+    while True:
+        way = _way(body, flags)
+        now = list(flags)
+        for i in range(carry):
+            now[start + i] = now[start + i] or way.outputs[i]
+        if now == flags:
+            break
+        flags = now
+    outputs = [o or f for o, f in zip(way.outputs[:carry], flags[start:], strict=False)]
+    length = int(params.get("length", 1))
+    return _Way([*outputs, *way.outputs[carry:]], way.equations, way.nbytes * length)
+
+
 def _outputs(equation: Equation, flags: list[bool]) -> _Way:
     """Flags of an equation's differentiated outputs, and the equations and bytes it counts for."""
     params: dict[str, Any] = equation.params
     graphs = list(inner_graphs(equation))
     if not any(flags):
         return _Way([False] * len(equation.outputs), 0, 0)
-    counts = params.get("counts")
-    if counts is not None and "body" in params:
-        body = params["body"]
-        if "cond" in params:
-            flags = flags[counts[0] :]
-            start, carry = counts[1], len(body.outputs)
-        else:
-            start, carry = counts
-        while True:
-            way = _way(body, flags)
-            now = list(flags)
-            for i in range(carry):
-                now[start + i] = now[start + i] or way.outputs[i]
-            if now == flags:
-                break
-            flags = now
-        outputs = [o or f for o, f in zip(way.outputs[:carry], flags[start:], strict=False)]
-        length = int(params.get("length", 1))
-        return _Way([*outputs, *way.outputs[carry:]], way.equations, way.nbytes * length)
+    if params.get("counts") is not None and "body" in params:
+        return _outputs_of_loop(params, flags)
     if "branches" in params:
         ways = [_way(branch, flags[1:]) for branch in graphs]
         outputs = [any(flags) for flags in zip(*[w.outputs for w in ways], strict=True)]

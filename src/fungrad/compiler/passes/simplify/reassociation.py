@@ -99,15 +99,8 @@ def sum_of_products(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
         outside: list[Factor] = []
         for part in parts(term, PRODUCT, definition):
             (outside if _steady(*part, equation) else inside).append(part)
-        whole = [i for i, (a, inverse) in enumerate(inside) if a.type == x.type and not inverse]
-        if _of_vectors(x, whole):
-            y, _ = inside.pop(whole[-1])
-            first, _ = together(write, PRODUCT, inside)
-            total = write(dot_general, first, y, contract=((0,), (0,)), batch=((), ()))
-        elif outside and whole and len(terms) == 1:
-            inner, _ = together(write, PRODUCT, inside)
-            total = write(reduce_sum, inner, **equation.params)
-        else:
+        total = _sum_of_product(write, equation, inside, bool(outside) and len(terms) == 1)
+        if total is None:
             rest.append((term, minus))
             continue
         begun = begun or (not minus and all(_positive(atom) for atom, _ in outside))
@@ -127,9 +120,22 @@ def _positive(atom: Atom) -> bool:
     return isinstance(atom, Literal) and bool(atom.value > 0)
 
 
-def _of_vectors(x: Atom, whole: Sequence[int]) -> bool:
-    """Whether a term of a sum of x is a product of two or more vectors, at positions `whole`."""
-    return x.type.ndim == 1 and len(whole) > 1
+def _sum_of_product(
+    write: Callable[..., Atom], equation: Equation, factors: list[Factor], alone: bool
+) -> Atom | None:
+    """The sum of a product: a dot product of two vectors, or the sum itself where it is the only
+    term; None if it is neither.
+    """
+    type_ = equation.inputs[0].type
+    whole = [i for i, (a, inverse) in enumerate(factors) if a.type == type_ and not inverse]
+    if type_.ndim == 1 and len(whole) > 1:
+        y, _ = factors.pop(whole[-1])
+        first, _ = together(write, PRODUCT, factors)
+        return write(dot_general, first, y, contract=((0,), (0,)), batch=((), ()))
+    if not (alone and whole):
+        return None
+    inner, _ = together(write, PRODUCT, factors)
+    return write(reduce_sum, inner, **equation.params)
 
 
 def _steady(atom: Atom, inverse: bool, equation: Equation) -> bool:

@@ -110,7 +110,7 @@ class DataParallel:
         weights = [n / total if self.reduce == "mean" else 1.0 for n in rows]
         rest = [None if i + 1 in self.data else arg for i, arg in enumerate(args)]
         token = self._tokens.setdefault(what, f"fungrad-{uuid.uuid4().hex}")
-        program = _Program(self.loss, what, token)
+        program = _ChunkDerivative(self.loss, what, token)
         given = _sent((params, tuple(vectors), rest))
         part = dask.delayed(_part, pure=False)
         parts = []
@@ -216,7 +216,7 @@ def value_and_grad(
     return DataParallel(loss, data, reduce, by)
 
 
-class _Program:
+class _ChunkDerivative:
     """A derivative of a loss, compiled once in each process."""
 
     __slots__ = ("loss", "token", "what")
@@ -264,7 +264,7 @@ _programs: OrderedDict[str, Any] = OrderedDict()
 
 
 def _part(
-    program: _Program,
+    program: _ChunkDerivative,
     given: tuple[Any, Sequence[Any], Sequence[Any]],
     data: Sequence[int],
     chunks: Sequence[Sequence[Any]],

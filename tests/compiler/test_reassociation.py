@@ -17,7 +17,7 @@ from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import ArgumentError, SavedFileError
 from fungrad.ir.graph import Graph
 from fungrad.retracing.graph_transforms import batch, differentiate, jvp_graph
-from fungrad.serialisation.graph_codec import Reader, Writer
+from fungrad.serialisation.graph_codec import GraphWriter, Reader
 
 X = np.linspace(0.5, 1.5, 5)
 REGROUPED = pytest.mark.usefixtures("reassociated")
@@ -114,7 +114,7 @@ def test_a_jitted_function_is_pickled_saved_and_exported_with_it(tmp_path):
     plain = fg.export(np.sin)(X)
     fg.save(plain, tmp_path / "g.fungrad")
     assert fg.load(tmp_path / "g.fungrad").graph.reassociate is None
-    writer = Writer(True)
+    writer = GraphWriter(True)
     writer.graph(exported.graph)
     content = writer.graphs[0]
     with pytest.raises(SavedFileError, match="reassociate"):

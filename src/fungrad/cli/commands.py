@@ -31,7 +31,15 @@ from fungrad.cli.report import (
     to_be_traced,
     write_json,
 )
-from fungrad.cli.user_function import EVALUATED, Call, evaluate, quiet, select, type_text, user_code
+from fungrad.cli.user_function import (
+    EVALUATED,
+    UserCall,
+    evaluate,
+    quiet,
+    select,
+    type_text,
+    user_code,
+)
 from fungrad.errors import ArgumentError, MissingExtraError
 from fungrad.inspect.draw.draw import Picture
 from fungrad.inspect.why.why import stop_text
@@ -153,7 +161,7 @@ def ir_command(options: Namespace, output: TextIO) -> int:
     return PASSED
 
 
-def _source(call: Call, function: Positional, options: Namespace, output: TextIO) -> int:
+def _source(call: UserCall, function: Positional, options: Namespace, output: TextIO) -> int:
     """`fungrad ir --source`: prints the compiled program, or writes a module of plain NumPy."""
     path = None if options.source == "-" else options.source
     with quiet(call.notes), user_code(call, TRACED):
@@ -172,7 +180,7 @@ def _source(call: Call, function: Positional, options: Namespace, output: TextIO
     return PASSED
 
 
-def _module(call: Call, function: Positional, path: str) -> str:
+def _module(call: UserCall, function: Positional, path: str) -> str:
     """Writes the module; its function has the user's name, or `NAME_gradient`."""
     name = f"{call.name}_gradient" if function.by else call.name
     try:
@@ -195,7 +203,7 @@ def _draw(picture: Picture, paths: Sequence[str]) -> None:
 class _Keywords:
     """A Call as a function of named arguments."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: UserCall) -> None:
         self.__name__ = call.name
         self.call = call
 

@@ -19,7 +19,7 @@ import fungrad as fg
 from fungrad import errors
 from fungrad.cli.parse_values import InputError
 from fungrad.cli.report import PASSED, Report, write_json
-from fungrad.cli.user_function import Call, check_finite, quiet, user_code
+from fungrad.cli.user_function import UserCall, check_finite, quiet, user_code
 from fungrad.support import pytree
 from fungrad.testing.gradients import ROUGH, slopes
 
@@ -32,7 +32,7 @@ EPSILON = float(np.finfo(np.float64).eps)
 STEP = EPSILON ** (1 / 5)  # balances rounding against the error h**4 of the extrapolated difference
 
 
-def gradient(call: Call, names: Sequence[str]) -> dict[str, Any]:
+def gradient(call: UserCall, names: Sequence[str]) -> dict[str, Any]:
     """The gradient with respect to each named argument, in its own structure and dtype."""
     selected = {name: call.values[name] for name in names}
     with quiet(call.notes), user_code(call, "was being differentiated"):
@@ -46,7 +46,7 @@ def gradient(call: Call, names: Sequence[str]) -> dict[str, Any]:
 class Flat:
     """A Call as a function of one float64 vector z: the leaves, one after another."""
 
-    def __init__(self, call: Call, names: Sequence[str]) -> None:
+    def __init__(self, call: UserCall, names: Sequence[str]) -> None:
         self.call = call
         self.__name__ = call.name
         self.names = list(names)
@@ -84,7 +84,7 @@ def leaf_labels(structure: pytree.TreeDef) -> list[str]:
     return [path[2:].replace("']", "", 1) for path in pytree.paths(structure)]
 
 
-def derivatives(call: Call, names: Sequence[str], order: int) -> dict[tuple[str, ...], Array]:
+def derivatives(call: UserCall, names: Sequence[str], order: int) -> dict[tuple[str, ...], Array]:
     """The derivative of an order of 2 or more, as one array for each combination of leaves.
 
     The array of the leaves (a, b, ...) has the shape a.shape + b.shape + ...; by symmetry other
@@ -176,7 +176,7 @@ class Finding:
 
 
 def check(
-    call: Call,
+    call: UserCall,
     names: Sequence[str],
     order: int = 1,
     samples: int = 0,

@@ -13,7 +13,7 @@ import numpy as np
 import fungrad as fg
 from fungrad.cli.parse_values import InputError, cast, listed, parse_value, read_file
 from fungrad.cli.report import PASSED, answer_json, finish, head, number_text, titled
-from fungrad.cli.user_function import EVALUATED, Call, load_function, quiet, user_code
+from fungrad.cli.user_function import EVALUATED, UserCall, load_function, quiet, user_code
 from fungrad.errors import MissingExtraError
 from fungrad.support.lazy import imported
 
@@ -92,7 +92,7 @@ def _data(text: str) -> tuple[Any, Any]:
     return x[0] if len(x) == 1 else x, table[:, -1]
 
 
-def _start(call: Call, text: str | None) -> tuple[str, Any]:
+def _start(call: UserCall, text: str | None) -> tuple[str, Any]:
     """The name of x, and the initial parameters: --p0, their defaults, or 1."""
     kinds = ("POSITIONAL_ONLY", "POSITIONAL_OR_KEYWORD")
     positional = [p for p in call.signature.parameters.values() if p.kind.name in kinds]

@@ -25,7 +25,7 @@ from fungrad.cli.report import (
     titled,
     to_be_traced,
 )
-from fungrad.cli.user_function import EVALUATED, Call, evaluate, load_call, quiet, user_code
+from fungrad.cli.user_function import EVALUATED, UserCall, evaluate, load_call, quiet, user_code
 from fungrad.errors import FungradError
 from fungrad.inspect.tables import seconds
 from fungrad.support import pytree
@@ -76,7 +76,7 @@ class Direct:
     arguments are fixed.
     """
 
-    def __init__(self, call: Call, names: Sequence[str]) -> None:
+    def __init__(self, call: UserCall, names: Sequence[str]) -> None:
         self.__name__ = call.name
         self._function = call.function
         self._names = tuple(names)
@@ -189,7 +189,7 @@ def _jitted(what: str, f: Callable[..., Any], values: Sequence[Any]) -> Timing:
     return Timing(what, lambda: jitted(*values))
 
 
-def _by_hand(options: Namespace, names: Sequence[str]) -> tuple[Call, Direct]:
+def _by_hand(options: Namespace, names: Sequence[str]) -> tuple[UserCall, Direct]:
     """The hand-written gradient, a function of the same arguments."""
     hand = load_call(options.hand, parse_arguments(options.arg), options.allow_nan)
     missing = [name for name in names if name not in hand.values]

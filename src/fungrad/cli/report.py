@@ -25,7 +25,7 @@ import numpy as np
 import fungrad as fg
 from fungrad.cli.parse_values import InputError, parse_arguments
 from fungrad.cli.user_function import (
-    Call,
+    UserCall,
     evaluate,
     is_differentiable,
     load_call,
@@ -228,18 +228,18 @@ def _plain(what: str, total: int | None) -> Iterator[Callable[[], None]]:
 PASSED, FAILED = 0, 1
 
 
-def call_of(options: Namespace) -> Call:
+def call_of(options: Namespace) -> UserCall:
     """The function that the options name, with its arguments."""
     return load_call(options.target, parse_arguments(options.arg), options.allow_nan)
 
 
-def prepared(options: Namespace) -> tuple[Call, list[str]]:
+def prepared(options: Namespace) -> tuple[UserCall, list[str]]:
     """The function with its arguments, and those to differentiate by."""
     call = call_of(options)
     return call, select(call, options.wrt)
 
 
-def titled(call: Call) -> Report:
+def titled(call: UserCall) -> Report:
     """A Report that begins with the function and the types of its arguments."""
     report = Report()
     report.heading(f"{call.name}({call.types()})  {near_path(call.file)}")
@@ -252,7 +252,7 @@ def near_path(file: str) -> str:
     return file if relative.startswith(os.pardir) else relative
 
 
-def head(call: Call, names: Sequence[str]) -> dict[str, Any]:
+def head(call: UserCall, names: Sequence[str]) -> dict[str, Any]:
     """The first entries of each command's JSON."""
     return {
         "function": call.name,
@@ -262,14 +262,14 @@ def head(call: Call, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def finish(report: Report, call: Call, output: TextIO) -> None:
+def finish(report: Report, call: UserCall, output: TextIO) -> None:
     """Shows a Report, with the warnings of the user's code at its end."""
     for note in call.notes:
         report.line(f"  warning: {note}")
     report.write(output)
 
 
-def answer_json(content: dict[str, Any], call: Call, output: TextIO) -> None:
+def answer_json(content: dict[str, Any], call: UserCall, output: TextIO) -> None:
     """Writes JSON, with the warnings of the user's code."""
     write_json(content | {"warnings": call.notes}, output)
 
@@ -279,7 +279,7 @@ class Positional:
     them (a tuple if there are several).
     """
 
-    def __init__(self, call: Call, names: Sequence[str], by: Sequence[str]) -> None:
+    def __init__(self, call: UserCall, names: Sequence[str], by: Sequence[str]) -> None:
         self.__name__ = call.name
         self.call, self.names, self.by = call, names, by
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -300,7 +300,7 @@ class Positional:
         return found if len(found) > 1 else found[0]
 
 
-def to_be_traced(options: Namespace) -> tuple[Call, Positional, list[str]]:
+def to_be_traced(options: Namespace) -> tuple[UserCall, Positional, list[str]]:
     """The function that `ir`, `cost` and `profile` trace: the user's, of its real float arguments
     (only those of --wrt), or with --grad its gradient; and the arguments to differentiate by.
     """

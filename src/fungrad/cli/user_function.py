@@ -29,7 +29,7 @@ VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass
-class Call:
+class UserCall:
     """A user's function with the value of each argument, defaults included."""
 
     function: Callable[..., Any]
@@ -81,7 +81,7 @@ def type_text(value: Any) -> str:
     return type(value).__name__
 
 
-def load_call(target: str, values: Mapping[str, Any], allow_nan: bool = False) -> Call:
+def load_call(target: str, values: Mapping[str, Any], allow_nan: bool = False) -> UserCall:
     """The function `FILE.py:name` with its arguments bound, checked for NaN and infinities."""
     call = load_function(target)
     call.allow_nan = allow_nan
@@ -91,7 +91,7 @@ def load_call(target: str, values: Mapping[str, Any], allow_nan: bool = False) -
     return call
 
 
-def load_function(target: str) -> Call:
+def load_function(target: str) -> UserCall:
     """The function `FILE.py:name`, without values."""
     path, _, name = target.rpartition(":")
     if not path or not name:
@@ -119,7 +119,7 @@ def load_function(target: str) -> Call:
         raise InputError(
             f"{name} in {path} has no known signature; wrap it in a Python function (def)."
         ) from None
-    return Call(function, name, str(Path(path).resolve()), signature, {})
+    return UserCall(function, name, str(Path(path).resolve()), signature, {})
 
 
 def _load(path: Path) -> ModuleType:
@@ -146,7 +146,7 @@ def _load(path: Path) -> ModuleType:
     return module
 
 
-def _bound(call: Call, given: Mapping[str, Any]) -> dict[str, Any]:
+def _bound(call: UserCall, given: Mapping[str, Any]) -> dict[str, Any]:
     parameters = call.signature.parameters
     named = [key for key, p in parameters.items() if p.kind not in VARIADIC]
     takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
@@ -185,7 +185,7 @@ def check_finite(value: Any, what: str, allow_nan: bool, mend: str) -> None:
         raise InputError(f"{what}{path} {holds}; {mend}, or pass --allow-nan.")
 
 
-def evaluate(call: Call) -> Any:
+def evaluate(call: UserCall) -> Any:
     """The function's value at its arguments, checked to be one finite real number."""
     with quiet(call.notes), user_code(call, EVALUATED):
         result = call({})
@@ -199,7 +199,7 @@ def evaluate(call: Call) -> Any:
     return result
 
 
-def _check_scalar(call: Call, result: Any) -> None:
+def _check_scalar(call: UserCall, result: Any) -> None:
     name = call.name
     if result is None:
         raise InputError(f"{name} returned None; it has to return one real number (a `return`?).")
@@ -220,7 +220,7 @@ def _check_scalar(call: Call, result: Any) -> None:
         )
 
 
-def select(call: Call, wrt: Sequence[str]) -> list[str]:
+def select(call: UserCall, wrt: Sequence[str]) -> list[str]:
     """The arguments to differentiate by: those of --wrt, or the first one; all real floats."""
     if not call.values:
         raise InputError(f"{call.name} takes no arguments; there is nothing to differentiate by.")
@@ -272,7 +272,7 @@ def quiet(notes: list[str]) -> Iterator[None]:
 
 
 @contextmanager
-def user_code(call: Call, doing: str) -> Iterator[None]:
+def user_code(call: UserCall, doing: str) -> Iterator[None]:
     """Turns errors of the user's code into an InputError that names the user's line."""
     try:
         yield

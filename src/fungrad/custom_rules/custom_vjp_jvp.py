@@ -14,7 +14,7 @@ from typing import Any
 
 from fungrad.control_flow.call import run
 from fungrad.custom_rules.closures_and_arguments import Arguments, Signature, recording, valueless
-from fungrad.custom_rules.rule_call import BatchedRule, Rule
+from fungrad.custom_rules.rule_call import BatchedRule, CustomRule
 from fungrad.errors import ArgumentError, MissingRuleError, StructureMismatchError
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
@@ -35,7 +35,7 @@ _transposed: ContextVar[tuple[tuple[Any, Trace], ...]] = ContextVar(
 """The functions whose forward rules are being transposed, each with the trace of its tangents."""
 
 
-def apply(rule: Rule, inputs: Sequence[Any]) -> Any:
+def apply(rule: CustomRule, inputs: Sequence[Any]) -> Any:
     """The output tree of a function with rules, under the current trace."""
     for functions, trace in _transposed.get():
         if functions is rule.functions and any(_is_above(x, trace) for x in inputs):
@@ -63,20 +63,22 @@ def _is_above(value: Any, trace: Trace) -> bool:
     return False
 
 
-def _eval(*args: Any, rule: Rule, graph: Graph | None) -> tuple[Any, ...]:
+def _eval(*args: Any, rule: CustomRule, graph: Graph | None) -> tuple[Any, ...]:
     if graph is not None:
         return tuple(run(graph, args))
     return tuple(EVAL.run(rule.run, *args))
 
 
-def _type(*types: Type, rule: Rule, graph: Graph | None) -> tuple[Type, ...]:
+def _type(*types: Type, rule: CustomRule, graph: Graph | None) -> tuple[Type, ...]:
     if graph is None:
         names = [f"input {i}" for i in range(len(types))]
         graph = stage(rule.run, types, names, lambda: describe(rule.f))
     return tuple(graph.output_types)
 
 
-def _forward(args: Sequence[Any], wanted: Sequence[Any], *, rule: Rule, graph: Graph | None) -> Any:
+def _forward(
+    args: Sequence[Any], wanted: Sequence[Any], *, rule: CustomRule, graph: Graph | None
+) -> Any:
     rule.check_wanted(wanted)
     kept = [typeof(arg) for arg in args]
     if not rule.reverse:
@@ -91,7 +93,7 @@ def _forward(args: Sequence[Any], wanted: Sequence[Any], *, rule: Rule, graph: G
     return tuple(outputs), (saved, meta), kept
 
 
-def _linearized(rule: Rule, args: Sequence[Any], wanted: Sequence[Any]) -> tuple[Any, Any]:
+def _linearized(rule: CustomRule, args: Sequence[Any], wanted: Sequence[Any]) -> tuple[Any, Any]:
     """The outputs, and the pullback of the forward rule, which is linear in the tangents.
 
     The outputs leave the trace with the tangents, since an operation that computes both at once, as
@@ -123,7 +125,7 @@ def _linearized(rule: Rule, args: Sequence[Any], wanted: Sequence[Any]) -> tuple
 
 def _vjp(
     cotangents: Sequence[Any], saved: Any, args: Sequence[Type], wanted: Sequence[Any],
-    *, rule: Rule, graph: Graph | None,
+    *, rule: CustomRule, graph: Graph | None,
 ) -> list[Any]:  # fmt: skip
     if rule.reverse:
         leaves, meta = saved
@@ -133,7 +135,7 @@ def _vjp(
 
 
 def _jvp(
-    primals: Sequence[Any], tangents: Sequence[Any], *, rule: Rule, graph: Graph | None
+    primals: Sequence[Any], tangents: Sequence[Any], *, rule: CustomRule, graph: Graph | None
 ) -> Any:
     if not rule.tangents:
         return pulled_back_twice(custom)(primals, tangents, rule=rule, graph=graph)
@@ -142,7 +144,12 @@ def _jvp(
 
 
 def _batch(
-    args: Sequence[Any], batched: Sequence[bool], size: int, *, rule: Rule, graph: Graph | None
+    args: Sequence[Any],
+    batched: Sequence[bool],
+    size: int,
+    *,
+    rule: CustomRule,
+    graph: Graph | None,
 ) -> Any:
     if graph is not None:
         graph = batch(graph, batched, size, all_outputs=True).graph
@@ -238,7 +245,7 @@ class Custom(OfFunction):
             return self.f(*args, **kwargs)
         positional, named = self._signature.bind(args, kwargs)
         arguments = Arguments(self.f, positional, named, self.nondiff_argnums)
-        return apply(Rule(self, arguments), arguments.take())
+        return apply(CustomRule(self, arguments), arguments.take())
 
     def _recipe(self) -> tuple[Any, ...]:
         rules = (self.fwd, self.bwd, self.tell_wanted, self.jvp, self.symbolic_zeros)

@@ -1,7 +1,7 @@
 """Custom rules on flat values.
 
-A `Rule` belongs to one call: it has the user's functions and the structures of the arguments; a
-`BatchedRule` maps another rule over an axis.
+A `CustomRule` belongs to one call: it has the user's functions and the structures of the
+arguments; a `BatchedRule` maps another rule over an axis.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Functions(Protocol):
     held: Sequence[Tracer] | None
 
 
-class Rule:
+class CustomRule:
     """The function and the rules of one call; its values are those closed over, then the inputs."""
 
     def __init__(self, functions: Functions, arguments: Arguments) -> None:
@@ -255,10 +255,10 @@ class Rule:
         return flat[: made[0]], flat[made[0] :]
 
 
-class BatchedRule(Rule):
+class BatchedRule(CustomRule):
     """Another rule, mapped over an axis of some of its values."""
 
-    def __init__(self, inner: Rule, flags: Sequence[bool], size: int) -> None:
+    def __init__(self, inner: CustomRule, flags: Sequence[bool], size: int) -> None:
         super().__init__(inner.functions, inner.arguments)
         self.inner = inner
         self.flags = list(flags)

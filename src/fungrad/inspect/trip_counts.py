@@ -14,7 +14,7 @@ from fungrad.ir.graph import Equation, Graph, inner_graphs
 from fungrad.ir.types import size_in_bytes
 
 
-class Body(NamedTuple):
+class RepeatedGraph(NamedTuple):
     """A Graph inside an equation that runs `times` times and holds `carried` bytes meanwhile."""
 
     graph: Graph
@@ -29,7 +29,7 @@ class Bodies(NamedTuple):
     as one. `held` counts the bytes of residuals (of one trip).
     """
 
-    bodies: list[Body]
+    bodies: list[RepeatedGraph]
     choice: bool = False
     by_trip: bool = False
     held: int = 0
@@ -47,8 +47,10 @@ def bodies_of(equation: Equation) -> Bodies | None:
     if rule is not None:
         return _by_rule(equation, rule)
     if primitive is iteration:
-        return Bodies([Body(graphs[0], 1, size_in_bytes(graphs[0].output_types))], by_trip=True)
-    return Bodies([Body(graph, 1) for graph in graphs])
+        return Bodies(
+            [RepeatedGraph(graphs[0], 1, size_in_bytes(graphs[0].output_types))], by_trip=True
+        )
+    return Bodies([RepeatedGraph(graph, 1) for graph in graphs])
 
 
 def _scan(equation: Equation) -> Bodies:
@@ -57,9 +59,14 @@ def _scan(equation: Equation) -> Bodies:
     body, length, counts = params["body"], params["length"], params["counts"]
     carried = size_in_bytes(body.output_types[: counts[1]])
     if equation.primitive is not scan_pullback:
-        return Bodies([Body(body, length, carried)])
+        return Bodies([RepeatedGraph(body, length, carried)])
     halves = halves_of(body, counts, params["wanted"]).of
-    return Bodies([Body(halves.forward, length, carried), Body(halves.backward, length, carried)])
+    return Bodies(
+        [
+            RepeatedGraph(halves.forward, length, carried),
+            RepeatedGraph(halves.backward, length, carried),
+        ]
+    )
 
 
 def _by_rule(equation: Equation, rule: Any) -> Bodies:
@@ -67,7 +74,7 @@ def _by_rule(equation: Equation, rule: Any) -> Bodies:
     graphs = [graph for graph, _ in rule.bodies(equation)]
     cond, body = equation.params.get("cond"), equation.params.get("body")
     carried = 0 if body is None else size_in_bytes(body.output_types)
-    bodies = [Body(graph, 1, 0 if graph is cond else carried) for graph in graphs]
+    bodies = [RepeatedGraph(graph, 1, 0 if graph is cond else carried) for graph in graphs]
     held = 0
     if equation.primitive in RECORDS:
         count = len(equation.outputs) - 1

@@ -94,7 +94,7 @@ def _separate(args: Sequence[Any]) -> tuple[str, list[Any]]:
 # --- the plan -------------------------------------------------------------------------------------
 
 
-class Plan(Record):
+class EinsumPlan(Record):
     """The steps of one einsum, and the axes of the last result in the order of the output."""
 
     steps: tuple[Step, ...]
@@ -102,7 +102,7 @@ class Plan(Record):
 
 
 @lru_cache(maxsize=1024)
-def _plan(text: str, shapes: tuple[Shape, ...], optimize: Any) -> Plan:
+def _plan(text: str, shapes: tuple[Shape, ...], optimize: Any) -> EinsumPlan:
     given, arrow, out = text.partition("->")
     terms = given.split(",")
     if len(terms) != len(shapes):
@@ -130,7 +130,7 @@ def _plan(text: str, shapes: tuple[Shape, ...], optimize: Any) -> Plan:
         steps.append(_putting_back)
     (last,) = pending
     order = tuple([last.index(label) for label in output])
-    return Plan(tuple(steps), None if order == tuple(range(len(order))) else order)
+    return EinsumPlan(tuple(steps), None if order == tuple(range(len(order))) else order)
 
 
 def _lengths(text: str, labels: Sequence[Labels], shapes: Sequence[Shape]) -> dict[Any, int]:
@@ -302,7 +302,7 @@ def einsum(
     return with_numpy_layout(lambda *examples: np.einsum(text, *examples), found, arrays)
 
 
-def _contracted(*operands: Any, plan: Plan) -> Any:
+def _contracted(*operands: Any, plan: EinsumPlan) -> Any:
     arrays = list(operands)
     for step in plan.steps:
         step(arrays)

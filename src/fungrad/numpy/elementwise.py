@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.numpy.mutation.views import Part, linked
+from fungrad.numpy.mutation.views import ComplexPart, linked
 from fungrad.numpy.protocol.implements import as_array, implements
 from fungrad.numpy.protocol.operands import array_of, common_dtype
 from fungrad.primitives.elementwise import ufuncs as u
@@ -34,7 +34,7 @@ def real(val: Any) -> Any:
     val = val if weak else array_of(val)
     kind = typeof(val).dtype.kind
     if kind == "c":
-        return linked(u.real(val), val, Part(False)) if np.ndim(val) else u.real(val)
+        return linked(u.real(val), val, ComplexPart(False)) if np.ndim(val) else u.real(val)
     return +val if weak and kind == "b" else val
 
 
@@ -47,7 +47,7 @@ def imag(val: Any) -> Any:
     val = array_of(val)
     if val.dtype.kind != "c":
         return np.zeros(val.shape, val.dtype)[()]
-    return linked(u.imag(val), val, Part(True))
+    return linked(u.imag(val), val, ComplexPart(True))
 
 
 @implements(np.angle)

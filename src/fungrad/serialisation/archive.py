@@ -29,7 +29,7 @@ from fungrad.ir.graph import Graph
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.ir.verifier import check_graph
 from fungrad.retracing.staging import stage_tree
-from fungrad.serialisation.graph_codec import Reader, Unsavable, Writer
+from fungrad.serialisation.graph_codec import GraphWriter, Reader, Unsavable
 from fungrad.support import pytree
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, describe
@@ -261,7 +261,7 @@ def save(what: Graph | Exported, path: Target, *, sources: bool = True) -> None:
             f"{Path(path).name!r} is the name of a picture: write graph.save(path) to draw one, or "
             "end the name in .fungrad."
         )
-    writer = Writer(sources)
+    writer = GraphWriter(sources)
     content: dict[str, Any] = {}
     check_graph(what if isinstance(what, Graph) else what.graph)
     try:
@@ -301,7 +301,7 @@ def save_tree(tree: Any, path: Target) -> None:
       ArgumentError: if a leaf is something else; the message has its path in the tree.
     """
     leaves, treedef = pytree.flatten(tree)
-    writer = Writer(False)
+    writer = GraphWriter(False)
     written = []
     for name, leaf in zip(pytree.paths(treedef), leaves, strict=True):
         try:
@@ -314,7 +314,7 @@ def save_tree(tree: Any, path: Target) -> None:
     _write(path, "tree", {"tree": writer.write(treedef), "leaves": written}, writer)
 
 
-def _write(path: Target, kind: str, content: dict[str, Any], writer: Writer) -> None:
+def _write(path: Target, kind: str, content: dict[str, Any], writer: GraphWriter) -> None:
     """Writes an archive; a named file is replaced at once."""
     head = {"format": FORMAT, "version": VERSION, "kind": kind}
     head |= {"longdouble": int(np.finfo(np.longdouble).nmant), "graphs": writer.graphs}

@@ -251,7 +251,7 @@ def read_value(found: Any, coder: Any) -> Any:
     return KINDS[name].read(content, coder)
 
 
-class Writer:
+class GraphWriter:
     """Collects the arrays and the Graphs of a saved object, inner Graphs before outer ones."""
 
     def __init__(self, sources: bool) -> None:

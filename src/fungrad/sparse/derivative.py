@@ -32,24 +32,24 @@ from fungrad.tracing.trace import shape_of, typeof
 from fungrad.transforms.arguments import flat_leaves, leaf_type
 from fungrad.transforms.engine.forward import pushed_forward
 from fungrad.transforms.engine.reverse import linearized
-from fungrad.transforms.jacobian import Call
+from fungrad.transforms.jacobian import FlatCall
 
-Product = Callable[[Call, Sequence[Any], Sequence[Any]], tuple[Sequence[Any], Sequence[Any]]]
+Product = Callable[[FlatCall, Sequence[Any], Sequence[Any]], tuple[Sequence[Any], Sequence[Any]]]
 """(call, leaves, vectors) -> (outputs, products), traced."""
 
 
-def forward(call: Call, leaves: Sequence[Any], vectors: Sequence[Any]) -> Any:
+def forward(call: FlatCall, leaves: Sequence[Any], vectors: Sequence[Any]) -> Any:
     """The outputs, and the Jacobian times vectors of the inputs' shapes."""
     return pushed_forward(call.flat, leaves, vectors, call.label)
 
 
-def reverse(call: Call, leaves: Sequence[Any], vectors: Sequence[Any]) -> Any:
+def reverse(call: FlatCall, leaves: Sequence[Any], vectors: Sequence[Any]) -> Any:
     """The outputs, and vectors of the outputs' shapes times the Jacobian."""
     values, pullback = linearized(call.flat, leaves, call.label)
     return values, pullback(vectors)
 
 
-def second(call: Call, leaves: Sequence[Any], vectors: Sequence[Any]) -> Any:
+def second(call: FlatCall, leaves: Sequence[Any], vectors: Sequence[Any]) -> Any:
     """No outputs, and the Hessian of a number times vectors of the inputs' shapes."""
 
     def gradient(*values: Any) -> list[Any]:
@@ -130,7 +130,7 @@ class Derivative:
         self, f: Callable[..., Any], argnums: Any, given: Arguments, verb: str, kind: Product
     ) -> None:
         args, kwargs = given.with_values(given.values)
-        self.call = Call(f, argnums, args, kwargs, False, verb)
+        self.call = FlatCall(f, argnums, args, kwargs, False, verb)
         self.call.require("f", self.call.leaves, "real inputs", "Use fg.jacobian.")
         self.inputs = [typeof(leaf) for leaf in self.call.leaves]
         types = [t for t in given.types if t is not None and t.inexact]
@@ -154,7 +154,7 @@ class Derivative:
     ) -> list[Type]:
         def plain(*values: Any) -> Any:
             args, kwargs = given.with_values(values)
-            call = Call(f, argnums, args, kwargs, False, self.call.verb)
+            call = FlatCall(f, argnums, args, kwargs, False, self.call.verb)
             return call.flat(*call.leaves)
 
         graph = stage(plain, types, [""] * len(types), self.call.label)
@@ -177,7 +177,7 @@ class Derivative:
 
         def whole(*values: Any) -> list[Any]:
             args, kwargs = given.with_values(values[: len(types)])
-            call = Call(f, argnums, args, kwargs, False, self.call.verb)
+            call = FlatCall(f, argnums, args, kwargs, False, self.call.verb)
             outputs, products = self._kind(call, call.leaves, values[len(types) :])
             if again:
                 outputs = call.flat(*call.leaves)

@@ -18,7 +18,7 @@ from fungrad.support.lazy import Record
 Tree = Any
 
 
-class Node(Record):
+class NodeType(Record):
     """How one type of container is flattened and rebuilt.
 
     `flatten(tree)` returns (children, aux); `unflatten(aux, children)` rebuilds; `keys(aux, n)`
@@ -162,17 +162,17 @@ def _flatten_defaultdict(tree: defaultdict[Any, Any]) -> tuple[Sequence[Any], Ha
     return [tree[key] for key in keys], (tree.default_factory, keys)
 
 
-_registry: dict[type, Node] = {
-    list: Node(lambda t: (t, None), lambda _, c: list(c), _index_keys),
-    tuple: Node(lambda t: (t, None), lambda _, c: tuple(c), _index_keys),
-    type(None): Node(lambda t: ((), None), lambda _, c: None, _index_keys),
-    dict: Node(_flatten_dict, lambda keys, c: dict(zip(keys, c, strict=True)), _dict_keys),
-    OrderedDict: Node(
+_registry: dict[type, NodeType] = {
+    list: NodeType(lambda t: (t, None), lambda _, c: list(c), _index_keys),
+    tuple: NodeType(lambda t: (t, None), lambda _, c: tuple(c), _index_keys),
+    type(None): NodeType(lambda t: ((), None), lambda _, c: None, _index_keys),
+    dict: NodeType(_flatten_dict, lambda keys, c: dict(zip(keys, c, strict=True)), _dict_keys),
+    OrderedDict: NodeType(
         lambda t: (list(t.values()), tuple(t)),
         lambda keys, c: OrderedDict(zip(keys, c, strict=True)),
         _dict_keys,
     ),
-    defaultdict: Node(
+    defaultdict: NodeType(
         _flatten_defaultdict,
         lambda aux, c: defaultdict(aux[0], zip(aux[1], c, strict=True)),
         lambda aux, n: _dict_keys(aux[1], n),
@@ -199,11 +199,11 @@ def register(
     """
     if type_ in _registry:
         raise ArgumentError(f"{type_.__name__} is already a registered tree type.")
-    _registry[type_] = Node(flatten, unflatten, keys)
+    _registry[type_] = NodeType(flatten, unflatten, keys)
     _LEAF_TYPES.pop(type_, None)
 
 
-node_makers: list[Callable[[type], Node | None]] = []
+node_makers: list[Callable[[type], NodeType | None]] = []
 """Functions of folders above that return the Node of a type which is not registered, or None."""
 
 
@@ -216,14 +216,14 @@ def is_container(type_: type) -> bool:
     return _node_of(type_) is not None
 
 
-def _node_of(type_: type) -> Node | None:
+def _node_of(type_: type) -> NodeType | None:
     """The Node of a type; None for leaves. Registers named tuples and dataclasses once met."""
     node = _registry.get(type_)
     if node is not None:
         return node
     if issubclass(type_, tuple) and hasattr(type_, "_fields"):
         names = tuple(type_._fields)
-        node = Node(
+        node = NodeType(
             lambda t: (t, None),
             lambda _, children: type_(*children),
             lambda _, n: (f".{name}" for name in names),
@@ -237,7 +237,7 @@ def _node_of(type_: type) -> Node | None:
     return node
 
 
-def _dataclass_node(type_: type) -> Node:
+def _dataclass_node(type_: type) -> NodeType:
     fields = [f for f in type_.__dataclass_fields__.values() if f._field_type.name == "_FIELD"]  # type: ignore[attr-defined]
     names = tuple(f.name for f in fields if not f.metadata.get("static", False))
     static = tuple(f.name for f in fields if f.metadata.get("static", False))
@@ -245,7 +245,7 @@ def _dataclass_node(type_: type) -> Node:
     return attribute_node(type_, names, static)
 
 
-def attribute_node(type_: type, names: Sequence[str], static: Sequence[str]) -> Node:
+def attribute_node(type_: type, names: Sequence[str], static: Sequence[str]) -> NodeType:
     """The Node of instances whose children are attributes; the `static` ones are structure."""
 
     def flatten_attributes(tree: Any) -> tuple[Sequence[Any], Hashable]:
@@ -258,7 +258,7 @@ def attribute_node(type_: type, names: Sequence[str], static: Sequence[str]) -> 
             object.__setattr__(new, name, value)
         return new
 
-    return Node(
+    return NodeType(
         flatten_attributes, unflatten_attributes, lambda _, n: (f".{name}" for name in names)
     )
 

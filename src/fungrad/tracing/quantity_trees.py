@@ -108,13 +108,13 @@ def _multiplied(unit: Any, children: Any) -> Any:
     return numbers * unit
 
 
-_NODE = pytree.Node(_flatten, Attributes.around, lambda _, n: [""] * n)
-_IN_UNIT = pytree.Node(lambda t: ((), None), _multiplied, lambda _, n: [""] * n)
+_NODE = pytree.NodeType(_flatten, Attributes.around, lambda _, n: [""] * n)
+_IN_UNIT = pytree.NodeType(lambda t: ((), None), _multiplied, lambda _, n: [""] * n)
 _kinds: set[type] = {_InUnit}
 """The classes of arrays that were met as trees."""
 
 
-def _node_for(kind: Any) -> pytree.Node | None:
+def _node_for(kind: Any) -> pytree.NodeType | None:
     if kind is _InUnit:
         return _IN_UNIT
     plain = getattr(kind, "_fungrad_plain", kind)

@@ -312,10 +312,10 @@ class Pullback:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        flat = self._flat if isinstance(self._flat, Program) else self._program()
+        flat = self._flat if isinstance(self._flat, PullbackGraph) else self._program()
         return Pullback, (flat, self._inputs, self._treedef, self._types, self._unconnected)
 
-    def _program(self) -> Program:
+    def _program(self) -> PullbackGraph:
         given = [type_ is not None and type_.inexact for type_ in self._types]
         reached: list[bool] = []
 
@@ -327,10 +327,10 @@ class Pullback:
 
         types = [Type(t.shape, t.dtype) for t in self._types if t is not None and t.inexact]
         names = [f"cotangent {i}" for i in range(len(types))]
-        return Program(stage(flat, types, names, lambda: "a pullback"), given, reached)
+        return PullbackGraph(stage(flat, types, names, lambda: "a pullback"), given, reached)
 
 
-class Program:
+class PullbackGraph:
     """A Graph as a flat function of cotangents; None is an integer output's, or zero."""
 
     def __init__(self, graph: Graph, given: Sequence[bool], reached: Sequence[bool]) -> None:

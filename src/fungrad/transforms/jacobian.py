@@ -48,7 +48,7 @@ from fungrad.transforms.engine.reverse import linearized
 from fungrad.transforms.grad import Aux, P, grad, jvp, vjp
 
 
-class Call:
+class FlatCall:
     """One call of a function, as a function of the leaves that are differentiated."""
 
     def __init__(
@@ -174,7 +174,7 @@ _NOT_HOLOMORPHIC = (
 _NOT_COMPLEX = "Leave holomorphic out for real functions."
 
 
-def _forward(call: Call, holomorphic: bool) -> Any:
+def _forward(call: FlatCall, holomorphic: bool) -> Any:
     kind, what = ("c", "complex inputs") if holomorphic else ("f", "real inputs")
     call.require(kind, call.leaves, what, _NOT_COMPLEX if holomorphic else _NOT_HOLOMORPHIC)
     types = [typeof(leaf) for leaf in call.leaves]
@@ -221,7 +221,7 @@ def _forward(call: Call, holomorphic: bool) -> Any:
     return call.result(jacobian, values)
 
 
-def _reverse(call: Call, holomorphic: bool) -> Any:
+def _reverse(call: FlatCall, holomorphic: bool) -> Any:
     keeper = WriteGuards()
     try:
         values, pullback = call.linearized(keeper)
@@ -234,7 +234,7 @@ def _reverse(call: Call, holomorphic: bool) -> Any:
             raise
 
 
-def _pulled(call: Call, holomorphic: bool, values: Sequence[Any], pullback: Any) -> Any:
+def _pulled(call: FlatCall, holomorphic: bool, values: Sequence[Any], pullback: Any) -> Any:
     if holomorphic:
         call.require("c", call.leaves, "complex inputs", _NOT_COMPLEX)
     outputs = values[: call.count]
@@ -322,7 +322,7 @@ def jacfwd(
     check_differentiated(f, argnums, "jacfwd")
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        return _forward(Call(f, argnums, args, kwargs, has_aux, "jacfwd"), holomorphic)
+        return _forward(FlatCall(f, argnums, args, kwargs, has_aux, "jacfwd"), holomorphic)
 
     return TransformedFunction(run, jacfwd, f, argnums, has_aux, holomorphic)
 
@@ -378,7 +378,7 @@ def jacrev(
     check_differentiated(f, argnums, "jacrev")
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        return _reverse(Call(f, argnums, args, kwargs, has_aux, "jacrev"), holomorphic)
+        return _reverse(FlatCall(f, argnums, args, kwargs, has_aux, "jacrev"), holomorphic)
 
     return TransformedFunction(run, jacrev, f, argnums, has_aux, holomorphic)
 
@@ -435,7 +435,7 @@ def jacobian(
     check_differentiated(f, argnums, "jacobian")
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        call = Call(f, argnums, args, kwargs, has_aux, "jacobian")
+        call = FlatCall(f, argnums, args, kwargs, has_aux, "jacobian")
         keeper = WriteGuards()
         try:
             values, pullback = call.linearized(keeper)
@@ -601,7 +601,7 @@ def elementwise_grad(
     check_differentiated(f, argnums, "elementwise_grad")
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        call = Call(f, argnums, args, kwargs, False, "elementwise_grad")
+        call = FlatCall(f, argnums, args, kwargs, False, "elementwise_grad")
         keeper = WriteGuards()
         try:
             values, pullback = call.linearized(keeper)

@@ -9,7 +9,7 @@ from typing import Any
 
 from fungrad.compat.autograd.boxes import Box as Box
 from fungrad.compat.autograd.boxes import notrace_primitive as notrace_primitive
-from fungrad.compat.autograd.functions import Call, Function, missing_rule
+from fungrad.compat.autograd.functions import Function, RecordedCall, missing_rule
 from fungrad.compat.autograd.vspaces import VSpace as VSpace
 from fungrad.compat.autograd.vspaces import vspace as vspace
 from fungrad.primitives.primitive import or_zero
@@ -69,7 +69,7 @@ def defvjp(f: Any, *vjpmakers: Any, argnums: Sequence[int] | None = None) -> Non
     def vjps(positions: Sequence[int], ans: Any, args: Any, kwargs: Any) -> Callable[..., Any]:
         missing = [i for i in positions if i not in makers]
         if missing:
-            raise missing_rule(Call(function, None, (), kwargs), "VJP", missing)
+            raise missing_rule(RecordedCall(function, None, (), kwargs), "VJP", missing)
         found = [
             None if maker is None else maker(ans, *args, **kwargs)
             for maker in map(makers.__getitem__, positions)
@@ -145,7 +145,7 @@ def defjvp(f: Any, *jvpfuns: Any, argnums: Sequence[int] | None = None) -> None:
     ) -> Any:
         missing = [i for i in positions if i not in rules]
         if missing:
-            raise missing_rule(Call(function, None, (), kwargs), "JVP", missing)
+            raise missing_rule(RecordedCall(function, None, (), kwargs), "JVP", missing)
         terms = []
         for i, tangent in zip(positions, tangents, strict=True):
             rule = rules[i]

@@ -51,7 +51,7 @@ class Function:
             return self.f(*args, **kwargs)
         kinds = set(map(type, args))
         if Tracer in kinds and not kinds - ARRAYS:
-            call = Call(self, None, (), kwargs)
+            call = RecordedCall(self, None, (), kwargs)
             return call.output(opaque(*args, call=call))
         leaves, structure = pytree.flatten(args)
         if not any(type(leaf) is Tracer for leaf in leaves):
@@ -59,7 +59,7 @@ class Function:
                 EVAL.run(self.f, *args) if not kwargs else EVAL.run(lambda: self.f(*args, **kwargs))
             )
         passive = [None if type(leaf) in ARRAYS else Passive(leaf) for leaf in leaves]
-        call = Call(self, structure, passive, kwargs)
+        call = RecordedCall(self, structure, passive, kwargs)
         inputs = [leaf for leaf, p in zip(leaves, passive, strict=True) if p is None]
         return call.output(opaque(*inputs, call=call))
 
@@ -70,7 +70,7 @@ class Passive(Record):
     leaf: Any
 
 
-class Call:
+class RecordedCall:
     """One call of a function: maps inputs to its arguments, and leaves to its output."""
 
     def __init__(
@@ -167,7 +167,7 @@ def _stacked(column: Sequence[Any]) -> Any:
     return stack_first([x if shape_of(x) == shape else broadcast_to(x, shape=shape) for x in full])
 
 
-def missing_rule(call: Call, kind: str, positions: Sequence[int]) -> MissingRuleError:
+def missing_rule(call: RecordedCall, kind: str, positions: Sequence[int]) -> MissingRuleError:
     """The error for a primitive without a VJP, or JVP, for arguments that are differentiated."""
     return MissingRuleError(
         f"{describe(call.function.f)} was made an autograd primitive, but no {kind} is defined for "
@@ -177,11 +177,11 @@ def missing_rule(call: Call, kind: str, positions: Sequence[int]) -> MissingRule
     )
 
 
-def _eval(*leaves: Any, call: Call) -> tuple[Any, ...]:
+def _eval(*leaves: Any, call: RecordedCall) -> tuple[Any, ...]:
     return EVAL.run(call.run, *leaves)  # type: ignore[no-any-return]
 
 
-def _type(*types: Type, call: Call) -> tuple[Type, ...]:
+def _type(*types: Type, call: RecordedCall) -> tuple[Type, ...]:
     names = [f"input {i}" for i in range(len(types))]
     graph = stage(call.run, types, names, lambda: describe(call.function.f))
     return tuple(graph.output_types)
@@ -189,7 +189,7 @@ def _type(*types: Type, call: Call) -> tuple[Type, ...]:
 
 def _vjp(
     cotangents: Sequence[Any], outputs: Sequence[Any], leaves: Sequence[Any], wanted: Sequence[Any],
-    *, call: Call,
+    *, call: RecordedCall,
 ) -> list[Any]:  # fmt: skip
     n, m = len(cotangents), len(leaves)
 
@@ -206,7 +206,7 @@ def _vjp(
 
 def _pulled(
     cotangents: Sequence[Any], outputs: Sequence[Any], leaves: Sequence[Any], wanted: Sequence[Any],
-    call: Call,
+    call: RecordedCall,
 ) -> list[Any]:  # fmt: skip
     """The cotangent, or None, of each leaf of the arguments."""
     if call.function.vjps is None:
@@ -227,7 +227,7 @@ def _pulled(
     return flat
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: Call) -> Any:
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: RecordedCall) -> Any:
     outputs = opaque(*primals, call=call)
     moved = [t is not None for t in tangents]
     n, m = len(outputs), len(primals)
@@ -264,4 +264,4 @@ opaque: Primitive = Primitive(
 """`opaque(*leaves, call=)`: the results of a function that was made a primitive."""
 
 
-__all__ = ["Call", "Function", "missing_rule", "opaque"]
+__all__ = ["Function", "RecordedCall", "missing_rule", "opaque"]

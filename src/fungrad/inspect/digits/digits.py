@@ -198,7 +198,7 @@ def _report(
             for site in trace.unseen
         ]
     )
-    chosen = Program(f, flat, leaves, outputs, total)
+    chosen = AnalysedProgram(f, flat, leaves, outputs, total)
     return Digits(
         getattr(f, "__name__", "a function"),
         tuple(outputs),
@@ -210,7 +210,7 @@ def _report(
     )
 
 
-class Program:
+class AnalysedProgram:
     """An analysed program: runs it again with some lines in single precision."""
 
     def __init__(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.inspect.draw.diagram import Body, Diagram, Edge, Fold, Node, folded
+from fungrad.inspect.draw.diagram import Box, Diagram, Edge, Fold, Level, folded
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, free_variables
 from fungrad.ir.printer import Letters, holds_graph, value_text
 from fungrad.primitives.stop_gradient import stop, stop_order
@@ -88,7 +88,7 @@ def _constant_text(value: Any) -> str:
 
 class _Builder:
     def __init__(self) -> None:
-        self.bodies: list[Body] = []
+        self.bodies: list[Level] = []
         self._of_graph: dict[Graph, int] = {}
 
     def whole(
@@ -131,7 +131,7 @@ class _Builder:
 
     def fold(
         self, fold: Fold, values: _Values, outside: dict[Atom, int]
-    ) -> tuple[Node, list[Variable]]:
+    ) -> tuple[Box, list[Variable]]:
         """The node of a group, and the variables that it reads.
 
         `outside` maps a variable to the node of the outer level that makes it.
@@ -147,7 +147,7 @@ class _Builder:
         level.hand_out(leaving)
         level.settle()
         lines = [e.source for e in equations if e.source]
-        node = Node(
+        node = Box(
             "group", fold.label, fold.kind, lane=fold.backward, backward=fold.backward,
             family=fold.kind, folded=True,
             bytes=sum(v.type.nbytes for v in leaving), size=len(equations), body=level.number,
@@ -164,19 +164,19 @@ class _Level:
     def __init__(self, builder: _Builder, values: _Values) -> None:
         self.builder = builder
         self.values = values
-        self.body = Body()
+        self.body = Level()
         self.number = len(builder.bodies)
         builder.bodies.append(self.body)
         self._made: dict[Atom, int] = {}
         """The number of the node that makes a variable."""
 
-    def _node(self, node: Node) -> int:
+    def _node(self, node: Box) -> int:
         self.body.nodes.append(node)
         return len(self.body.nodes) - 1
 
     def port(self, kind: str, variable: Variable, title: str) -> None:
         """Adds a value that comes from outside."""
-        node = Node(kind, title, "", str(variable.type), variable.type.nbytes, family="port")
+        node = Box(kind, title, "", str(variable.type), variable.type.nbytes, family="port")
         node.text = self.values.names.binder(variable)
         node.backward = self.values.backward.get(variable, -1)
         self._made[variable] = self._node(node)
@@ -207,7 +207,7 @@ class _Level:
     def leave(self, kind: str, atoms: Sequence[Atom], title: str) -> None:
         """Adds outputs, as one node."""
         atom = atoms[0]
-        node = Node(kind, title, "", str(atom.type), atom.type.nbytes, family="port")
+        node = Box(kind, title, "", str(atom.type), atom.type.nbytes, family="port")
         node.text = f"{title} = {self.values.names.of(atom)}"
         node.backward = self.values.backward.get(atom, -1)
         node.bytes = sum(a.type.nbytes for a in atoms)
@@ -271,14 +271,14 @@ class _Level:
             number = self.builder.whole(graph, loop=loop)
             stops = sum(n.stops for n in self.builder.bodies[number].nodes)
             level._node(
-                Node(
+                Box(
                     "group", key, graph.name, lane=lane, backward=lane, family="control",
                     stops=stops, size=len(graph.equations), body=number,
                 )
             )  # fmt: skip
         return level.number
 
-    def _described(self, equation: Equation) -> Node:
+    def _described(self, equation: Equation) -> Box:
         names = self.values.names
         params = {
             k: value_text(v)
@@ -290,7 +290,7 @@ class _Level:
         inside = " ".join(f"{k}={v}" for k, v in params.items())
         literals = [names.of(a) for a in equation.inputs if isinstance(a, Literal)]
         source = equation.source
-        return Node(
+        return Box(
             "operation",
             equation.primitive.name,
             _detail(equation, literals, inside),

@@ -18,7 +18,7 @@ READABLE, MOST = 60, 20_000
 
 
 @dataclass(slots=True)
-class Node:
+class Box:
     """A box: an input, a constant, an output, an equation, or a group of equations.
 
     `body` is the number of the body that unfolds from it. `lane` is the pass that it is drawn in,
@@ -78,10 +78,10 @@ class Edge:
 
 
 @dataclass(slots=True)
-class Body:
+class Level:
     """The nodes and edges of one level."""
 
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[Box] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
 
 
@@ -90,7 +90,7 @@ class Diagram:
     """All bodies of a picture; the first is the outermost."""
 
     title: str
-    bodies: list[Body]
+    bodies: list[Level]
 
     @property
     def equations(self) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fungrad.inspect.draw.diagram import Diagram, Edge, Node, opened
+from fungrad.inspect.draw.diagram import Box, Diagram, Edge, opened
 from fungrad.inspect.draw.svg import palettes
 
-End = tuple[Node, str, str]
+End = tuple[Box, str, str]
 """An end of an edge: its node, the path of the node drawn for it, and its unfolded box or ""."""
 KINDS = {"pointwise", "algebra", "reduce", "move", "control", "stop", "forward"}
 """The classes of nodes that have a colour in Mermaid."""
@@ -67,7 +67,7 @@ class _Text:
                 yield indent + self.edge(edge, (source, *tail), (target, *head))
             done.add((tail, head, edge.cut))
 
-    def end(self, node: Node, path: str, kind: str, value: str) -> tuple[str, str]:
+    def end(self, node: Box, path: str, kind: str, value: str) -> tuple[str, str]:
         """The paths of the node at an end of an edge, and of the box that it represents, or ""."""
         if path not in self.unfolded or node.body is None:
             return path, ""
@@ -78,10 +78,10 @@ class _Text:
         first = 0 if kind == "enter" else len(nodes) - 1
         return self.end(nodes[first], f"{path}/{first}", kind, "")[0], path
 
-    def box(self, node: Node, path: str, indent: str) -> Iterator[str]:
+    def box(self, node: Box, path: str, indent: str) -> Iterator[str]:
         raise NotImplementedError
 
-    def node(self, node: Node, path: str) -> str:
+    def node(self, node: Box, path: str) -> str:
         raise NotImplementedError
 
     def edge(self, edge: Edge, tail: End, head: End) -> str:
@@ -92,7 +92,7 @@ def _name(path: str) -> str:
     return "n" + path.replace("/", "_")
 
 
-def _label(node: Node) -> list[str]:
+def _label(node: Box) -> list[str]:
     rows = [node.title, node.detail if node.kind == "operation" else "", node.type]
     if node.kind in ("enter", "leave"):
         return [node.title]
@@ -105,7 +105,7 @@ def _quoted(text: str) -> str:
 
 
 class _Dot(_Text):
-    def box(self, node: Node, path: str, indent: str) -> Iterator[str]:
+    def box(self, node: Box, path: str, indent: str) -> Iterator[str]:
         light, _ = palettes()
         assert node.body is not None
         colour = light["backward" if node.backward % 2 else "group"]
@@ -114,7 +114,7 @@ class _Dot(_Text):
         yield from self.body(node.body, path, indent + "  ")
         yield indent + "}"
 
-    def node(self, node: Node, path: str) -> str:
+    def node(self, node: Box, path: str) -> str:
         light, _ = palettes()
         colour = light.get(node.family, light["backward" if node.backward % 2 else "forward"])
         style: dict[str, Any] = {
@@ -160,13 +160,13 @@ class _Mermaid(_Text):
         self.kinds: set[str] = set()
         self.wires: dict[str, list[int]] = {}
 
-    def box(self, node: Node, path: str, indent: str) -> Iterator[str]:
+    def box(self, node: Box, path: str, indent: str) -> Iterator[str]:
         assert node.body is not None
         yield f"{indent}subgraph {_name(path)}[{_entities(node.heading)}]"
         yield from self.body(node.body, path, indent + "  ")
         yield indent + "end"
 
-    def node(self, node: Node, path: str) -> str:
+    def node(self, node: Box, path: str) -> str:
         left, right = ("([", "])") if node.family == "port" else ("[", "]")
         family = "forward" if node.family == "port" else node.family
         self.kinds |= {family} & KINDS

@@ -10,7 +10,7 @@ from importlib import resources
 from operator import attrgetter
 from string import Template
 
-from fungrad.inspect.draw.diagram import Diagram, Edge, Node, opened
+from fungrad.inspect.draw.diagram import Box, Diagram, Edge, opened
 
 HEIGHT = 560
 """The height of a picture in a notebook, in pixels."""
@@ -26,11 +26,11 @@ def asset(name: str) -> str:
 
 def page(found: Diagram, unfold: bool | None = None) -> str:
     """The HTML of a diagram; `unfold` as in `opened`."""
-    of_node, of_edge = (attrgetter(*[f.name for f in fields(kind)]) for kind in (Node, Edge))
+    of_node, of_edge = (attrgetter(*[f.name for f in fields(kind)]) for kind in (Box, Edge))
     data = {
         "title": found.title,
         "equations": found.equations,
-        "fields": [f.name for f in fields(Node)],
+        "fields": [f.name for f in fields(Box)],
         "open": sorted(opened(found, unfold)),
         "bodies": [
             [[of_node(node) for node in body.nodes], [of_edge(edge) for edge in body.edges]]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any, NamedTuple
 
-from fungrad.inspect.draw.diagram import Body, Diagram, Edge, Node, opened
+from fungrad.inspect.draw.diagram import Box, Diagram, Edge, Level, opened
 from fungrad.inspect.draw.html import asset
 from fungrad.inspect.draw.layout import Placed, Point, Size, place
 
@@ -34,7 +34,7 @@ def palettes() -> tuple[dict[str, str], dict[str, str]]:
 class _Level(NamedTuple):
     """A body with its layout and the levels inside it."""
 
-    body: Body
+    body: Level
     edges: list[Edge]
     placed: Placed
     sizes: list[Size]
@@ -64,7 +64,7 @@ def svg(found: Diagram, unfold: bool | None = None) -> str:
     )
 
 
-def _odd(node: Node) -> bool:
+def _odd(node: Box) -> bool:
     """Whether a backward walk made the value of a node."""
     return node.backward % 2 == 1
 
@@ -100,7 +100,7 @@ def _laid_out(found: Diagram, number: int, path: str, unfolded: set[str]) -> _Le
     return _Level(body, edges, placed._replace(splines=splines), sizes, inner)
 
 
-def _rows(node: Node) -> list[tuple[str, str]]:
+def _rows(node: Box) -> list[tuple[str, str]]:
     rows = [("title", node.title)]
     if node.kind in ("enter", "leave"):
         return rows
@@ -113,7 +113,7 @@ def _rows(node: Node) -> list[tuple[str, str]]:
     return rows
 
 
-def _size(node: Node, inner: _Level | None) -> Size:
+def _size(node: Box, inner: _Level | None) -> Size:
     if inner is not None:
         head = len(node.heading) * WIDE["title"] + 60
         return max(inner.placed.width + 2 * PAD, head), inner.placed.height + HEADER + PAD
@@ -136,7 +136,7 @@ def _drawn(level: _Level) -> str:
     return "".join(parts)
 
 
-def _wire(edge: Edge, source: Node, target: Node, spline: list[Point]) -> str:
+def _wire(edge: Edge, source: Box, target: Box, spline: list[Point]) -> str:
     light, _ = palettes()
     colour, dash = light["backward" if _odd(source) else "forward"], ""
     if source.backward < target.backward:
@@ -176,7 +176,7 @@ def _middle(spline: list[Point]) -> Point:
     return tuple((a + 3 * b + 3 * c + d) / 8 for a, b, c, d in zip(p, q, r, s, strict=True))  # type: ignore[return-value]
 
 
-def _box(node: Node, x: float, y: float, size: Size, inner: _Level | None) -> str:
+def _box(node: Box, x: float, y: float, size: Size, inner: _Level | None) -> str:
     light, _ = palettes()
     w, h = size
     port, stop = node.family == "port", node.family == "stop"

@@ -92,7 +92,7 @@ def check_home(root: Writable) -> None:
 # --- the place of a view in the memory of another array -------------------------------------------
 
 
-class Part:
+class PartStep:
     """The step to the real or imaginary part of a complex array, and on to a view of that."""
 
     __slots__ = ("imaginary", "step")
@@ -174,7 +174,7 @@ def step_between(root: Any, view: Any) -> Step:
             if (_address(view) - _address(part)) % root.itemsize == 0 and all(
                 n % root.itemsize == 0 for n in view.strides
             ):
-                return Part(bool(imaginary), _step(part, view))
+                return PartStep(bool(imaginary), _step(part, view))
     raise ItemAssignmentError(
         f"A traced value is written{user_line()} into an array of dtype {root.dtype} that has a "
         f"view of dtype {view.dtype}, which would have no value then. Make the view a copy."

@@ -145,7 +145,7 @@ def _flat(x: Any) -> Any:
     return x if len(shape) == 1 else s.reshape(x, shape=(math.prod(shape),))
 
 
-class Part(_Whole):
+class ComplexPart(_Whole):
     """The real or the imaginary part of a complex array, as a view."""
 
     __slots__ = ("imaginary",)
@@ -328,7 +328,7 @@ def layout_of(x: Tracer) -> MemoryLayout:
     c_inputs, shape = c_inputs | alias.c_inputs, alias.base.shape
     if type(step) is Transposed:
         return MemoryLayout(tuple([strides[axis] for axis in step.axes]), c_inputs)
-    if type(step) is Part:
+    if type(step) is ComplexPart:
         return MemoryLayout(tuple([2 * n for n in strides]), c_inputs)
     if hasattr(step, "in_memory"):  # of bits in another dtype
         return MemoryLayout(step.in_memory(strides, alias.base.dtype.itemsize), c_inputs)

@@ -7,7 +7,9 @@ from __future__ import annotations
 import decimal
 import importlib
 import math
+import struct
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -31,6 +33,8 @@ def notes(f, error, transform=fg.grad):
         (lambda x: np.frombuffer(x), TypeError),
         (lambda x: np.ndarray(2, buffer=x), TypeError),
         (lambda x: decimal.Decimal(x), TypeError),
+        (lambda x: struct.pack("d", x[0]), struct.error),
+        (lambda x: time.sleep(x[0]), TypeError),
         (lambda x: x.values, AttributeError),
         (lambda x: x.__array_interface__, AttributeError),
     ],

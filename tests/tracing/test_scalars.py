@@ -5,6 +5,7 @@ Each question is asked of the same value without a transform, and under each tra
 
 from __future__ import annotations
 
+import collections
 import collections.abc
 import functools
 import numbers
@@ -280,3 +281,80 @@ def test_a_number_shares_no_memory():
     value, gradient = fg.value_and_grad(f)(A)
     assert value == f(A) == 1.0
     assert gradient.tolist() == [0.5, 2.0, 0.0]
+
+
+TABLE = {1.0: 2.0, 2.5: 7.0}
+FOUND = frozenset([2.5])
+
+
+class Tables:
+    """Tables that an instance holds."""
+
+    def __init__(self):
+        self.held = dict(TABLE)
+
+
+TABLES = Tables()
+
+
+def counted(x):
+    counts = collections.Counter({2.5: 1.0})
+    counts[x] += 2.0
+    return sum(counts.values()) * len(counts) * x
+
+
+def kept(x):
+    memo = {0.0: 1.0}
+    if x not in memo:
+        memo[x] = x * x
+    return memo[x]
+
+
+LOOKED_UP = {
+    "[]": lambda x: TABLE[x] * x,
+    "of constants": lambda x: {1.0: 2.0, 2.5: 7.0}[x] * x,
+    "get": lambda x: TABLE.get(x, 3.0) * x,
+    "get of no key": lambda x: TABLE.get(x + 1.0, 3.0) * x,
+    "in": lambda x: 2.0 * x if x in FOUND else x,
+    "not in": lambda x: 2.0 * x if x not in FOUND else x,
+    "in a set of constants": lambda x: 2.0 * x if x in {2.5, 4.0} else x,
+    "in keys": lambda x: 2.0 * x if x in TABLES.held.keys() else x,
+    "in an attribute": lambda x: TABLES.held.get(x) * x if x in TABLES.held.keys() else x,
+    "among words": lambda x: {"2.5": 2.0}.get(x, 5.0) * x,
+    "counted": counted,
+    "kept": kept,
+}
+
+
+@pytest.mark.parametrize("name", LOOKED_UP)
+def test_a_table_finds_the_number_that_is_equal(name, monkeypatch):
+    f = LOOKED_UP[name]
+    jitted = fg.jit(f)
+
+    def asked(call, *args):
+        monkeypatch.setattr(TABLES, "held", dict(TABLE))
+        return call(*args)
+
+    for x in (1.0, 2.5, 1.0):
+        expected = asked(f, x)
+        slope = 2 * x if name == "kept" else expected / x
+        assert asked(jitted, x) == expected
+        for transform in (fg.grad, fg.jacfwd, lambda f: fg.grad(fg.jit(f))):
+            assert asked(transform(f), x) == slope
+
+
+def test_equal_keys_that_are_traced_are_different():
+    def f(x, y):
+        table = {0.5: 1.0}
+        table[x] = x * 2.0
+        table[y] = y * 3.0
+        return table[x] * table[y] * len(table)
+
+    assert fg.grad(f, argnums=(0, 1))(2.0, 2.0) == (36.0, 36.0)
+    assert fg.jit(f)(2.0, 2.0) == 72.0
+
+
+def test_a_table_asked_for_a_value_that_has_no_number():
+    with pytest.raises(fg.errors.AbstractValueError, match="a look-up in a table"):
+        fg.vmap(LOOKED_UP["get"])(np.array([1.0, 2.5]))
+    assert fg.vmap(LOOKED_UP["among words"])(np.array([1.0, 2.5])).tolist() == [5.0, 12.5]

@@ -45,6 +45,15 @@ def test_what_is_computed_with_a_text_is_computed_with_the_numbers(name):
         assert fg.vmap(g)(np.array([x, x])).tolist() == [g(x)] * 2
 
 
+@pytest.mark.parametrize("text", [lambda x: f"x = {x}", "x = {}".format], ids=["f", "format"])
+def test_a_text_that_contains_a_number_has_it_in_eager_transforms(text):
+    f = lambda x: len(text(x)) * x  # noqa: E731
+    for x in (np.float64(2.0), np.float64(3.25)):
+        assert fg.value_and_grad(f)(x) == (f(x), len(text(x)))
+        assert fg.jvp(f, (x,), (1.0,))[0] == f(x)
+        assert fg.hessian(lambda x: f(x) * x)(x) == 2 * len(text(x))
+
+
 def test_a_text_without_a_number_is_an_error():
     with pytest.raises(AbstractValueError, match="text"):
         fg.make_jaxpr(lambda x: len(str(x)) * x)(2.0)

@@ -161,8 +161,11 @@ def matches_true(x: Any) -> Any:
     return 3.0 * x
 
 
+TABLES = [{1.5: 2.0}]
+
+
 def is_key(x: Any) -> Any:
-    return x * {1.5: 2.0}.get(x, 3.0)
+    return x * TABLES[0].get(x, 3.0)
 
 
 def is_element(x: Any) -> Any:

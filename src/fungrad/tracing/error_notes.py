@@ -16,7 +16,7 @@ import numpy as np
 from fungrad.errors import FungradError
 from fungrad.ir.graph import Source
 from fungrad.support.lazy import loaded
-from fungrad.tracing.ways_out import ways_out
+from fungrad.tracing.ways_out import names_given_at, ways_out
 
 SAID = ("Tracer", "fungrad.tracing", "can't unbox array from PyObject")
 """Texts of errors about a traced value."""
@@ -100,6 +100,20 @@ class _Failure:
         unboxed = str(error) == UNBOXED and loaded("numba") is not None
         self.of_numba = unboxed or type(error).__module__.startswith("numba.")
 
+    def by_builtin(self) -> bool:
+        """Whether a call of a function in C, which leaves no frame, raised an error of its own for
+        a traced argument: `struct.pack("d", x)`.
+        """
+        last = self.users[-1] if self.users else -1
+        asked = [frame.f_code.co_name for frame, *_ in self.frames[last + 1 :]][:1]
+        if last != self.outside[-1] or asked not in ([], ["__index__"]):
+            return False
+        if type(self.error).__module__ == "builtins" and not isinstance(self.error, TypeError):
+            return False
+        frame, _, at = self.frames[last]
+        given = names_given_at(frame.f_code, at)
+        return _traced(map(frame.f_locals.get, given)) is not None
+
     def tracer(self) -> Any:
         """The traced value that was given to the code, if one is found there."""
         first = self.outside[-1]
@@ -149,6 +163,6 @@ def add_note(error: BaseException, is_library: Any, is_installed: Any) -> None:
     if not failure.outside or any(_AT in note for note in failure.given):
         return
     tracer = failure.tracer()
-    foreign = failure.inside or failure.compiled or failure.of_numba
+    foreign = failure.inside or failure.compiled or failure.of_numba or failure.by_builtin()
     if failure.said or failure.given or (foreign and tracer is not None):
         error.add_note(failure.note(tracer))

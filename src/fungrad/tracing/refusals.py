@@ -10,7 +10,10 @@ import opcode
 import re
 import sys
 from _thread import get_ident
+from collections import ChainMap
 from collections.abc import Iterable
+from numbers import Number
+from types import FrameType
 from typing import Any, ClassVar
 
 from fungrad.errors import (
@@ -30,7 +33,7 @@ from fungrad.tracing.source_location import (
     ways_out_here,
     written_name,
 )
-from fungrad.tracing.ways_out import call_at
+from fungrad.tracing.ways_out import call_at, looked_up_at, value_of
 
 _STORES = frozenset(
     [opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opcode.opmap]
@@ -69,6 +72,21 @@ def hashed() -> bool:
     return call is not None and getattr(call.func, "id", "") == "hash"
 
 
+def looked_up() -> dict[Any, Any]:
+    """The plain numbers among the keys of the set or dict in which the code that calls the method
+    that calls this looks a value up; empty if it does not, or they are not known.
+    """
+    return {key: key for key in _table(sys._getframe(2)) if issubclass(type(key), Number)}
+
+
+def _table(frame: FrameType) -> Iterable[Any]:
+    """The set or dict of the look-up that a frame does; empty if it does none, or it is unknown."""
+    code = frame.f_code
+    table = None if is_library(code.co_filename) else looked_up_at(code, frame.f_lasti)
+    found = value_of(table, ChainMap(frame.f_locals, frame.f_globals)) if table else ()
+    return found if isinstance(found, (dict, set, frozenset)) else ()
+
+
 def stored() -> bool:
     """Whether the method that calls this was called by `array[index] = tracer`, or by a method that
     fills an array.
@@ -79,7 +97,7 @@ def stored() -> bool:
     frame = sys._getframe(2)
     code = frame.f_code
     if code.co_code[frame.f_lasti] in _STORES:
-        return True
+        return not isinstance(_table(frame), dict)
     if _FILLS.isdisjoint(code.co_names):
         return False
     call = call_at(code, frame.f_lasti)

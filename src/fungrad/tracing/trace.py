@@ -31,7 +31,13 @@ from fungrad.support.hooks import Hooks
 from fungrad.tracing import interception
 from fungrad.tracing.concrete_answers import T, ceil, floor
 from fungrad.tracing.memory_order import MemoryLayout, memory_layout
-from fungrad.tracing.refusals import hashed, refused_function, refused_store, stored
+from fungrad.tracing.refusals import (
+    hashed,
+    looked_up,
+    refused_function,
+    refused_store,
+    stored,
+)
 from fungrad.tracing.source_location import REFUSED, begin_by, user_line, user_source
 
 
@@ -511,9 +517,18 @@ class Tracer(metaclass=_TracerClass):
         return shape[0]
 
     def __hash__(self) -> int:
-        if hashed() and is_number(self):
+        """That of the object, as traced keys are different values; but `hash(x)` is that of the
+        number, and so is that of a look-up in a set or dict which has the number as a key.
+        """
+        if not is_number(self):
+            return id(self)
+        if hashed():
             return self.owner.concrete(self, AbstractValueError, "hash()", hash)
-        return id(self)
+        numbers = looked_up()
+        if not numbers:
+            return id(self)
+        found = self.owner.concrete(self, AbstractValueError, "a look-up in a table", numbers.get)
+        return id(self) if found is None else hash(found)
 
     def __repr__(self) -> str:
         return words(self)

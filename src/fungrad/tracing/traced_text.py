@@ -3,7 +3,7 @@
 `print(x)` under a transform shows what the value is, `Tracer(f64[3], jit of ...)`. `len(str(x))` or
 `str(x) == "1.0"` would compute with these words. Here each such question is asked of the text of
 the number: under `jit` the answer is guarded as a branch. A number that is read from the text would
-cut its gradient, and is refused. Words that Python has put together, f"x = {x}", are plain.
+cut its gradient, and is refused. Words that Python has put together, "x = " + str(x), are plain.
 """
 
 from __future__ import annotations

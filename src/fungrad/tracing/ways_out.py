@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import inspect
 import itertools
 import linecache
 import textwrap
@@ -34,6 +36,40 @@ def call_at(code: CodeType, instruction: int) -> ast.Call | None:
     """The call at an instruction: see `expression_at`."""
     found = expression_at(code, instruction)
     return found if isinstance(found, ast.Call) else None
+
+
+def names_given_at(code: CodeType, instruction: int) -> list[str]:
+    """The names in the arguments of the call at an instruction."""
+    call = call_at(code, instruction)
+    given = [] if call is None else [*call.args, *[keyword.value for keyword in call.keywords]]
+    return [node.id for part in given for node in ast.walk(part) if isinstance(node, ast.Name)]
+
+
+@functools.lru_cache(maxsize=4096)
+def looked_up_at(code: CodeType, instruction: int) -> ast.expr | None:
+    """The set or dict of the look-up at an instruction, `table` of `table[x]`, `x in table` and
+    `table.get(x)`; None if it is none.
+    """
+    found = expression_at(code, instruction)
+    table: ast.expr | None = None
+    if isinstance(found, ast.Compare) and isinstance(found.ops[0], (ast.In, ast.NotIn)):
+        table = found.comparators[0]
+    elif isinstance(found, ast.Subscript):
+        table = found.value
+    elif isinstance(found, ast.Call) and isinstance(found.func, ast.Attribute):
+        table = found.func.value if found.func.attr in ("get", "pop", "setdefault") else None
+    keys = table.func if isinstance(table, ast.Call) else None
+    return keys.value if isinstance(keys, ast.Attribute) and keys.attr == "keys" else table
+
+
+def value_of(node: ast.expr | None, names: Mapping[str, Any]) -> Any:
+    """The value of a name, of an attribute, or of a set or dict of constants; None for others."""
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
+    if isinstance(node, ast.Attribute):
+        return inspect.getattr_static(value_of(node.value, names), node.attr, None)
+    keys = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", ())
+    return frozenset(key.value for key in keys if isinstance(key, ast.Constant))
 
 
 _FUNCTIONS = {

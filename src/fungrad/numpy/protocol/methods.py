@@ -61,9 +61,14 @@ def _is_integer(self: Tracer) -> bool:
 
 
 def _format(self: Tracer, spec: str) -> str:
-    """A traced value in a text: its number does not cut a gradient."""
+    """A traced value in a text: its number does not cut a gradient. Without a format it is shown
+    where its number would hold for the present values alone, as it may be printed.
+    """
     if not spec:
-        return str(self)
+        try:
+            return text_of(self, self.owner.concrete(self, AbstractValueError, "", str), str)
+        except AbstractValueError:
+            return str(self)
     return self.owner.concrete(
         self, AbstractValueError, f"format(x, {spec!r})", lambda value: format(value, spec)
     )

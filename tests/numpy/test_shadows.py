@@ -6,6 +6,7 @@ import collections
 import sys
 import threading
 import types
+import typing
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import scipy.linalg
 
 import fungrad as fg
 from fungrad.errors import ItemAssignmentError
-from fungrad.tracing import interception
+from fungrad.tracing import bound_names, interception
 
 GRID = np.linspace(1.0, 2.0, 3)
 BUFFER = np.zeros(3)
@@ -367,3 +368,69 @@ def test_a_trace_that_waits_for_another_thread_does_not_hang(monkeypatch):
     assert np.allclose(fg.grad(writes)(x), slopes(x)[writes])
     assert not interception.holders and not interception._alone
     assert not interception._asking and not interception._overdue
+
+
+class Chain:
+    """Finds its arrays by its class, its attributes, and globals that its methods name."""
+
+    limits: typing.ClassVar = {"upper": np.ones(2)}
+
+    def __init__(self):
+        self.row = np.zeros(2)
+
+    def __call__(self, x):
+        self.row[0] = x
+        LINKS[-1].weights[:] = x * self.row[0]
+        self.limits["upper"][1] = TABLE[0](x)
+        return self.row[0] + np.sum(LINKS[-1].weights) + self.limits["upper"][1]
+
+
+def link():
+    return types.SimpleNamespace(weights=np.ones(2))
+
+
+def cubed(x):
+    CUBES[0] = x**3
+    return CUBES[0]
+
+
+CUBES = np.zeros(1)
+LINKS = [link()]
+TABLE = [lambda x: 5.0 * x]
+
+
+def test_what_globals_lead_to_is_read_again_only_where_it_has_changed(monkeypatch):
+    read = []
+    function = bound_names._Reader._function
+    monkeypatch.setattr(
+        bound_names._Reader, "_function", lambda *args: read.append(args) or function(*args)
+    )
+    module = globals()
+
+    def slope_of(chain):
+        read.clear()
+        return fg.grad(lambda x: chain(x))(2.0)
+
+    at_two = 1.0 + 2 * 2 * 2.0 + 5.0
+    assert [slope_of(Chain()) for _ in range(3)] == [at_two] * 3
+    anew = len(read)  # the function itself, alone
+    CUBES[0] = 1.0
+    Chain.limits["upper"] = np.ones(2)  # another array: no other code
+    assert slope_of(Chain()) == at_two
+    assert len(read) == anew
+    changes = {
+        "a list has one more": lambda: LINKS.append(link()),
+        "an item": lambda: TABLE.__setitem__(0, cubed),
+        "a global": lambda: monkeypatch.setitem(module, "LINKS", [link()]),
+        "a dict": lambda: monkeypatch.setattr(Chain, "limits", {"upper": np.ones(2)}),
+        "an attribute": lambda: setattr(LINKS[0], "weights", np.ones(2)),
+    }
+    for name, change in changes.items():
+        change()
+        at_two = 1.0 + 2 * 2 * 2.0 + (12.0 if TABLE[0] is cubed else 5.0)
+        for _ in range(2):
+            assert slope_of(Chain()) == at_two, name
+        assert len(read) == anew, name
+    assert CUBES[0] == 1.0
+    assert all(np.all(one.weights == 1.0) for one in LINKS)
+    TABLE[0], LINKS[1:] = (lambda x: 5.0 * x), []

@@ -12,9 +12,10 @@ from __future__ import annotations
 import builtins
 import dis
 import functools
+import operator
 import sys
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -59,6 +60,8 @@ CONTAINERS = frozenset([dict, list, OrderedDict, defaultdict, deque])
 """The classes whose items are places."""
 KEPT = 512
 """The most functions whose names are remembered."""
+KEPT_READINGS = 16
+"""The most functions of which all is kept that was read by globals alone."""
 
 
 def _read_by(module: Any) -> bool:
@@ -132,27 +135,144 @@ def compare_and_set(place: Any, key: Any, old: Any, new: Any) -> None:
             object.__setattr__(place, key, new)
 
 
+class _Places:
+    """The places in one object that were read, and the objects in them."""
+
+    __slots__ = ("count", "held", "leaves", "place", "space")
+
+    def __init__(self, place: Any) -> None:
+        self.place = place
+        self.space: Any = vars(place) if isinstance(place, type) else place
+        """The dict or list that has the keys; None if they are attributes."""
+        if not isinstance(place, type) and type(place) not in CONTAINERS:
+            self.space = None
+        self.count = 0 if self.space is None else len(self.space)
+        self.held: dict[Any, Any] = {}
+        self.leaves: set[Any] = set()
+        """The keys of values that lead no further, which may change."""
+
+    def values(self, keys: Iterable[Any]) -> list[Any]:
+        """The values that the places hold now; None where there is none."""
+        if self.space is None or isinstance(self.space, (list, deque)):
+            return [read_binding(self.place, key) for key in keys]
+        return list(map(self.space.get, keys))
+
+    def has_more(self, matter: Callable[[Any], bool]) -> bool:
+        """Whether there are more items that `matter` than were read."""
+        if self.space is None or len(self.space) == self.count:
+            return False
+        listed = isinstance(self.space, (list, deque))
+        items = enumerate(self.space) if listed else list(self.space.items())
+        for key, item in items:
+            if key not in self.held and key not in self.leaves and matter(item):
+                return True
+        self.count = len(self.space)
+        return False
+
+
+class _Reading:
+    """What was read for a function. What it reaches by globals alone is kept (`by_globals`), and
+    holds as long as the same objects are in these places. Numbers and arrays may change.
+    """
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        """All names in the code read so far."""
+        self.spaces: list[tuple[Any, Any, bool]] = []
+        """Namespaces of modules, instances and classes, the object that a replacement is written
+        to, and whether the function reaches them by its globals alone (`shared`)."""
+        self.seen: dict[int, tuple[Any, bool]] = {}
+        """The objects that were read, by identity, and `shared`."""
+        self.compared: set[tuple[int, str]] = set()
+        """Globals, by identity, and names of builtin classes that code of them compares."""
+        self.builtins: dict[tuple[int, Any], Binding] = {}
+        """The bindings of builtin classes."""
+        self.further: set[str] = set()
+        """The names in FURTHER that were met."""
+        self.places: dict[int, _Places] = {}
+        """Those reached by globals alone, by the identity of the object that has them."""
+        self.holding: list[tuple[Any, Any, Any]] = []
+        """Those of them, with their values, that hold arrays or ufuncs in a tuple or partial."""
+
+    def places_in(self, place: Any) -> _Places:
+        """The places of an object, whose keys are looked through from now on."""
+        found = self.places.get(id(place))
+        if found is None:
+            found = self.places[id(place)] = _Places(place)
+        return found
+
+    def note(self, place: Any, key: Any, value: Any) -> None:
+        """Notes what a place holds."""
+        found = self.places_in(place)
+        if _is_leaf(value):
+            found.leaves.add(key)
+            return
+        known = found.held.get(key)
+        found.held[key] = value
+        if known is not value and _holds_arrays(value):
+            self.holding.append((place, key, value))
+
+    def to_bind(self, matter: Callable[[Any], bool]) -> list[tuple[Any, Any, Any]] | None:
+        """The places, and their values, that may have other replacements in each trace: arrays,
+        ufuncs, and what holds them. None if another place has changed.
+        """
+        found = list(self.holding)
+        for places in self.places.values():
+            if places.has_more(matter):
+                return None
+            if not all(map(operator.is_, places.held.values(), places.values(places.held))):
+                return None
+            leaves = places.leaves
+            for key, value in zip(leaves, places.values(leaves), strict=True) if leaves else ():
+                if type(value) not in _NUMBERS:
+                    if not _is_leaf(value):
+                        return None
+                    found.append((places.place, key, value))
+        return found
+
+    def by_globals(self) -> _Reading:
+        """Itself, without what the function reaches by its closure or by its arguments."""
+        self.spaces = [space for space in self.spaces if space[2]]
+        self.seen = {key: found for key, found in self.seen.items() if found[1]}
+        return self
+
+
+_readings: OrderedDict[Any, _Reading] = OrderedDict()
+"""By the key of a function: what it reaches by globals alone."""
+
+
 class _Reader:
     """Reads the functions and objects that a function can call."""
 
-    def __init__(self, replaced: Replaced, known: Known, also: Collection[type] = ()) -> None:
+    def __init__(
+        self, replaced: Replaced, known: Known, also: Collection[type] = (), key: Any = None
+    ) -> None:
         self._replaced = replaced
         self._known = known
         self._also = also
-        self.names: set[str] = set()
-        """All names in the code read so far."""
-        self._spaces: list[tuple[Any, Any, bool]] = []
-        """Namespaces of modules, instances and classes, the object that a replacement is written
-        to, and `shared`."""
-        self._seen: dict[int, Any] = {}
+        self._key = key
+        """The key under which the reading is kept; None if it is not."""
         self._waiting: list[tuple[Any, bool]] = []
-        """Objects to read, and whether the function reaches them by its globals alone (`shared`).
-        """
-        self._compared: set[tuple[int, str]] = set()
-        """Globals, by identity, and names of builtin classes that code of them compares."""
+        """Objects to read, and `shared`."""
         self.bindings: dict[tuple[int, Any], Binding] = {}
+        self._all = _Reading()
         self.shared = True
         """Whether all functions of the same code have the places that were found."""
+        kept = _readings.pop(key, None)
+        places = None if kept is None else kept.to_bind(self._may_matter)
+        if kept is not None and places is not None:
+            self._all = kept
+            for name in kept.further:
+                self._further(name)
+            self.bindings |= kept.builtins
+            for place in places:
+                self._bind(*place, True)
+        self._most = len(self._all.seen) + MOST
+
+    @property
+    def names(self) -> set[str]:
+        """All names in the code that was read."""
+        return self._all.names
 
     def read(self, f: Any, made: Any) -> None:
         """Reads a function, the function `made` that fungrad derived from it, and all that they
@@ -161,17 +281,23 @@ class _Reader:
         self.shared = replacement_for(f, self._replaced) is None
         self._held_by(made, f, False)
         self._waiting.append((f, False))
-        while self._waiting and len(self._seen) < MOST:
+        while self._waiting and len(self._all.seen) < self._most:
             self._visit(*self._waiting.pop())
+        if self._key is not None:
+            if len(_readings) >= KEPT_READINGS:
+                _readings.popitem(last=False)
+            _readings[self._key] = self._all.by_globals()
 
     def _enqueue(self, shared: bool, *values: Any) -> None:
         self._waiting += [(value, shared) for value in values]
 
     def _visit(self, value: Any, shared: bool) -> None:
-        if id(value) in self._seen or value is None:
-            return
-        self._seen[id(value)] = value
         kind = type(value)
+        shared = shared or kind is ModuleType or issubclass(kind, type)
+        seen = self._all.seen.get(id(value))
+        if value is None or _is_leaf(value) or (seen is not None and seen[1] >= shared):
+            return
+        self._all.seen[id(value)] = value, shared
         if kind is FunctionType:
             self._function(value, shared)
         elif kind is MethodType:
@@ -193,6 +319,8 @@ class _Reader:
             self._enqueue(shared, *filter(callable, value))
         elif kind in CONTAINERS:
             items = list(value.items()) if issubclass(kind, dict) else enumerate(value)
+            if shared:
+                self._all.places_in(value)
             for key in [k for k, item in items if self._may_matter(item)]:
                 self._place(value, key, shared)
         else:
@@ -242,29 +370,34 @@ class _Reader:
 
     def _class(self, value: type) -> None:
         for base in value.__mro__:
-            if (base is not value and id(base) in self._seen) or not _read_by(base.__module__):
+            if (base is not value and id(base) in self._all.seen) or not _read_by(base.__module__):
                 continue
-            self._seen[id(base)] = base
+            self._all.seen[id(base)] = base, True
             own = vars(base)
             self._space(own, base, True)  # special methods are called without being named:
             for name in [n for n in own if n[:2] == "__" and type(own[n]) is FunctionType]:
                 self._place(base, name, True)
 
     def _space(self, space: Any, place: Any, shared: bool) -> None:
-        self._spaces.append((space, place, shared))
+        self._all.spaces.append((space, place, shared))
+        if shared:
+            self._all.places_in(space if place is None else place)
         for name in self.names & space.keys():
             self._named(space, place, name, shared)
 
     def _named(self, space: Any, place: Any, name: str, shared: bool) -> None:
         if place is None:
+            if shared:
+                self._all.note(space, name, space[name])
             self._enqueue(shared, space[name])
         else:
             self._place(place, name, shared)
 
     def _code(self, code: CodeType, names: dict[str, Any]) -> None:
         new = set(code.co_names) - self.names
-        self.names |= new
-        for space, place, shared in self._spaces if new else ():
+        self._all.names |= new
+        self._all.places_in(names)
+        for space, place, shared in self._all.spaces if new else ():
             for name in new & space.keys():
                 self._named(space, place, name, shared)
         for name in FURTHER.keys() & new:
@@ -281,6 +414,7 @@ class _Reader:
                 self._code(constant, names)
 
     def _further(self, name: str) -> None:
+        self._all.further.add(name)
         for binding in FURTHER[name]():
             self.bindings[id(binding[0]), binding[1]] = binding
 
@@ -290,14 +424,23 @@ class _Reader:
         if str(names.get("__name__")).partition(".")[0] == "scipy":
             return  # passes numbers on to compiled code, as of a search for a minimum
         if _is_compared(code, name):
-            self._compared.add((id(names), name))
+            self._all.compared.add((id(names), name))
+            self._all.builtins.pop((id(names), name), None)
             self.bindings.pop((id(names), name), None)
-        elif getattr(builtins, name) is own and (id(names), name) not in self._compared:
-            self.bindings[id(names), name] = names, name, None, ours
+        elif getattr(builtins, name) is own and (id(names), name) not in self._all.compared:
+            binding = names, name, None, ours
+            self.bindings[id(names), name] = self._all.builtins[id(names), name] = binding
 
     def _place(self, place: Any, key: Any, shared: bool) -> None:
         """Reads the value in a place, and notes the binding if the value has a replacement."""
         value = read_binding(place, key)
+        if shared:
+            self._all.note(place, key, value)
+        self._bind(place, key, value, shared)
+        self._enqueue(shared, value)
+
+    def _bind(self, place: Any, key: Any, value: Any, shared: bool) -> None:
+        """Notes the binding of a place if its value has a replacement."""
         home = _package(value)
         if home in FURTHER:
             self._further(home)
@@ -313,7 +456,6 @@ class _Reader:
         if found is not None:
             self.bindings[id(place), key] = found
             self.shared = self.shared and shared
-        self._enqueue(shared, value)
 
     def _held_by(self, made: Any, value: Any, shared: bool) -> None:
         """Reads the places in `made` that hold the replaced function that it was derived from."""
@@ -369,8 +511,10 @@ _NAMED = (FunctionType, type)
 
 def _slots(kind: type) -> list[str]:
     """The attributes that instances of a class have in slots."""
-    held = [vars(base) for base in kind.__mro__ if "__slots__" in vars(base)]
-    return [n for own in held for n, v in own.items() if type(v) is MemberDescriptorType]
+    own: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        own |= vars(base)
+    return [name for name, value in own.items() if type(value) is MemberDescriptorType]
 
 
 def _is_compared(code: CodeType, name: str) -> bool:
@@ -408,13 +552,15 @@ def bindings_of(
     known: Known,
     also: Collection[type] = (),
     names: set[str] | None = None,
+    written: int = 0,
 ) -> tuple[list[Binding], bool]:
     """The places through which a function can call replaced functions, and whether all functions of
     its code have the same. `made` is the function that fungrad derived from it, and calls. `also`
     are the classes of further values that are read in dicts and lists. All names in the code that
-    was read are added to `names`.
+    was read are added to `names`. `written` is how many places hold replacements now.
     """
-    reader = _Reader(replaced, known, also)
+    key = (written, *key_of(f)) if also and f is not None else None
+    reader = _Reader(replaced, known, also, key)
     reader.read(f, made)
     if names is not None:
         names |= reader.names
@@ -483,6 +629,20 @@ class ById:
 
 _PLAIN = frozenset([float, int, bool, str, type(None), np.ndarray, np.float64])
 """Classes of values that call no function."""
+_NUMBERS = _PLAIN - {np.ndarray}
+_HOLDING = staticmethod, functools.partial
+
+
+def _is_leaf(value: Any) -> bool:
+    """Whether a value leads to no other: a number, an array or its stand-in, a ufunc."""
+    kind = type(value)
+    return (
+        kind in _PLAIN
+        or isinstance(value, np.ufunc)  # or a stand-in for one
+        or (issubclass(kind, np.ndarray) and kind.__module__[:8] == "fungrad.")
+    )
+
+
 _FEW = 32
 """The most items of a dict, list or tuple that tell functions of the same code apart."""
 
@@ -514,6 +674,14 @@ def _kind_of(value: Any, depth: int = 4) -> Any:
 
 _NUMPYS = type(np.take)
 """The class of NumPy's functions that call a protocol; NumPy's own code for ndarrays is wrapped."""
+
+
+def _holds_arrays(value: Any, depth: int = 3) -> bool:
+    """Whether a tuple, partial or static method holds an array or a ufunc."""
+    if not depth or not (isinstance(value, _HOLDING) or _is_tuple(type(value))):
+        return type(value) not in _NUMBERS and _is_leaf(value)
+    parts, named = _parts(value)
+    return any(_holds_arrays(part, depth - 1) for part in (*parts, *named.values()))
 
 
 def _attribute(value: Any, name: str) -> Any:

@@ -281,7 +281,7 @@ def _use_shadows(holder: Any, run: Any, make: Callable[[Any], PairOf]) -> None:
     """Writes copies of arrays to the places through which the function of a trace finds them."""
     f = traced_function(holder.label) or traced_function(run)
     copies[get_ident()] = pair_of = make(holder)
-    _shadows[holder] = bindings_of(f, run, pair_of, _unknown, _HOLD_ARRAYS)[0]
+    _shadows[holder] = bindings_of(f, run, pair_of, _unknown, _HOLD_ARRAYS, None, len(_written))[0]
     for binding in _shadows[holder]:
         compare_and_set(*binding)
 
@@ -760,16 +760,33 @@ class _Again:
         self.running = True
 
 
+def _ufuncs_and_arrays(f: Any, made: Any, pair_of: PairOf) -> list[Binding]:
+    """The places through which a function finds ufuncs and arrays that have a pair."""
+    names: set[str] = set()
+    found = bindings_of(f, made, pair_of, _known, _HOLD_ARRAYS, names, len(_written))[0]
+    for module, replaced_class, _ in _modules:
+        for name in filter(vars(module).__contains__, names):
+            pair = pair_of(vars(module)[name])
+            if pair is not None:
+                ufunc = _ReplacedUfunc(module, name, pair[1])
+                found.append((replaced_class, name, None, ufunc))
+    return found
+
+
 @contextlib.contextmanager
 def replacing(
-    label: Callable[[], str], made: Any, pair_of: PairOf, *bindings: Binding, shadows: bool = True
+    label: Callable[[], str],
+    made: Any,
+    pair_of: PairOf | None,
+    *bindings: Binding,
+    shadows: bool = True,
 ) -> Iterator[None]:
     """A context in which ufuncs and arrays, too, are replaced where a function finds them.
 
     Args:
       label: describes the function. made: the function that fungrad derived from it, and calls.
       pair_of: returns the pair of a ufunc or an array and its replacement for either of them, else
-        None.
+        None; None if none are replaced but by shadows.
       bindings: places that are replaced besides. shadows: whether the function finds shadows, if
         it needs them, without a trace.
     """
@@ -778,17 +795,10 @@ def replacing(
     alone = me not in copies
     try:
         begin(holder, made, shadows)
-        copies.setdefault(me, pair_of)
-        with _lock:
-            names: set[str] = set()
-            found = bindings_of(f, made, pair_of, _known, _HOLD_ARRAYS, names)[0]
-            for module, replaced_class, _ in _modules:
-                for name in filter(vars(module).__contains__, names):
-                    pair = pair_of(vars(module)[name])
-                    if pair is not None:
-                        ufunc = _ReplacedUfunc(module, name, pair[1])
-                        found.append((replaced_class, name, None, ufunc))
-            _use([*found, *bindings])
+        if pair_of is not None:
+            copies.setdefault(me, pair_of)
+            with _lock:
+                _use([*_ufuncs_and_arrays(f, made, pair_of), *bindings])
         yield
     finally:
         holder.running = False

@@ -144,4 +144,4 @@ def shadowing(f: Callable[..., Any]) -> AbstractContextManager[None]:
     """
     if not interception.has_shadows(f):
         return nullcontext()
-    return interception.replacing(lambda: "", f, lambda value: None)
+    return interception.replacing(lambda: "", f, None)

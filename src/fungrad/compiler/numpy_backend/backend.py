@@ -8,7 +8,6 @@ from typing import Any
 from fungrad.compiler.loop_ir.printer import Later, callees, in_python, printed, written_out
 from fungrad.compiler.numpy_backend.array_lowering import lowered
 from fungrad.compiler.numpy_backend.scalar_program import of_equation, program
-from fungrad.compiler.numpy_backend.shared_factors import with_shared_factors
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.self_check.checked_program import CheckedBackend
 from fungrad.control_flow.call import Runner, built
@@ -50,9 +49,14 @@ def _built(graph: Graph) -> Runner:
 
 def build(graph: Graph) -> Runner:
     """A Python function that runs the equations of a Graph one after the other."""
-    return lowered(with_shared_factors(graph), lower_loop)
+    if any(equation.primitive.name in FACTORISED for equation in graph.equations):
+        graph = shared_factors.with_shared_factors(graph)
+    return lowered(graph, lower_loop)
 
 
+FACTORISED = frozenset(["cholesky", "inv", "slogdet", "solve"])
+"""The names of the primitives of `shared_factors`, which is imported for them."""
+shared_factors: Any = Module("fungrad.compiler.numpy_backend.shared_factors")
 array_control_flow: Any = Module("fungrad.compiler.numpy_backend.array_control_flow")
 loop_codegen: Any = Module("fungrad.compiler.numpy_backend.loop_codegen")
 

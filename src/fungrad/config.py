@@ -166,7 +166,8 @@ class Config:
 
         If they differ by more than the rounding of the operations explains, the evaluator's numbers
         are returned, with a MiscompiledWarning, and the program is not used again. Initially
-        "first", or the value of the environment variable FUNGRAD_VERIFY. The argument `verify=` of
+        "first", or the value of the environment variable FUNGRAD_VERIFY. "always" and "never" hold
+        for what a compiled function has captured, too. The argument `verify=` of
         `fg.jit` sets it for one function. See docs/self-check.md.
 
         >>> import fungrad as fg

@@ -422,6 +422,26 @@ class RetraceWarning(UserWarning):
     """
 
 
+class CapturedStateWarning(UserWarning):
+    """Something that a jitted function reads outside of its arguments has changed: it is compiled
+    anew, and calls since the change may have used the old value.
+
+    Fails: the function closes over a number that changes::
+
+        rate = 0.1
+        step = fg.jit(lambda x: x - rate * x)
+        step(1.0)
+        rate = 0.01
+        step(1.0)
+
+    Repaired: what changes is an argument::
+
+        step = fg.jit(lambda x, rate: x - rate * x)
+        step(1.0, 0.1)
+        step(1.0, 0.01)
+    """
+
+
 class OpaqueCallWarning(UserWarning):
     """A function contains code that cannot be traced, and is differentiated by differences.
 

@@ -54,6 +54,7 @@ def clean(monkeypatch):
         monkeypatch.setitem(sys.modules, name, importlib.import_module(name))
     with warnings.catch_warnings():
         warnings.simplefilter("error", errors.RetraceWarning)
+        warnings.simplefilter("error", errors.CapturedStateWarning)
         warnings.simplefilter("error", errors.DensePatternWarning)
         warnings.simplefilter("error", errors.MiscompiledWarning)
         warnings.simplefilter("error", errors.OpaqueCallWarning)

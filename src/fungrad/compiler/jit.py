@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import sys
 import warnings
 import weakref
 from collections import OrderedDict
@@ -16,17 +17,20 @@ from numpy import ndarray
 
 from fungrad.compiler import backend_choice, background, branch_guards
 from fungrad.compiler.branch_guards import MAX_PATHS, Paths, TakenPath, UnguardedTrace
+from fungrad.compiler.captured_state import CapturedState
 from fungrad.compiler.lowered import CacheInfo, Lowered
 from fungrad.compiler.self_check.setting import checked_runs
 from fungrad.control_flow.call import call, compiled, run
 from fungrad.errors import (
     ArgumentError,
+    CapturedStateWarning,
     RetraceWarning,
     TracingError,
 )
 from fungrad.ir.canonical import DOUBLE, canonical
-from fungrad.ir.graph import Graph
+from fungrad.ir.graph import Graph, Verification
 from fungrad.ir.types import Type
+from fungrad.retracing.fingerprint import fingerprint
 from fungrad.retracing.staging import Staged, check_rows, stage_tree
 from fungrad.support import forks, pytree
 from fungrad.support.lazy import Module, Record
@@ -167,8 +171,13 @@ class Jitted(OfFunction):
             _all.add(self)
         self._hits = 0
         self._misses = 0
-        self._streak = 0
+        self._streak = self._last_hits = 0
+        """Traces without a call between them that found its program, and the hits before them."""
         self._last_key: Any = None
+        self._state: CapturedState | None = None
+        """What the function read outside of its arguments when it was last traced."""
+        self._due = sys.maxsize
+        """The number of hits from which on the captured state is compared again."""
         self._direct: dict[Any, Any] = {}
         """The fast path: programs by the classes and shapes of plain arguments, and the identities
         of dtypes other than float64, which are canonical; for trees, pairs of a program and the
@@ -198,8 +207,10 @@ class Jitted(OfFunction):
             if any(map(is_not, given, args)):
                 return self(*given)  # programs for canonical arrays are stored
             return self._call(args, kwargs, tuple(key))
-        self._hits += 1
-        self._streak = 0
+        hits = self._hits = self._hits + 1
+        if hits > self._due and self._has_dropped(args, kwargs):
+            self._hits -= 1
+            return self(*args)
         out = program(*args)
         if type(out) is tuple:  # native programs return new arrays
             return out if len(out) != 1 else out[0]
@@ -216,6 +227,8 @@ class Jitted(OfFunction):
 
     def _of_trees(self, args: tuple[Any, ...]) -> Any:
         """The fast path for lists, tuples and dicts of plain arguments."""
+        if self._hits >= self._due:
+            self._has_dropped(args, {})
         leaves: list[Any] = []
         key: list[Any] = []
         if not plain(args, leaves, key):
@@ -229,6 +242,8 @@ class Jitted(OfFunction):
 
     def _of_names(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The fast path for keyword and static arguments."""
+        if self._hits >= self._due:
+            self._has_dropped(args, kwargs)
         form = self._forms.get((len(args), *kwargs)) or self._form(len(args), tuple(kwargs))
         values = (*args, *kwargs.values()) if kwargs else args
         leaves: list[Any] = []
@@ -264,7 +279,6 @@ class Jitted(OfFunction):
     def _found(self, found: Any, leaves: list[Any]) -> Any:
         """The result of a program that the fast path found."""
         self._hits += 1
-        self._streak = 0
         program, structure = found
         out = program(*leaves)
         if type(out) is not tuple:  # native programs return new arrays
@@ -275,6 +289,8 @@ class Jitted(OfFunction):
     @_runs_eagerly
     def _call(self, args: Any, kwargs: Any, key: Any = None, trees: bool = False) -> Any:
         """The general path: any tree of arguments, under any trace."""
+        if self._hits >= self._due and current() is EVAL:
+            self._has_dropped(args, kwargs)
         watch, before = first_call(self._f, COMPILED), Spoiled.arrays
         if watch is None:
             out = self._result(args, kwargs, key, trees)
@@ -373,9 +389,8 @@ class Jitted(OfFunction):
     def cache_clear(self) -> None:
         """Forgets all Graphs."""
         with _lock:
-            self._cache.clear()
-            self._direct.clear()
-            self._last_key = None
+            self._cache, self._direct, self._last_key = OrderedDict(), {}, None
+            self._state, self._due = None, sys.maxsize
 
     def __repr__(self) -> str:
         return f"<jit of {describe(self._f)}>"
@@ -416,9 +431,12 @@ class Jitted(OfFunction):
             ) from None
         if staged is not None:
             self._hits += 1
-            self._streak = 0
             return leaves, staged, None
         self._misses += 1
+        changed = self._state.changed() if self._state is not None else []
+        if changed and self._state is not None:  # the other programs are of another state
+            self._state.tolerate(changed)
+            self._cache, self._direct = OrderedDict(), {}
         staged, way = self._stage(static, treedef, key[2], leaves, branches)
         captured = staged.captured if isinstance(staged, Staged) else way and way.leaf.captured
         if not captured:  # captured values of another trace end with it
@@ -429,7 +447,58 @@ class Jitted(OfFunction):
             if first is not staged:  # another thread has traced it meanwhile
                 return leaves, first, None
             self._notice(key)
+            if current() is EVAL:
+                self._keep_state()
         return leaves, staged, way
+
+    def _keep_state(self) -> None:
+        """Keeps what the function reads outside of its arguments, as a trace has just seen it."""
+        runs = self._verify or Verification.runs
+        if runs != "never":
+            self._state = CapturedState(self._f, self._state)
+            if self._state.places:
+                self._due = self._hits
+
+    def _has_dropped(self, args: Any, kwargs: Any) -> bool:
+        """Compares what the function reads outside of its arguments with what its programs were
+        compiled for. If it has changed, and the Graph with it, the programs are dropped, with a
+        warning. The first ten calls compare it, and then those after each tenth part more.
+
+        Returns whether the programs were dropped.
+        """
+        self._due = self._hits
+        if (self._verify or Verification.runs) != "always":
+            self._due += self._hits // 10
+        changed = self._state.changed() if self._state is not None else []
+        if not changed or self._state is None:
+            return False
+        programs, misses = (self._cache, self._direct, self._last_key), self._misses
+        before = self._content(args, kwargs)
+        if self._misses != misses:  # there was no program for such arguments
+            return True
+        state = self._state
+        self.cache_clear()
+        after = self._content(args, kwargs)
+        if after == before:
+            self._cache, self._direct, self._last_key = programs
+            state.tolerate(changed)
+            self._state = CapturedState(self._f, state)
+            return False
+        warnings.warn(
+            f"{describe(self._f)} was compiled anew{user_line()}: {changed[0].change()}. A "
+            "compiled function keeps what it reads outside of its arguments; calls since the "
+            "change may have used the old value. Pass it as an argument, or call cache_clear() "
+            "after a change."
+            "\n(more: fungrad explain CapturedStateWarning)",
+            CapturedStateWarning,
+            stacklevel=3,
+        )
+        return True
+
+    def _content(self, args: Any, kwargs: Any) -> tuple[str, int]:
+        """What tells two Graphs for the same arguments apart."""
+        graph = self.lower(*args, **kwargs).graph
+        return str(graph), fingerprint(graph)
 
     def _parted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The static arguments with their positions or names, and the others as a tree."""
@@ -519,7 +588,8 @@ class Jitted(OfFunction):
 
     def _notice(self, key: Any) -> None:
         """Warns if nearly every call traces again, and names the argument that changes."""
-        self._streak += 1
+        self._streak = self._streak + 1 if self._hits == self._last_hits else 1
+        self._last_hits = self._hits
         if self._streak == RETRACE_WARNING and self._last_key is not None:
             warnings.warn(
                 f"{describe(self._f)} was traced anew {RETRACE_WARNING} times in a "

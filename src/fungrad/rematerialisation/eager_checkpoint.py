@@ -14,17 +14,13 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from fungrad.control_flow.loop_reverse import again
 from fungrad.custom_rules.closures_and_arguments import Substituted
 from fungrad.errors import ItemAssignmentError
-from fungrad.ir.graph import Graph, Literal
 from fungrad.ir.types import size_in_bytes
-from fungrad.primitives.movement.gather import Index
 from fungrad.primitives.primitive import Primitive
 from fungrad.rematerialisation.policies import Budget, Policy, save_nothing, work
-from fungrad.retracing.graph_transforms import memoised
+from fungrad.retracing.fingerprint import fingerprint
 from fungrad.tracing.captured_arrays import WriteGuards
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer, content, current, typeof
@@ -61,7 +57,7 @@ class Reads:
         """
         if self._over:  # a part is recomputed once more, with its own comparison
             return
-        found = hash((primitive.name, _fingerprint((*args, *params.values()))))
+        found = hash((primitive.name, fingerprint((*args, *params.values()))))
         if self._next < 0:
             self._hashes.append(found)
             return
@@ -87,43 +83,6 @@ def _changed(how: str) -> ItemAssignmentError:
         "or it draws random numbers. Pass such values as arguments, and make new arrays: "
         "`c = c * 2` for `c *= 2`."
     )
-
-
-def _fingerprint(value: Any) -> int:
-    """A hash of arrays by their bits, of numbers, and of Graphs with their constants; 0 for traced
-    values and all other objects.
-    """
-    if type(value) is tuple:
-        return hash(tuple([_fingerprint(v) for v in value]))
-    if issubclass(type(value), np.ndarray):
-        return _of_array(value)
-    if issubclass(type(value), _NUMBERS):
-        return hash(value) if value == value else 1  # NaN has the hash of its address
-    if type(value) is Graph:
-        result: int = memoised(value, "fingerprint", lambda: _of_graph(value))
-        return result
-    return 0
-
-
-_NUMBERS = (int, float, complex, str, np.generic, Index)
-
-
-def _of_array(value: np.ndarray) -> int:
-    if value.dtype.kind == "O":  # the tape of a loop
-        return 0
-    if value.dtype.char in "gG":  # has padding bits
-        value = value.astype("d" if value.dtype.char == "g" else "D")
-    once = value[tuple([slice(0, 1) if s == 0 else slice(None) for s in value.strides])]
-    return hash((value.shape, value.dtype.char, once.tobytes()))
-
-
-def _of_graph(graph: Graph) -> int:
-    found = [_fingerprint(value) for _, value in graph.constants]
-    for equation in graph.equations:
-        literals = [a.value for a in equation.inputs if isinstance(a, Literal)]
-        params = tuple(equation.params.values())
-        found.append(hash((equation.primitive.name, _fingerprint((*literals, *params)))))
-    return hash(tuple(found))
 
 
 class Peeled(Trace):

@@ -1,0 +1,302 @@
+"""What a compiled function reads outside of its arguments, and whether it is still the same.
+
+A trace keeps globals, closures, default values, attributes and items as constants. If they change
+later, the program computes with the old numbers. `CapturedState` lists the places that the code of
+a function names, and of the functions of the user that it can call, with what they hold: numbers by
+value, arrays by a checksum, other objects by identity. Modules, compiled functions and the code of
+installed packages are not read.
+"""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterator
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from fungrad.support.lazy import modules
+from fungrad.tracing.source_location import is_foreign, is_library, is_of_python
+from fungrad.tracing.trace import Tracer
+
+MOST = 2000
+"""The most places of a function that are compared, the first ones found, and a quarter of the most
+objects that are read for them.
+"""
+ITEMS = 256
+"""The most items of a dict or a list that are places; of a longer one the length is compared."""
+NUMBERS = 65_536
+"""The most numbers of an array that its checksum covers, evenly spread."""
+
+_VALUES = (bool, int, float, complex, str, bytes, type(None), np.generic)
+_DICTS = (dict, OrderedDict, defaultdict)
+_LISTS = (list, deque)
+
+
+class Place:
+    """A place outside of the arguments, and what it holds.
+
+    Attributes:
+      name: the place as the user writes it: `k`, `self.k`, `table['k']`.
+      owner: the dict, list, cell, class or object that has the place.
+      key: its key, index or attribute there.
+      value: what it held when the function was compiled.
+    """
+
+    __slots__ = ("_mark", "key", "name", "owner", "value")
+
+    def __init__(self, name: str, owner: Any, key: Any, value: Any) -> None:
+        self.name = name
+        self.owner = owner
+        self.key = key
+        self.value = value
+        self._mark = _mark(value)
+
+    def now(self) -> Any:
+        """What it holds now; `Missing` if the place is not there."""
+        return _read(self.owner, self.key)
+
+    def has_changed(self) -> bool:
+        """Whether it holds something else now."""
+        value = self.now()
+        if value is not self.value:
+            if type(value) is not type(self.value) or value is Missing:
+                return True
+            if _is(value, _VALUES):
+                return not (value == self.value or (value != value and self.value != self.value))
+            if type(value) is not np.ndarray:
+                return True
+        return bool(_mark(value) != self._mark)
+
+    def change(self) -> str:
+        """The change in words."""
+        value = self.now()
+        if _is(value, _VALUES) and _is(self.value, _VALUES):
+            return f"`{self.name}` was {_shown(self.value)} and is {_shown(value)} now"
+        return f"`{self.name}` has changed"
+
+
+class Missing:
+    """Stands for what a place holds that is not there."""
+
+
+class CapturedState:
+    """The places that a function reads outside of its arguments, as they are now.
+
+    Args:
+      f: the function.
+      before: its state at an earlier trace. A place that was seen to change twice, with no effect
+        on the program that is known, is no longer compared: a counter, a cache.
+    """
+
+    def __init__(self, f: Any, before: CapturedState | None = None) -> None:
+        self._changes: dict[tuple[int, Any], list[Place]] = (
+            {} if before is None else before._changes
+        )
+        places = _Reader().read(f)
+        self.places = [p for p in places if len(self._changes.get((id(p.owner), p.key), ())) < 2]
+
+    def changed(self) -> list[Place]:
+        """The places that hold something else now."""
+        return [place for place in self.places if place.has_changed()]
+
+    def tolerate(self, changed: list[Place]) -> None:
+        """Notes that places have changed, with no effect that is known."""
+        for place in changed:
+            self._changes.setdefault((id(place.owner), place.key), []).append(place)
+
+
+def _is(value: Any, kinds: Any) -> bool:
+    """As isinstance, without a question to the object: a proxy may fail to answer."""
+    return issubclass(type(value), kinds)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value.item() if _is(value, np.generic) else value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _mark(value: Any) -> Any:
+    """What tells later whether an object has been changed in place."""
+    kind = type(value)
+    if kind is np.ndarray and value.dtype.kind in "biufc":
+        return value.shape, value.dtype, _checksum(value)
+    if kind in _DICTS or kind in _LISTS:
+        return len(value)
+    if kind is set:
+        return hash(frozenset(value))
+    return None
+
+
+def _checksum(array: np.ndarray[Any, Any]) -> int:
+    flat = array.reshape(-1) if array.flags.c_contiguous else array.ravel()
+    return zlib.crc32(np.ascontiguousarray(flat[:: 1 + flat.size // NUMBERS]).data)
+
+
+def _read(owner: Any, key: Any) -> Any:
+    try:
+        if type(owner) in _DICTS or type(owner) in _LISTS:
+            return owner[key]
+        return vars(owner)[key] if _is(owner, type) else getattr(owner, key)
+    except (LookupError, ValueError, AttributeError):  # a cell that is not filled, for one
+        return Missing
+
+
+def _is_read(code: CodeType) -> bool:
+    """Whether code is the user's."""
+    file = code.co_filename
+    return not (is_foreign(file) or is_library(file) or is_of_python(file))
+
+
+class _Reader:
+    """Reads the code of a function and of what it can call, and finds the places."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        """All names in the code that was read."""
+        self._spaces: list[tuple[str, Any, Any]] = []
+        """Attributes of objects, modules and classes: their name, the owner, and the dict."""
+        self._seen: dict[int, Any] = {}
+        self._waiting: list[tuple[str, Any]] = []
+        self._places: dict[tuple[int, Any], Place] = {}
+
+    def read(self, f: Any) -> list[Place]:
+        self._waiting.append((getattr(f, "__name__", "f"), f))
+        while self._waiting and len(self._places) < MOST and len(self._seen) < 4 * MOST:
+            self._visit(*self._waiting.pop())
+            if not self._waiting:
+                for name, owner, space in self._spaces:
+                    for attribute in self._names & space.keys():
+                        self._place(f"{name}.{attribute}", owner, attribute)
+        return list(self._places.values())
+
+    def _place(self, name: str, owner: Any, key: Any) -> None:
+        if (id(owner), key) in self._places:
+            return
+        value = _read(owner, key)
+        if type(value) is not Tracer and _is_compared(value):
+            self._places[id(owner), key] = Place(name, owner, key, value)
+        if value is not Missing and not _is(value, (*_VALUES, np.ndarray, Tracer)):
+            self._waiting.append((name, value))
+
+    def _visit(self, name: str, value: Any) -> None:
+        if id(value) in self._seen:
+            return
+        self._seen[id(value)] = value
+        kind = type(value)
+        if kind is FunctionType:
+            self._function(value)
+        elif kind is MethodType:
+            self._waiting += [(name, value.__func__), ("self", value.__self__)]
+        elif kind in (staticmethod, classmethod):
+            self._waiting.append((name, value.__func__))
+        elif kind is property:
+            self._waiting += [(name, f) for f in (value.fget,) if f is not None]
+        elif _is(value, functools.partial):
+            held = (value.func, *value.args, *value.keywords.values())
+            self._items(name, dict(enumerate(held)), value)
+        elif _is(value, (tuple, frozenset)):
+            self._items(name, dict(enumerate(value)), value)
+        elif kind in _DICTS:
+            self._items(name, value, value)
+        elif kind in _LISTS:
+            self._items(name, dict(enumerate(value)), value)
+        elif _is(value, ModuleType):
+            if not _is_of_package(value.__name__):
+                self._spaces.append((name, vars(value), vars(value)))
+        elif _is(value, type):
+            self._class(name, value)
+        else:
+            self._instance(name, value)
+
+    def _items(self, name: str, items: dict[Any, Any], owner: Any) -> None:
+        if len(items) > ITEMS:
+            return
+        for key, item in list(items.items()):
+            if type(owner) in _DICTS or type(owner) in _LISTS:
+                self._place(f"{name}[{key!r}]", owner, key)
+            elif _is(item, np.ndarray):  # of a tuple: the array may change in place
+                self._place(f"{name}[{key!r}]", [item], 0)
+            elif not _is(item, _VALUES):
+                self._waiting.append((f"{name}[{key!r}]", item))
+
+    def _function(self, f: FunctionType) -> None:
+        if not _is_read(f.__code__):
+            self._waiting += [(f.__name__, v) for v in (getattr(f, "__wrapped__", None),) if v]
+            return
+        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+            if name != "__class__":
+                self._place(name, cell, "cell_contents")
+        defaults = f.__defaults__ or ()
+        names = f.__code__.co_varnames[f.__code__.co_argcount - len(defaults) :]
+        named = {**dict(zip(names, defaults, strict=False)), **(f.__kwdefaults__ or {})}
+        for name, value in named.items():
+            self._place(name, [value], 0)
+        for code in _codes(f.__code__):
+            self._names.update(code.co_names)
+            for name in code.co_names:
+                if name in f.__globals__:
+                    self._place(name, f.__globals__, name)
+
+    def _class(self, name: str, value: type) -> None:
+        for base in value.__mro__:
+            if _is_of_package(base.__module__):
+                continue
+            self._spaces.append((name, base, vars(base)))
+            # Special methods are called without being named.
+            for key, item in vars(base).items():
+                if key[:2] == "__" and type(item) is FunctionType:
+                    self._waiting.append((f"{name}.{key}", item))
+
+    def _instance(self, name: str, value: Any) -> None:
+        try:
+            own = object.__getattribute__(value, "__dict__")
+        except AttributeError:
+            own = None
+        inner = own.get("__wrapped__") if type(own) is dict else None
+        if inner is not None:  # of a transform, or of a decorator
+            self._waiting.append((name, inner))
+        if type(value).__module__.partition(".")[0] in ("fungrad", "builtins", "numpy"):
+            return
+        self._waiting.append((type(value).__name__, type(value)))
+        if type(own) is dict:
+            # An attribute of the class may be hidden by a later one of the instance.
+            of_class = [n for n, v in vars(type(value)).items() if _is(v, _VALUES)]
+            self._spaces.append((name, own, {**dict.fromkeys(of_class), **own}))
+        for base in type(value).__mro__:
+            slots = vars(base).get("__slots__", ())
+            names = [slots] if isinstance(slots, str) else list(slots)
+            if names:
+                self._spaces.append((name, value, dict.fromkeys(names)))
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """A code object and those inside of it."""
+    yield code
+    for constant in code.co_consts:
+        if type(constant) is CodeType:
+            yield from _codes(constant)
+
+
+def _is_compared(value: Any) -> bool:
+    """Whether another object in the same place means another program. Functions of packages are
+    replaced while other threads trace.
+    """
+    if _is(value, (*_VALUES, np.ndarray)):
+        return True
+    if _is(value, FunctionType):
+        return _is_read(value.__code__)
+    return type(value).__module__.partition(".")[0] not in ("fungrad", "numpy") and not _is(
+        value, (BuiltinFunctionType, MethodType, ModuleType)
+    )
+
+
+def _is_of_package(name: str) -> bool:
+    """Whether a module is none of the user's."""
+    file = getattr(modules.get(name), "__file__", None)
+    if file is None:
+        return name != "__main__"
+    return is_foreign(file) or is_library(file) or is_of_python(file)

@@ -1,0 +1,284 @@
+"""Changes of what a compiled function reads outside of its arguments."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import types
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+from fungrad.errors import CapturedStateWarning
+
+RATE = 2.0
+WEIGHTS = np.array([1.0, 2.0, 3.0])
+X = np.ones(3)
+
+
+def scaled(x: Any) -> Any:
+    return x * RATE
+
+
+def weighted(x: Any) -> Any:
+    return np.sum(x * WEIGHTS)
+
+
+class Model:
+    scale = 2.0
+
+    def __init__(self) -> None:
+        self.rate = 2.0
+        self.layers = [{"w": np.ones(3)}, {"w": np.ones(3)}]
+        self.steps = 0
+
+    @property
+    def double(self) -> float:
+        return 2.0 * self.rate
+
+    def __call__(self, x: Any) -> Any:
+        self.steps += 1
+        for layer in self.layers:
+            x = x * layer["w"]
+        return np.sum(x) * self.double * self.scale
+
+
+class Slotted:
+    __slots__ = ("rate",)
+
+
+def changed_global() -> tuple[Callable[..., Any], Callable[[], None], str]:
+    def change() -> None:
+        globals()["RATE"] += 1.0
+
+    return scaled, change, "`RATE` was 2.0 and is 3.0 now"
+
+
+def changed_global_array() -> Any:
+    def change() -> None:
+        WEIGHTS[0] += 1.0
+
+    return weighted, change, "`WEIGHTS` has changed"
+
+
+def changed_closure() -> Any:
+    rate = np.float32(2.0)
+
+    def change() -> None:
+        nonlocal rate
+        rate = np.float32(3.0)
+
+    return lambda x: x * rate, change, "`rate` was 2.0 and is 3.0 now"
+
+
+def changed_default() -> Any:
+    weights = np.ones(3)
+
+    def f(x: Any, w: Any = weights) -> Any:
+        return np.sum(x * w)
+
+    return f, lambda: weights.fill(5.0), "`w` has changed"
+
+
+def changed_attribute() -> Any:
+    model = Model()
+    return model, lambda: setattr(model, "rate", 3.0), "rate` was 2.0 and is 3.0 now"
+
+
+def changed_nested_array() -> Any:
+    model = Model()
+    return lambda x: model(x), lambda: model.layers[1]["w"].fill(3.0), r"\['w'\]` has changed"
+
+
+def hidden_class_attribute() -> Any:
+    model = Model()
+    return lambda x: model(x), lambda: setattr(model, "scale", 3.0), "`model.scale` has changed"
+
+
+def changed_slot() -> Any:
+    slotted = Slotted()
+    slotted.rate = 2.0
+    return lambda x: x * slotted.rate, lambda: setattr(slotted, "rate", 3.0), "`slotted.rate` was"
+
+
+def changed_item() -> Any:
+    table = {"rate": 2.0}
+    return lambda x: x * table["rate"], lambda: table.update(rate=3.0), r"`table\['rate'\]` was 2.0"
+
+
+def changed_length() -> Any:
+    held = [1.0]
+    return lambda x: x * len(held), lambda: held.append(1.0), "`held` has changed"
+
+
+def changed_deque() -> Any:
+    held = deque([1.0, 2.0], maxlen=2)
+    return lambda x: x * held[0], lambda: held.append(3.0), r"`held\[0\]` was 1.0 and is 2.0 now"
+
+
+def changed_set() -> Any:
+    held = {1.0}
+    return lambda x: x * len(held), lambda: held.add(2.0), "`held` has changed"
+
+
+def changed_partial() -> Any:
+    w = np.ones(3)
+    return functools.partial(lambda w, x: np.sum(w * x), w), lambda: w.fill(2.0), "has changed"
+
+
+def changed_tuple() -> Any:
+    w = (np.ones(3), 1.0)
+    return lambda x: x * w[0] * w[1], lambda: w[0].fill(2.0), r"`w\[0\]` has changed"
+
+
+def changed_function() -> Any:
+    held = types.SimpleNamespace(f=lambda x: x * 2.0)
+    return lambda x: held.f(x), lambda: setattr(held, "f", lambda x: x * 3.0), "`held.f` has"
+
+
+CASES = [
+    changed_global, changed_global_array, changed_closure, changed_default, changed_attribute,
+    changed_nested_array, hidden_class_attribute, changed_slot, changed_item, changed_length,
+    changed_deque, changed_set, changed_partial, changed_tuple, changed_function,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_change_compiles_anew_and_warns(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "RATE", 2.0)
+    monkeypatch.setitem(globals(), "WEIGHTS", WEIGHTS.copy())
+    f, change, words = case()
+    compiled = fg.jit(f)
+    gradient = fg.jit(fg.grad(lambda x: np.sum(f(x))))
+    for _ in range(3):
+        np.testing.assert_array_equal(compiled(X), f(X))
+        gradient(X)
+    change()
+    with pytest.warns(CapturedStateWarning, match=words):
+        value = compiled(X)
+    np.testing.assert_array_equal(value, f(X))
+    with pytest.warns(CapturedStateWarning, match=words):
+        slope = gradient(X)
+    np.testing.assert_array_equal(slope, fg.grad(lambda x: np.sum(f(x)))(X))
+
+
+def test_each_way_of_a_call_compares() -> None:
+    table = {"rate": 2.0}
+
+    def f(xs: Any, n: int = 1, *, c: Any = 1.0) -> Any:
+        return sum(xs) * table["rate"] * n * c
+
+    for i, (args, options) in enumerate(
+        [(([1.0, 2.0],), {}), (([1.0, 2.0],), {"c": 2.0}), (([1.0, 2.0], 3), {"c": 2.0})]
+    ):
+        compiled = fg.jit(f, static_argnums=1)
+        compiled(*args, **options)
+        table["rate"] = 3.0 + i
+        with pytest.warns(CapturedStateWarning):
+            assert compiled(*args, **options) == f(*args, **options)
+
+
+def test_later_changes_are_found_within_a_tenth() -> None:
+    table = {"rate": 2.0}
+    f = fg.jit(lambda x: x * table["rate"])
+    for _ in range(200):
+        f(1.0)
+    table["rate"] = 3.0
+    with pytest.warns(CapturedStateWarning):
+        late = [f(1.0) for _ in range(25)]
+    assert late[-1] == 3.0
+
+
+def test_always_compares_each_call_and_never_none() -> None:
+    table = {"rate": 2.0}
+    f = fg.jit(lambda x: x * table["rate"], verify="always")
+    for _ in range(30):
+        f(1.0)
+    table["rate"] = 3.0
+    with pytest.warns(CapturedStateWarning):
+        assert f(1.0) == 3.0
+    g = fg.jit(lambda x: x * table["rate"], verify="never")
+    g(1.0)
+    table["rate"] = 4.0
+    assert g(1.0) == 3.0
+
+
+def test_changes_that_no_result_depends_on_are_silent() -> None:
+    model = Model()
+    model.log = []  # type: ignore[attr-defined]
+    traced: list[int] = []
+
+    def f(x: Any) -> Any:
+        traced.append(1)
+        if model.steps < 0:
+            x = x * 2.0
+        return x * model.rate
+
+    compiled = fg.jit(f)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(50):
+            assert compiled(1.0) == 2.0
+            model.steps += 1
+    assert len(traced) <= 4  # a place that changes without an effect is no longer compared
+    assert compiled.cache_info().misses <= 4
+
+
+def test_programs_for_other_types_are_dropped_too() -> None:
+    table = {"rate": 2.0}
+    f = fg.jit(lambda x: x * table["rate"])
+    f(1.0)
+    f(X)
+    table["rate"] = 3.0
+    with pytest.warns(CapturedStateWarning):
+        f(1.0)
+    np.testing.assert_array_equal(f(X), 3.0 * X)
+    table["rate"] = 4.0
+    np.testing.assert_array_equal(f(np.ones(2)), [4.0, 4.0])  # a new trace
+    np.testing.assert_array_equal(f(X), 4.0 * X)
+
+
+def test_functions_with_branches() -> None:
+    table = {"rate": 2.0}
+    f = fg.jit(lambda x: x * table["rate"] if x > 0.0 else -x)
+    assert f(1.0) == 2.0
+    assert f(-1.0) == 1.0
+    table["rate"] = 3.0
+    with pytest.warns(CapturedStateWarning):
+        assert f(1.0) == 3.0
+
+
+def test_nan_is_no_change() -> None:
+    table = {"rate": float("nan"), "w": np.array([np.nan])}
+    f = fg.jit(lambda x: x * table["rate"] + table["w"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(5):
+            f(1.0)
+            table["rate"] = float("nan")
+
+
+def test_an_object_that_refuses_questions_is_left_alone() -> None:
+    class Proxy:
+        def __getattribute__(self, name: str) -> Any:
+            raise RuntimeError(name)
+
+    held = [Proxy(), 2.0]
+    f = fg.jit(lambda x: x * held[1])
+    assert f(1.0) == f(1.0) == 2.0
+
+
+def test_a_compiled_function_keeps_no_other_objects_alive() -> None:
+    model = Model()
+    f = fg.jit(model)
+    f(X)
+    gone = weakref.ref(model)
+    del model, f
+    gc.collect()
+    assert gone() is None

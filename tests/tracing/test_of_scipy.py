@@ -234,3 +234,37 @@ def test_integrals_of_interpolants():
     area = lambda x: f.integrate(0.2, x)  # noqa: E731
     assert fg.grad(area)(2.5) == pytest.approx(float(f(2.5)), rel=1e-12)
     assert fg.jit(area)(2.5) == pytest.approx(float(f.integrate(0.2, 2.5)), rel=1e-12)
+
+
+OTHER_METHODS = {
+    "fit": lambda v: stats.norm.fit(v)[1],
+    "nnlf": lambda v: stats.norm.nnlf((v[0], v[1]), X),
+    "moment": lambda v: stats.gamma.moment(2, v[0]),
+    "interval": lambda v: stats.norm.interval(0.9, v[0], v[1])[0],
+    "expect": lambda v: stats.norm(v[0], v[1]).expect(lambda t: t**2),
+    "rvs": lambda v: stats.norm.rvs(v[0], v[1], random_state=3),
+    "variance": lambda v: stats.gamma.stats(v[0], v[1])[1],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OTHER_METHODS)
+def test_methods_of_distributions_that_ours_do_not_have(name):
+    f, h = OTHER_METHODS[name], 1e-6
+    expected = [(f(X + step) - f(X - step)) / (2 * h) for step in h * np.eye(3)]
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(fg.grad(f)(X), expected, rtol=1e-6, atol=1e-7)
+        tangent = fg.jvp(f, (X,), (np.ones(3),))[1]
+    np.testing.assert_allclose(tangent, np.sum(expected), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.slow
+def test_the_infinite_end_of_an_integral_has_no_derivative():
+    f = lambda v: integrate.quad(lambda t: np.exp(-v[0] * t**2), -np.inf * v[1], np.inf)[0]  # noqa: E731
+    slope = -0.5 * np.sqrt(np.pi) * X[0] ** -1.5
+    with np.errstate(invalid="ignore"):
+        for run in (fg.grad(f), fg.jit(fg.grad(f)), fg.jacfwd(f)):
+            np.testing.assert_allclose(run(X), [slope, 0.0, 0.0], rtol=1e-6, atol=1e-9)
+        second = fg.hessian(f)(X)
+    np.testing.assert_allclose(second[0, 0], -1.5 * slope / X[0], rtol=1e-5)
+    assert np.all(second[1:] == 0)

@@ -247,9 +247,9 @@ def _distribution(part: str, name: str, original: Any) -> Any:
         @functools.wraps(getattr(original, of))
         def function(self: Any, *args: Any, **kwargs: Any) -> Any:
             if _given(args, kwargs):
-                ours = getattr(_ours(part, name), of, None)
-                if ours is not None:
-                    return ours(*args, **kwargs)
+                ours = _ours(part, name)
+                if hasattr(type(ours), of):  # other names are SciPy's again
+                    return getattr(ours, of)(*args, **kwargs)
             return getattr(super(made, self), of)(*args, **kwargs)
 
         return function

@@ -26,13 +26,14 @@ from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.numpy.protocol.implements import known
 from fungrad.numpy.protocol.operands import array_of, axis_last
+from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.scipy.integrate.ode_adjoint import Joined, filled
 from fungrad.scipy.optional import scipy_module
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, user_line
-from fungrad.tracing.trace import EVAL, current, shape_of, typeof
+from fungrad.tracing.trace import EVAL, Tracer, current, shape_of, typeof
 from fungrad.transforms.grad import jvp, vjp
 
 _FLOAT = Type((), np.float64)
@@ -167,6 +168,11 @@ def _followed(
 
 
 @boundary
+def _end(a: Any) -> Any:
+    """An end of an integral; the integral does not depend on what an infinite one is made of."""
+    return select(np.isinf(a), stop_gradient(a), a) if type(a) is Tracer else a
+
+
 def quad(
     func: Callable[..., Any],
     a: Any,
@@ -211,7 +217,7 @@ def quad(
             "supports epsabs, epsrel, limit and points. Put a weight into the function itself."
         )
     args = args if isinstance(args, tuple) else (args,)
-    a, b = (cast(array_of(x), np.dtype(np.float64)) for x in (a, b))
+    a, b = (_end(cast(array_of(x), np.dtype(np.float64))) for x in (a, b))
 
     def flat(x: Any) -> list[Any]:
         value = cast(array_of(func(x, *args)), np.dtype(np.float64))

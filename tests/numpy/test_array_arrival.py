@@ -8,6 +8,7 @@ later one (the program is there); each argument alone, and all of them.
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -394,3 +395,63 @@ def test_arrays_in_the_other_byte_order_take_traced_values() -> None:
     x = array(3)
     for found in (fg.grad(f)(x), fg.jit(fg.grad(f))(x)):
         np.testing.assert_allclose(found, [data[0], data[1], 0.0], rtol=1e-6)
+
+
+def _into_out(x, dtype):
+    total = np.asanyarray(np.add(x[0], x[1]))
+    np.subtract(x[1] ** 2, x[0], out=total, casting="unsafe", dtype=dtype)
+    return total[()]
+
+
+OF_DTYPES = {
+    "ufunc": lambda x, d: np.subtract(x, x * x, dtype=d),
+    "out": _into_out,
+    "sum": lambda x, d: np.sum(x * x, dtype=d),
+    "mean": lambda x, d: np.mean(x * x, dtype=d),
+    "var": lambda x, d: np.var(x, dtype=d),
+    "cumsum": lambda x, d: np.cumsum(x * x, dtype=d),
+    "reduce": lambda x, d: np.add.reduce(x * x, dtype=d),
+    "accumulate": lambda x, d: np.multiply.accumulate(x, dtype=d),
+    "astype": lambda x, d: (x * x).astype(d),
+    "asarray": lambda x, d: np.asarray(x, dtype=d) ** 2,
+    "array": lambda x, d: np.array([x[0] * x[1], x[2]], dtype=d),
+    "concatenate": lambda x, d: np.concatenate([x * x, x], dtype=d, casting="same_kind"),
+    "full": lambda x, d: np.full(3, x[0] * x[1], dtype=d),
+    "linspace": lambda x, d: np.linspace(x[0], x[1] ** 2, 4, dtype=d),
+    "einsum": lambda x, d: np.einsum("i,i->", x, x, dtype=d, casting="same_kind"),
+    "cov": lambda x, d: np.cov(x, dtype=d),
+    "nansum": lambda x, d: np.nansum(x * x, dtype=d),
+}
+"""Functions of a dtype."""
+
+
+@pytest.mark.parametrize("name", OF_DTYPES)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_class_of_dtypes_stands_for_its_dtype(name, dtype):
+    def loss(x, given):
+        return np.sum(OF_DTYPES[name](x, given) ** 2)
+
+    x, kind = np.array([0.5, -1.5, 2.0]), type(np.dtype(dtype))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert loss(x, kind) == loss(x, dtype)
+        for run in (fg.grad, lambda f: fg.jit(fg.grad(f), static_argnums=1), fg.hessian):
+            expected = run(loss)(x, dtype)
+            assert np.any(expected)
+            np.testing.assert_array_equal(run(loss)(x, kind), expected)
+        rows = fg.vmap(lambda x: fg.jvp(lambda x: loss(x, kind), (x,), (x,))[1])(np.stack([x, x]))
+        np.testing.assert_allclose(rows[1], fg.grad(loss)(x, dtype) @ x, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name", ["ufunc", "sum", "mean", "cumsum", "reduce", "concatenate", "linspace", "nansum"]
+)
+def test_the_dtype_of_objects_keeps_derivatives(name):
+    def loss(x, dtype):
+        return np.sum(OF_DTYPES[name](x, dtype) ** 2)
+
+    x = np.array([0.5, -1.5, 2.0])
+    for run in (fg.grad, lambda f: fg.jit(fg.grad(f), static_argnums=1), fg.hessian):
+        expected = run(loss)(x, float)
+        assert np.any(expected)
+        np.testing.assert_allclose(run(loss)(x, object), expected, rtol=1e-14)

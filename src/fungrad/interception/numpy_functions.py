@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
+from fungrad.ir.canonical import canonical_dtype
 from fungrad.numpy.creation import array, asarray, full
 from fungrad.numpy.protocol.implements import array_from
 from fungrad.numpy.repeat_pad_roll import as_strided
@@ -91,7 +92,7 @@ _LISTS = {list, tuple, range, float, int, bool, complex}
 
 def _is_number(dtype: Any = None, *, like: Any = None, **others: Any) -> bool:
     """Whether an array of traced values can have the requested dtype, if any."""
-    return dtype is None or np.dtype(dtype).kind in KINDS
+    return dtype is None or canonical_dtype(dtype).kind in KINDS
 
 
 def _without_like(kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -377,7 +378,7 @@ def _fromiter(original: Any) -> Any:
 
     @functools.wraps(original)
     def fromiter(iter: Any, dtype: Any, count: int = -1, **kwargs: Any) -> Any:
-        if current() is EVAL or np.dtype(dtype).kind not in KINDS:
+        if current() is EVAL or canonical_dtype(dtype).kind not in KINDS:
             return original(iter, dtype, count, **kwargs)
         items = list(iter if count < 0 else itertools.islice(iter, count))
         if holds_traced(items) and len(items) >= count:

@@ -23,7 +23,7 @@ NUMBERS: dict[int, np.dtype[Any]] = {
 
 DOUBLE = np.dtype(np.float64)
 _KNOWN: dict[Any, np.dtype[Any]] = {
-    key: dtype for dtype in NUMBERS.values() for key in (dtype, dtype.type)
+    key: dtype for dtype in NUMBERS.values() for key in (dtype, dtype.type, type(dtype))
 }
 
 
@@ -31,7 +31,8 @@ def canonical_dtype(dtype: Any) -> np.dtype[Any]:
     """NumPy's own object of a dtype of numbers, in the machine's byte order, without metadata.
 
     Args:
-      dtype: anything that np.dtype takes. Dtypes of other things than numbers stay as they are.
+      dtype: anything that np.dtype takes, or a class of dtypes, `type(a.dtype)`, as the functions
+        of NumPy take them. Dtypes of other things than numbers stay as they are.
 
     >>> canonical_dtype(">f8") is np.dtype(np.float64)
     True

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy import _CopyMode
 
+from fungrad.ir.canonical import canonical_dtype
 from fungrad.numpy.mutation.views import each_view
 from fungrad.numpy.protocol.implements import as_array, implements, known
 from fungrad.numpy.protocol.object_elements import filled
@@ -169,7 +170,7 @@ def full(
     fill = array_of(fill_value)
     if type(fill) is not Tracer:
         return _new(np.full(shape, fill, dtype))
-    if dtype is not None and np.dtype(dtype).char == "O":
+    if dtype is not None and canonical_dtype(dtype).char == "O":
         return filled(sizes(shape), fill)
     return s.broadcast_to(fill if dtype is None else cast(fill, dtype), shape=sizes(shape))
 
@@ -210,7 +211,7 @@ def arange(
     steps = np.arange(max(int(count), 0))
     found = first + steps * ((first + step) - first)  # NumPy's rounding
     if dtype is not None:
-        found = cast(found, np.dtype(dtype))
+        found = cast(found, dtype)
     return found if type(found) is Tracer else _new(np.asarray(found))
 
 
@@ -227,7 +228,7 @@ def linspace(
     found = common_dtype(start, stop)
     found = found if found.kind in "fc" else np.dtype(np.float64)
     first, last = cast(array_of(start), found), cast(array_of(stop), found)
-    dtype = found if dtype is None else np.dtype(dtype)
+    dtype = found if dtype is None else canonical_dtype(dtype)
     steps = count - 1 if endpoint else count
     delta = last - first
     positions = np.arange(count, dtype=found).reshape((count,) + (1,) * len(delta.shape))

@@ -22,7 +22,7 @@ def _frequencies(function: Any) -> Any:
     def frequencies(n: int, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> Any:
         given = {} if device is None else {"device": device}
         found = function(n, d, **given)
-        return found if dtype is None else cast(found, np.dtype(dtype))
+        return found if dtype is None else cast(found, dtype)
 
     frequencies.__name__ = frequencies.__qualname__ = function.__name__
     frequencies.__doc__ = (

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.ir.canonical import canonical_dtype
 from fungrad.numpy.protocol.implements import NO_VALUE, as_array, implements
 from fungrad.numpy.protocol.operands import axes_of, with_axes_kept
 from fungrad.numpy.reductions import as_truth, only, sum
@@ -39,7 +40,7 @@ def _count(shape: tuple[int, ...], axes: Axes, where: Any) -> Any:
 def _sum_dtype(found: np.dtype[Any], dtype: Any) -> np.dtype[Any]:
     """The dtype of the average of an array."""
     if dtype is not None:
-        wanted: np.dtype[Any] = np.dtype(dtype)
+        wanted: np.dtype[Any] = canonical_dtype(dtype)
         return wanted
     return _FLOAT if found.kind in "iub" else found
 

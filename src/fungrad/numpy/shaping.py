@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
+from fungrad.ir.canonical import canonical_dtype
 from fungrad.numpy.mutation.views import (
     each_view,
     read_only_views,
@@ -301,7 +302,7 @@ def _astype_method(
     self: Tracer, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
     copy: bool = True,
 ) -> Any:  # fmt: skip
-    if np.dtype(dtype).char == "O":
+    if canonical_dtype(dtype).char == "O":
         return objects_of(self)
     found = cast(self, dtype)
     return copy_in_order(found, order) if copy and type(found) is Tracer else found

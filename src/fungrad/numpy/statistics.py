@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.ir.canonical import canonical_dtype
 from fungrad.numpy.mean_var import average, squared_size
 from fungrad.numpy.protocol.implements import NO_VALUE, as_array, implements, of_arrays
 from fungrad.numpy.protocol.operands import array_of, reduced_axes, with_axes_kept
@@ -88,11 +89,11 @@ def cov(
             raise ValueError(f"{name} has more than 2 dimensions")
     if dtype is None:
         dtype = np.result_type(m.dtype, np.float64, *([] if y is None else [y.dtype]))
-    x = _variables(m, np.dtype(dtype), rowvar)
+    x = _variables(m, canonical_dtype(dtype), rowvar)
     if not x.shape[0]:
         return np.zeros((0, 0))
     if y is not None:
-        x = concatenate(x, _variables(y, np.dtype(dtype), rowvar or y.shape[0] == 1), axis=0)
+        x = concatenate(x, _variables(y, canonical_dtype(dtype), rowvar or y.shape[0] == 1), axis=0)
     if ddof is None:
         ddof = 0 if bias else 1
     count = x.shape[1]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
+from fungrad.ir.canonical import canonical_dtype
 from fungrad.tracing.interception import State
 from fungrad.tracing.trace import EVAL, current, registry
 
@@ -34,7 +35,7 @@ class Objects(ndarray):
 
     def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> Any:
         """ndarray.astype, also of traced items."""
-        joined = self._joined() if np.dtype(dtype).kind in NUMBERS else None
+        joined = self._joined() if canonical_dtype(dtype).kind in NUMBERS else None
         if joined is None:
             return ndarray.astype(self, dtype, *args, **kwargs)
         return joined.astype(dtype)

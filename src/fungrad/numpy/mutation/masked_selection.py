@@ -307,7 +307,7 @@ _UFUNCS = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum:
 _METHODS: dict[str, Callable[..., Any]] = {
     **{name: _FUNCTIONS[getattr(np, name)] for name in (
         "all any clip dot max mean min prod round std sum var").split()},
-    "astype": lambda a, dtype, **kwargs: a.each(lambda x: cast(x, np.dtype(dtype)), a),
+    "astype": lambda a, dtype, **kwargs: a.each(lambda x: cast(x, dtype), a),
     "conj": lambda a: a.each(np.conj, a),
     "copy": lambda a, *args: a,
 }  # fmt: skip

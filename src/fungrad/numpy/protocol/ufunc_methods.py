@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
+from fungrad.ir.canonical import canonical_dtype
 from fungrad.numpy.mutation.assignment import replacing, store
 from fungrad.numpy.mutation.rebound_names import may_rebind
 from fungrad.numpy.mutation.writing_functions import ufunc_at
@@ -102,7 +103,7 @@ def _computed(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, Any])
 
 def _accumulated(ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: Any = None) -> Any:
     """The ufunc of all elements up to each one along an axis, one after the other."""
-    x = array_of(array) if dtype is None else cast(array_of(array), np.dtype(dtype))
+    x = array_of(array) if dtype is None else cast(array_of(array), dtype)
     if not x.shape:
         raise TypeError("cannot accumulate on a scalar")
     rows = np.moveaxis(x, axis, 0)
@@ -161,7 +162,7 @@ def _call(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             raise TypeError(f"{ufunc.__name__}() got an unexpected keyword argument 'axis'")
         return CALLS[ufunc](*inputs, axis=axis, dtype=dtype)
     if dtype is not None and ufunc.signature is None:
-        wanted = np.dtype(dtype)
+        wanted = canonical_dtype(dtype)
         inputs = tuple([cast(array_of(x), wanted) for x in inputs])
     return _apply(ufunc, inputs)
 

@@ -267,10 +267,12 @@ to_discrete: Primitive = general(
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """x in another dtype, in the machine's byte order; x itself if it has that dtype already."""
+    """x in another dtype, in the machine's byte order; x itself if it has that dtype already, or if
+    that is the dtype of objects: numbers stay what they are, with their derivatives.
+    """
     type_ = typeof(x)
     dtype = canonical_dtype(dtype)
-    if type_.dtype is dtype and not type_.weak:
+    if (type_.dtype is dtype and not type_.weak) or dtype.char == "O":
         return x
     return (
         convert(x, dtype=dtype)

@@ -106,8 +106,8 @@ examples:
   fungrad why model.py:loss --arg w=0.5 --arg x=@data.npy
   fungrad why model.py:loss --arg w=0.5 --arg x=@data.npy --wrt w --json
 
-Names the line that makes a gradient zero (unused, stopped, behind argmax or a comparison, at a
-kink, saturated) or NaN, forward or backward. Also prints how much work each stop_gradient saves.
+Names the line that makes a gradient zero (unused, stopped, used only by argmax or a comparison, at
+a kink, saturated) or NaN, forward or backward. Also prints how much work each stop_gradient saves.
 
 {ARGUMENTS}
 {EXITS}"""

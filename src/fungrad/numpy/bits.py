@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
-from fungrad.ir.canonical import canonical_dtype
 from fungrad.numpy.mutation.views import linked
 from fungrad.numpy.protocol.implements import implements
 from fungrad.numpy.protocol.operands import array_of, axis_index, flattened
@@ -96,7 +95,7 @@ def _view(self: Tracer, dtype: Any = None, type: Any = None) -> Any:
         return overlaid(type, found, found)
     if dtype is None:
         dtype = self.dtype
-    wanted = canonical_dtype(dtype)
+    wanted = np.dtype(dtype)
     if not wanted.isnative:
         raise UnsupportedArgumentError(
             f"A view of a traced value as {wanted.str} was asked for{user_line()}, but traced "

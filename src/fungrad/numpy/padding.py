@@ -91,12 +91,12 @@ def _taken(x: Any, axis: int, positions: Any) -> Any:
         return getitem(x, positions, index=Index((*[slice(None)] * axis, ARRAY)))
     parts = []
     for first, count, step in runs:
-        ahead = (slice(None),) * axis
+        leading = (slice(None),) * axis
         if step:
             stop = first + step * count
-            parts.append(x[(*ahead, slice(first, stop if stop >= 0 else None, step))])
+            parts.append(x[(*leading, slice(first, stop if stop >= 0 else None, step))])
         else:
-            one = x[(*ahead, slice(first, first + 1))]
+            one = x[(*leading, slice(first, first + 1))]
             shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
             parts.append(s.broadcast_to(one, shape=shape))
     return s.concatenate(*parts, axis=axis)
@@ -227,9 +227,9 @@ def _reflected(x: Any, axis: int, width: tuple[int, int], with_edge: bool) -> An
         skipped = 0 if with_edge else 1
         before, after = min(whole, left), min(whole, right)
         stop = length - skipped
-        ahead = s.flip(_part(x, axis, skipped, skipped + before), axes=(axis,))
-        behind = s.flip(_part(x, axis, stop - after, stop), axes=(axis,))
-        x = _joined(x, axis, 2 * first - ahead, 2 * last - behind)
+        front = s.flip(_part(x, axis, skipped, skipped + before), axes=(axis,))
+        back = s.flip(_part(x, axis, stop - after, stop), axes=(axis,))
+        x = _joined(x, axis, 2 * first - front, 2 * last - back)
         left, right = left - before, right - after
     return x
 

@@ -92,13 +92,13 @@ frequencies are x. Imaginary parts of frequencies that have to be real are ignor
 
 
 @lru_cache(maxsize=256)
-def _interior(length: int, behind: int, factor: float, dtype: np.dtype[Any]) -> Any:
+def _interior(length: int, trailing: int, factor: float, dtype: np.dtype[Any]) -> Any:
     """`factor` for each frequency that also represents its conjugate, 1 for the others."""
     weights = np.full(length // 2 + 1, factor, dtype)
     weights[0] = 1
     if length % 2 == 0:
         weights[-1] = 1
-    weights = weights.reshape((-1,) + (1,) * behind)
+    weights = weights.reshape((-1,) + (1,) * trailing)
     weights.flags.writeable = False
     return weights
 

@@ -104,8 +104,8 @@ permuted: Primitive = linear(
 
 def _eval_share(x: Any, keys: Any, *, axis: int) -> Any:
     last = np.moveaxis(keys, axis, -1)
-    ahead, behind = last[..., 1:], last[..., :-1]
-    same = (ahead == behind) | ((ahead != ahead) & (behind != behind))
+    later, earlier = last[..., 1:], last[..., :-1]
+    same = (later == earlier) | ((later != later) & (earlier != earlier))
     if not same.any():
         return x
     starts = np.ones(last.shape, np.bool_)

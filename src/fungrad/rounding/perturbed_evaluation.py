@@ -178,7 +178,7 @@ class PerturbedTrace(TimedTrace):
     # What IEEE 754 and NumPy leave open: signs of NaN and of zeros, partial overflow.
 
     def with_any_sign(self, value: Any) -> Any:
-        """NaN of either sign."""
+        """The value, with a random sign of each NaN."""
         if not isinstance(value, np.ndarray | np.generic) or value.dtype.kind != "f":
             return value
         return np.where(np.isnan(value), np.copysign(value, self.uniform(value)), value)

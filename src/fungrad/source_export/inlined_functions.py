@@ -186,7 +186,7 @@ class _Inliner(ast.NodeTransformer):
         return MISSING
 
     def _expression(self, text: str) -> ast.expr:
-        """A text as syntax; by an alias if a local name of the function hides it."""
+        """The syntax tree of an expression; an alias stands for a name that a local one hides."""
         local: set[str] = set().union(*self._scopes)
         while re.fullmatch(r"[\w.]+", text) and text.split(".")[0] in local:
             alias, new = self.values.once(("alias", text), text.replace(".", "_"))

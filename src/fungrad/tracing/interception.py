@@ -566,7 +566,7 @@ def use_in(package: str) -> None:
 
 
 def use(bindings: list[Binding]) -> None:
-    """Replaces values in places for the rest of the outermost trace."""
+    """Gives bindings their replacements until the outermost trace ends."""
     place, key = bindings[0][:2]
     if (id(place), key) not in _written:
         with _lock:

@@ -437,7 +437,7 @@ class Inputs:
             if value is None and unconnected == "error":
                 raise UnconnectedError(
                     f"The output does not depend differentiably on {self.names()[i]}: it is not "
-                    "used, or only behind stop_gradient, a comparison, a rounding or an index."
+                    "used, or only through stop_gradient, a comparison, a rounding or an index."
                 )
             if value is None and unconnected == "zero":
                 type_ = typeof(self.leaves[i])

@@ -245,8 +245,8 @@ def is_native(runner: Any) -> bool:
 
 def in_python(runner: Any) -> Any:
     """The Python program behind one that is compiled later, or the fallback of a native one."""
-    behind = getattr(getattr(runner, "__self__", None), "fallback", None)
-    later = runner if isinstance(runner, Later) else behind
+    inner = getattr(getattr(runner, "__self__", None), "fallback", None)
+    later = runner if isinstance(runner, Later) else inner
     return runner if later is None else in_python(later.program)
 
 

@@ -363,8 +363,8 @@ def _share_ties(x: Any, keys: Any, *, axis: int) -> Any:
     if not last.size:
         return x
     ordered = last.reshape(-1, n)
-    ahead, behind = ordered[:, 1:], ordered[:, :-1]
-    same = (ahead == behind) | ((ahead != ahead) & (behind != behind))
+    later, earlier = ordered[:, 1:], ordered[:, :-1]
+    same = (later == earlier) | ((later != later) & (earlier != earlier))
     starts = jnp.concatenate([jnp.ones_like(ordered[:, :1], bool), ~same], 1)
     segments = jnp.cumsum(starts, 1) - 1
 

@@ -98,7 +98,7 @@ class _Builder:
         outputs: Sequence[str] = (),
         loop: tuple[int, int] | None = None,
     ) -> int:
-        """The number of the body of a Graph; equal for the same Graph without names.
+        """The number of a Graph's level; Graphs that differ in names alone share one.
 
         `loop` holds the number of inputs that are the same in all steps, and of carried ones.
         """

@@ -97,10 +97,10 @@ def _behind(found: list[Cut]) -> Cause:
     first = next((cut for cut in cuts if cut.stops), cuts[0])
     if first.stops:
         label = f' "{first.name}"' if first.name is not None else ""
-        reason = f"it is used only behind stop_gradient{label}{at(first.source)}"
+        reason = f"it is used only through stop_gradient{label}{at(first.source)}"
     else:
         reason = (
-            f"it is used only behind `{first.what}`, which has no derivative,{at(first.source)}"
+            f"it is used only through `{first.what}`, which has no derivative,{at(first.source)}"
         )
     word = "stopped" if first.stops else "cut"
     return Cause(word, reason, first.source, _others(cuts, first))
@@ -108,7 +108,7 @@ def _behind(found: list[Cut]) -> Cause:
 
 def _others(cuts: list[Cut], first: Cut) -> tuple[str, ...]:
     return tuple(
-        f"also behind `{cut.what}`{f' {cut.name!r}' if cut.name else ''}{at(cut.source)}"
+        f"also through `{cut.what}`{f' {cut.name!r}' if cut.name else ''}{at(cut.source)}"
         for cut in [c for c in cuts if c is not first][:4]
     )
 

@@ -137,10 +137,10 @@ def _eval_convolve_nd(x: Any, y: Any, *, axes: int, mode: str) -> Any:
             start = tuple(a - b for a, b in zip(last, k, strict=True))
             out += _spread(y, k) * x[_places(start, lengths)]
     else:
-        behind = tuple(range(-axes, 0))
-        flipped = np.flip(y, behind)
+        trailing = tuple(range(-axes, 0))
+        flipped = np.flip(y, trailing)
         for i in np.ndindex(*lengths):
-            out[(..., *i)] = np.sum(x[_places(i, m)] * flipped, axis=behind)
+            out[(..., *i)] = np.sum(x[_places(i, m)] * flipped, axis=trailing)
     return out
 
 

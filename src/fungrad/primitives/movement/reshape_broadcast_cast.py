@@ -42,8 +42,8 @@ def _type_reshape(x: Type, *, shape: Shape) -> Type:
 def _sections_reshape(equation: Equation) -> list[Section]:
     """An axis is kept if one of its length has as many elements before it."""
     before, after = equation.inputs[0].type.shape, equation.params["shape"]
-    behind = {(math.prod(after[:i]), n): Along(i) for i, n in reversed([*enumerate(after)])}
-    place = [FIRST if n == 1 else behind.get((math.prod(before[:i]), n))
+    loops_of = {(math.prod(after[:i]), n): Along(i) for i, n in reversed([*enumerate(after)])}
+    place = [FIRST if n == 1 else loops_of.get((math.prod(before[:i]), n))
              for i, n in enumerate(before)]  # fmt: skip
     return [whole(equation, place)]
 

@@ -49,10 +49,10 @@ _FAR = (
 
 def _clenshaw(t: Any, coefficients: tuple[float, ...]) -> Any:
     """The Chebyshev series with these coefficients, the first of them halved, at t in [-1, 1]."""
-    ahead = behind = np.zeros_like(t)
+    latest = previous = np.zeros_like(t)
     for coefficient in reversed(coefficients[1:]):
-        ahead, behind = 2.0 * t * ahead - behind + coefficient, ahead
-    return t * ahead - behind + 0.5 * coefficients[0]
+        latest, previous = 2.0 * t * latest - previous + coefficient, latest
+    return t * latest - previous + 0.5 * coefficients[0]
 
 
 def _real(x: Any) -> Any:

@@ -395,7 +395,10 @@ def cumulative_simpson(
 
 
 def _along(value: Any, shape: tuple[int, ...], axis: int, name: str) -> Any:
-    """A number, or one for each line along the axis, the last of `shape`."""
+    """An argument that is one number, or has one for each line along the axis, with that axis last.
+
+    `shape` is that of the lines, with the axis last.
+    """
     value = array_of(value)
     if not shape_of(value):
         return value

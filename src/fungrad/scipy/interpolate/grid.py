@@ -261,17 +261,15 @@ class interp1d:
         x, y, last = self.x, self._y, shape_of(self.x)[0] - 1
         if self.kind == "cubic":
             return CubicSpline(x, y)(at)
-        ahead = np.searchsorted(stop_gradient(x), stop_gradient(at), side="left")
-        behind = np.searchsorted(stop_gradient(x), stop_gradient(at), side="right")
+        left = np.searchsorted(stop_gradient(x), stop_gradient(at), side="left")
+        right = np.searchsorted(stop_gradient(x), stop_gradient(at), side="right")
         if self.kind == "linear":
-            sides = [self._line(np.clip(place, 1, last), at, wide) for place in (ahead, behind)]
+            sides = [self._line(np.clip(place, 1, last), at, wide) for place in (left, right)]
             return 0.5 * (sides[0] + sides[1])
         if self.kind == "next":
-            return np.where(
-                np.reshape(at > x[-1], wide), np.nan, picked(y, np.minimum(ahead, last))
-            )
+            return np.where(np.reshape(at > x[-1], wide), np.nan, picked(y, np.minimum(left, last)))
         if self.kind == "previous":
-            found = picked(y, np.maximum(behind - 1, 0))
+            found = picked(y, np.maximum(right - 1, 0))
             return np.where(np.reshape(at < x[0], wide), np.nan, found)
         middle = stop_gradient((x[1:] + x[:-1]) / 2.0)
         side: Any = "left" if self.kind == "nearest" else "right"

@@ -124,11 +124,11 @@ def _along_axes(
     for axis, line in enumerate(lines):
         places, weights, inside = along_axis(line + added, shape_of(x)[axis], order, mode)
         moved = np.moveaxis(x, axis, 0)
-        behind = (1,) * (len(shape_of(x)) - 1)
+        trailing = (1,) * (len(shape_of(x)) - 1)
         values = picked(moved, places)
         if mode == "grid-constant":
-            values = np.where(np.reshape(inside, (*shape_of(inside), *behind)), values, cval)
-        moved = np.sum(values * np.reshape(weights, (*shape_of(weights), *behind)), axis=0)
+            values = np.where(np.reshape(inside, (*shape_of(inside), *trailing)), values, cval)
+        moved = np.sum(values * np.reshape(weights, (*shape_of(weights), *trailing)), axis=0)
         x = np.moveaxis(moved, 0, axis)
         if mode == "constant":
             line_shape = [1] * len(lines)

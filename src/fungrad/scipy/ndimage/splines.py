@@ -251,8 +251,8 @@ def sampled(
             known = np.reshape(inside, (*lead, *shape_of(inside)[1:], *(1,) * rest))
             values = np.where(known, values, cval)
     for axis, (_, weights, _) in enumerate(rows):
-        behind = (1,) * (count - 1 - axis)
-        shaped = (order + 1, *behind, *shape_of(weights)[1:], *(1,) * rest)
+        trailing = (1,) * (count - 1 - axis)
+        shaped = (order + 1, *trailing, *shape_of(weights)[1:], *(1,) * rest)
         values = np.sum(values * np.reshape(weights, shaped), axis=0)
     if mode == "constant":
         inside = rows[0][2]

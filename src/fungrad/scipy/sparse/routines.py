@@ -246,7 +246,7 @@ def coo_matmat_dense(
 
 
 def _of_diagonals(rows: int, columns: int, length: int, offsets: Any) -> tuple[Any, Any, Any]:
-    """Places in the data, rows and columns of the elements of diagonals."""
+    """The positions in the data, and the rows and columns, of the elements of diagonals."""
     place = np.arange(len(offsets) * length).reshape(len(offsets), length)
     column = np.broadcast_to(np.arange(length), place.shape)
     row = column - np.asarray(offsets, np.intp)[:, None]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fungrad.compiler.guard_trace import GuardTrace, Question, impure
 from fungrad.control_flow.call import Runner, call, compiled, compiled_key, run
@@ -21,6 +21,7 @@ from fungrad.ir.graph import Atom, Graph, Literal, Variable
 from fungrad.retracing.graph_transforms import drop_dead
 from fungrad.retracing.staging import Staged
 from fungrad.support import forks, pytree
+from fungrad.support.lazy import Record
 from fungrad.tracing import interception
 from fungrad.tracing.concrete_answers import key, words
 from fungrad.tracing.graph_trace import GraphTrace, put
@@ -250,7 +251,7 @@ class Leaf(PathSection):
         self.out = staged.out
 
 
-class TakenPath(NamedTuple):
+class TakenPath(Record):
     """The path of a call: the leaf, the nodes above it, the answers, and all values by number."""
 
     leaf: Leaf

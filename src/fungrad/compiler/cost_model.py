@@ -6,10 +6,7 @@ cores. Each names the case of `python -m benchmarks` to time when it is changed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
-
-@dataclass
 class CostModel:
     """Sizes are counts of elements, times are nanoseconds."""
 
@@ -108,7 +105,6 @@ class CostModel:
     """The most elements of a constant that is tested for being zero: staging."""
 
 
-@dataclass
 class Tuned:
     """Bounds of native code; times are nanoseconds on a machine with AVX-512. A case is a section
     of `python -m benchmarks.native --only`, unless another benchmark is named.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,9 +18,10 @@ from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add
 from fungrad.primitives.elementwise.ufuncs import maximum, minimum
 from fungrad.primitives.primitive import Primitive
+from fungrad.support.lazy import Record
 
 
-class Joining(NamedTuple):
+class Joining(Record):
     """The primitive that combines two partial results, and the initial value by a Value's type."""
 
     operation: Primitive
@@ -40,7 +40,7 @@ JOINING = {
 """By the ufunc of a primitive's fact `reduces`."""
 
 
-class Reduction(NamedTuple):
+class Reduction(Record):
     """A reduction.
 
     Attributes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +50,7 @@ from fungrad.retracing.graph_transforms import (
     memoised,
     pullback_graph,
 )
+from fungrad.support.lazy import Record
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.provenance import Provenance, replayed
 from fungrad.tracing.trace import Tracer, shape_of
@@ -142,7 +143,7 @@ def _constant(x: Any) -> _Complex:
     return _Complex((x.real.copy()[()], x.imag.copy()[()]), whole)
 
 
-class ComplexForm(NamedTuple):
+class ComplexForm(Record):
     """How a primitive of complex numbers acts on their parts.
 
     Attributes:

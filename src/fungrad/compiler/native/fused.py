@@ -11,7 +11,6 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.axis_splits import with_split_axes
@@ -58,6 +57,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum, resha
 from fungrad.primitives.movement.stack_iota import unstack
 from fungrad.primitives.primitive import full
 from fungrad.retracing.graph_transforms import drop_dead
+from fungrad.support.lazy import Record
 
 Depends = dict[Atom, set[tuple[int, ...]]]
 """For each value, the axes of the reductions that it depends on."""
@@ -215,7 +215,7 @@ def _work(equation: Equation) -> float:
     return cost(equation) if elementwise(equation) else tuned.one_call_ns
 
 
-class Sum(NamedTuple):
+class Sum(Record):
     """One number of the result of a reduction.
 
     Attributes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fungrad.compiler.native.index_maps import IndexMap, Piece, Through, broadcast
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
@@ -21,6 +21,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
 from fungrad.primitives.movement.scatter import index_add, index_set
 from fungrad.primitives.movement.static_index import Index, expanded, layout
 from fungrad.primitives.sort import searchsorted
+from fungrad.support.lazy import Record
 
 WRITES: Mapping[Any, int] = {scatter: 1, index_add: 2, index_set: 2}
 """For each primitive that writes, the number of operands before the index arrays."""
@@ -131,7 +132,7 @@ def place_of(equation: Equation, place: IndexMap) -> IndexMap:
     return tuple(source)
 
 
-class Write(NamedTuple):
+class Write(Record):
     """Values that are written into an output: by index arrays, or into sums along axes.
 
     Attributes:
@@ -153,7 +154,7 @@ class Write(NamedTuple):
         return [Piece(self.value, place), *indices]
 
 
-class Written(NamedTuple):
+class Written(Record):
     """An output that values are written into.
 
     Attributes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
     transpose,
 )
 from fungrad.primitives.movement.stack_iota import stack, unstack
+from fungrad.support.lazy import Record
 
 IndexMap = tuple[Any, ...]
 """For each axis an Along or, of an array that is read or written by index arrays, a Through."""
@@ -39,7 +40,7 @@ WIDEST = 16
 """The longest axis that fills the lanes of a vector, or is unrolled beside one that does."""
 
 
-class Through(NamedTuple):
+class Through(Record):
     """The index along an axis that is an element of an index array.
 
     Attributes:
@@ -53,7 +54,7 @@ class Through(NamedTuple):
     length: int
 
 
-class Limit(NamedTuple):
+class Limit(Record):
     """The range of a loop's index in which a piece contributes."""
 
     loop: int
@@ -61,7 +62,7 @@ class Limit(NamedTuple):
     high: int
 
 
-class Piece(NamedTuple):
+class Piece(Record):
     """A value at a place, read where all limits hold; it replaces the pieces before, or is added to
     them.
     """

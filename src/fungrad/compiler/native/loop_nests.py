@@ -12,7 +12,6 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.block_sums import Reduction, reduction
@@ -23,6 +22,7 @@ from fungrad.compiler.native.index_maps import IndexMaps, Limit, Piece, loops_of
 from fungrad.compiler.native.llvm_ir import Function, Operand, Value, size_of
 from fungrad.compiler.native.machine_code import host
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, reshape
+from fungrad.support.lazy import Record
 
 
 def adds(code: Function, type: str) -> Callable[[Value, Value], Value]:
@@ -30,7 +30,7 @@ def adds(code: Function, type: str) -> Callable[[Value, Value], Value]:
     return functools.partial(code.binary, "or") if type == "i1" else code.add
 
 
-class Root(NamedTuple):
+class Root(Record):
     """The result of a nest: an output that is stored, or a reduction.
 
     Attributes:

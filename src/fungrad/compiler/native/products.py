@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,20 +22,21 @@ from fungrad.compiler.native.machine_code import host
 from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.support.lazy import Record
 from fungrad.tracing.memory_order import dense
 
 At = Sequence[Value]
 """The pointers into both operands and the result."""
 
 
-class Axis(NamedTuple):
+class Axis(Record):
     """An axis of a product: its length, and its strides in the operands and the result."""
 
     length: int
     steps: tuple[int, int, int]
 
 
-class Part(NamedTuple):
+class Part(Record):
     """Results of a tile: the row and column of the first, and the number of lanes."""
 
     row: int

@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from fungrad.primitives.movement.stack_iota import stack
 from fungrad.primitives.reduction.cumulative import cumprod, cumsum, linear_recurrence
 from fungrad.primitives.reduction.reduce import product_of_others, reduce_max, reduce_prod
 from fungrad.retracing.graph_transforms import drop_dead, memoised
+from fungrad.support.lazy import Record
 from fungrad.support.rules import Rules
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.provenance import Provenance, replayed
@@ -52,7 +53,7 @@ Elements = Any
 """An array of objects: for each index along the short axes, the values along the others."""
 
 
-class Form(NamedTuple):
+class Form(Record):
     """An equation on the elements of its operands.
 
     Attributes:

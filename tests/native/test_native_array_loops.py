@@ -57,6 +57,15 @@ def swapped(x: Any, xs: Any) -> Any:
     return lax.scan(step, (x, x[::-1] * 2.0, x - 1.0, np.int64(3)), xs)
 
 
+def test_a_loop_without_arguments_and_with_several_results():
+    def f(x: Any) -> Any:
+        inner = lambda v: lax.scan(lambda c, _: (c, x), v, x)[1][..., 2:]  # noqa: E731
+        return np.sum(lax.map(inner, x))
+
+    for dtype in (np.float64, np.float32):
+        check(fg.grad(f), np.ones(2, dtype))
+
+
 def smoothed(x: Any, xs: Any) -> Any:
     def step(carry: Any, x: Any) -> Any:
         carry = (carry[2:] + carry[:-2]) * 0.5 + x[1:-1]

@@ -309,8 +309,12 @@ def _steps(graph: Graph) -> tuple[list[_Step], dict[Atom, Any]]:
         inputs: Sequence[Atom] = equation.inputs
         outputs: Sequence[Atom] = equation.outputs
         if part is None:
-            if not inputs and out.type.size <= tuned.stored_constant and hasattr(primitive, "eval"):
-                known[out] = np.asarray(primitive.eval(**params), out.type.dtype)
+            small = all(v.type.size <= tuned.stored_constant for v in equation.outputs)
+            if not inputs and small and hasattr(primitive, "eval"):
+                made = primitive.eval(**params)
+                values = made if primitive.multiple else [made]
+                for v, value in zip(equation.outputs, values, strict=True):
+                    known[v] = np.asarray(value, v.type.dtype)
                 continue
             if primitive is not reshape and (more or out.type.size):
                 alone = cluster_graph(graph, [equation])

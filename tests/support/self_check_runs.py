@@ -14,7 +14,9 @@ import signal
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import numpy as np
 import patched_code
 import pytest
 import self_check_watch
@@ -30,6 +32,49 @@ def _matches(item: Any, tests: tuple[str, ...]) -> bool:
     file = Path(item.path).name
     names = {file, f"{file}::{item.originalname}", f"{file}::{item.name}"}
     return not names.isdisjoint(tests)
+
+
+def _native_run(f: Any, args: Any) -> None:
+    """Runs a function as a compiled program of loops over arrays, which is checked."""
+    backend: Any = importlib.import_module("fungrad.compiler.native.backend")
+    fused: Any = importlib.import_module("fungrad.compiler.native.fused")
+    before, fungrad.config.backend = fungrad.config.backend, "native"
+    loops = mock.patch.object(backend, "GENERATORS", [fused.fused_kernel])
+    try:
+        with loops, np.errstate(all="ignore"):
+            fungrad.jit(f)(*args)
+    finally:
+        fungrad.config.backend = before
+
+
+def _of_kernels(module: Any, f: Any, *args: Any, **how: Any) -> Any:
+    return f, args
+
+
+def _of_elements(module: Any, name: str, ufunc: Any, *dtypes: Any, **how: Any) -> Any:
+    return lambda *xs: ufunc(*xs), module.pairs(*dtypes)
+
+
+KERNELS = {"test_native_fused": _of_kernels, "test_native_elements": _of_elements}
+"""The modules of tests that run kernels alone, by `check` or `native`, and what makes a function
+and arguments of the arguments of these: the functions run as programs, which are what is checked.
+"""
+
+
+def _as_programs(module: Any) -> None:
+    given = KERNELS.get(module.__name__.rpartition(".")[2])
+    if given is None:
+        return
+    native = getattr(module, "native", None)
+
+    def check(*args: Any, **how: Any) -> None:
+        _native_run(*given(module, *args, **how))
+
+    def both(*args: Any, **how: Any) -> Any:
+        check(*args)
+        return native(*args, **how)
+
+    module.check, module.native = check, both
 
 
 def _child(mutant: Any, items: list[Any], answer: int) -> None:
@@ -48,6 +93,8 @@ def _child(mutant: Any, items: list[Any], answer: int) -> None:
     except patched_code.NotInFunctions:
         os.write(answer, b"{'end': 'import'}")
         os._exit(0)
+    for module in {item.module for item in items}:
+        _as_programs(module)
     for item, following in zip(items, [*items[1:], None], strict=True):
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
     end("all")

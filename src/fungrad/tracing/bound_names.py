@@ -41,8 +41,8 @@ Known = Callable[[Any, Any], Binding | None]
 """Returns the binding of a place that holds a replacement now, else None."""
 
 UNREAD = frozenset(
-    [*sys.stdlib_module_names, "fungrad", "numpy", "numba", "jax", "torch", "tensorflow",
-     "matplotlib", "pandas", "xarray", "pytest", "_pytest", "hypothesis", "IPython"]
+    [*sys.stdlib_module_names, "fungrad", "numpy", "numba", "jax", "torch", "tensorflow", "dask",
+     "distributed", "matplotlib", "pandas", "xarray", "pytest", "_pytest", "hypothesis", "IPython"]
     ) - {"__main__"}  # fmt: skip
 """The packages whose code is not read: it calls no function that would need a replacement, or
 handles traced values itself."""

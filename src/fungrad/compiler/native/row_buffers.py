@@ -29,7 +29,7 @@ from fungrad.compiler.native.lane_nests import LaneNest
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.compiler.native.loop_nests import BoxNest, Root
 from fungrad.compiler.native.rows import RowNest
-from fungrad.ir.graph import Atom, Literal
+from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.primitives.elementwise.by_elements import elementwise
 from fungrad.primitives.facts import FIRST, Along
 
@@ -80,8 +80,8 @@ def columns_of(source: KernelGraph, maps: IndexMaps, roots: Sequence[Root]) -> l
     for key, (atom, place, *_) in demanded.items():
         made, loops = source.made.get(atom), loops_of(place)
         below = [(p, (p.atom, p.place)) for p in source.reads(maps, atom, place, None)]
-        if loops <= {last} and not (made and reduction(made)):
-            own = cost(made) if made and elementwise(made) else 0.0
+        if loops <= {last} and not (made and reduction(made) and not maps.folded(made)):
+            own = _cost(made, maps, len(below)) if made else 0.0
             price[key] = own + sum([price.get(k, -math.inf) for p, k in below
                                     if not isinstance(p.atom, Literal)])  # fmt: skip
             continue
@@ -94,6 +94,13 @@ def columns_of(source: KernelGraph, maps: IndexMaps, roots: Sequence[Root]) -> l
             ):
                 kept[p.atom] = None
     return [atom for atom in kept if atom.type.size == maps.lengths[last]]
+
+
+def _cost(equation: Equation, maps: IndexMaps, terms: int) -> float:
+    """The nanoseconds of an element, without those of the values that it is made of."""
+    if maps.folded(equation):
+        return terms * cost(equation)
+    return cost(equation) if elementwise(equation) else 0.0
 
 
 def _with_columns(
@@ -214,7 +221,7 @@ def _recompute(source: KernelGraph, maps: IndexMaps, pieces: Sequence[Piece]) ->
         made = source.made.get(atom)
         if made is not None and atom not in recompute:
             before = dict.fromkeys(p.atom for p in source.reads(maps, atom, place, None))
-            price = cost(made) if elementwise(made) else 0.0
+            price = _cost(made, maps, len(before))
             recompute[atom] = price + sum([recompute.get(a, 0.0) for a in before])
     return recompute
 

@@ -101,6 +101,17 @@ def test_sums_along_several_axes_are_one_cluster(native: None) -> None:
     assert left == ["dot_general", "transpose", "reshape"]
 
 
+def test_sums_along_short_rows_stay_out_of_the_cluster_of_long_rows(native: None) -> None:
+    def nearest(centres: Any, points: Any) -> Any:
+        squares = np.sum(centres * centres, 1) - 2.0 * (points @ centres.T)
+        return np.sum(np.min(squares, 1)) + np.sum(points * points)
+
+    args = rng.normal(size=(20, 16)), rng.normal(size=(500, 16))
+    check(fg.value_and_grad(nearest), *args)
+    count, left = clustered(fg.value_and_grad(nearest), *args)
+    assert count == 2 and {"reduce_min", "attains", "select"}.isdisjoint(left)
+
+
 def test_what_loops_do_not_know_stands_between_clusters(native: None) -> None:
     def f(x: Any) -> Any:
         y = np.cumsum(x * 2.0 - 1.0)
@@ -384,7 +395,7 @@ def test_a_part_that_joins_a_later_cluster_stays_before_it() -> None:
 
 def few_columns() -> Iterator[tuple[Callable[..., Any], list[Any]]]:
     """Programs in which loops with a short last one read expensive values of columns from buffers:
-    a stack of tangents (3, 1), beside sums, of several dtypes."""
+    a stack of tangents (3, 1), beside sums, sums along a short axis, of several dtypes."""
 
     def peak(p, x):
         return p[0] / p[2] * np.exp(-((x - p[1]) ** 2) / (2 * p[2] ** 2))
@@ -392,6 +403,11 @@ def few_columns() -> Iterator[tuple[Callable[..., Any], list[Any]]]:
     p, x = np.array([1.5, 0.4, 0.8]), np.linspace(-4.0, 4.0, 41)
     yield fg.jacfwd(peak), [p, x]
     yield fg.jacfwd(lambda p, x: np.array([np.sum(peak(p, x)), np.sum(peak(p, x) ** 2)])), [p, x]
+
+    def near(c, x):
+        return np.exp(-np.sum(x * x, 1)[:, None] - np.sum(c * c, 1) + 2.0 * (x @ c.T))
+
+    yield near, [p.reshape(1, 3) * np.ones((40, 1)), x.reshape(-1, 1) * p]
     rows, columns = np.random.default_rng(0).normal(size=(2, 64, 16))
     for single, double in (columns[:2], columns[1::-1]):
         given = [single.astype(np.float32), double, rows]

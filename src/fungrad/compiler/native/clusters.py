@@ -198,9 +198,10 @@ def _levels(
     Args:
       graph: the Graph.
       equations: some of its equations.
-      cut: 0 ends clusters at reductions of large arrays to a number; 1 also at reductions along
-        other axes than the main ones, at reshapes that join or split axes, and at moves of values
-        that have been moved; 2 begins clusters at those, too; 3 leaves small matrices to NumPy.
+      cut: 0 ends clusters at reductions of large arrays to a number, or along axes of other
+        lengths than the main ones; 1 also at reductions along other axes than those, at reshapes
+        that join or split axes, and at moves of values that have been moved; 2 begins clusters at
+        those, too; 3 leaves small matrices to NumPy.
     """
     level: dict[Atom, int] = {}
     available = Levels()
@@ -224,7 +225,9 @@ def _levels(
             if equation.outputs[0] in wrote and not writes(equation):
                 levels = {level[a] for a in equation.inputs}  # of the parts of a sum
                 found = min(levels) if len(levels) == 1 else found
-            if (cut >= 1 and other) or _reduces_all(equation) or equation.outputs[0] in wrote:
+            unlike = any(dict(axes).get(axis, n) != n for axis, n in reduced)
+            ends = unlike or (cut >= 1 and other) or _reduces_all(equation)
+            if ends or equation.outputs[0] in wrote:
                 ended.add(equation.outputs[0])
         else:
             found = available.even(equation.inputs)
@@ -236,7 +239,7 @@ def _levels(
 def _sink(
     graph: Graph, equations: Sequence[Equation], level: dict[Atom, int], ended: set[Atom]
 ) -> None:
-    """Moves an equation to a later cluster if only that reads it, and does not read more arrays
+    """Moves an equation to a later cluster if only that reads it, and does not read more elements
     then.
     """
     readers, kept = _readers(graph), ended.union(graph.outputs)
@@ -247,8 +250,9 @@ def _sink(
         if at % 2 == 0 or out in kept or more:
             continue
         above = {level.get(e.outputs[0], 0) for e in readers.get(out, ())}
-        near = [a for a in equation.inputs if a.type.size > 1 and level.get(a, 0) == at]
-        if len(above) == 1 and min(above) % 2 and min(above) > at and len(near) <= 1:
+        near = {a: a.type.size for a in equation.inputs if level.get(a, 0) == at}
+        less = sum(n for n in near.values() if n > 1) <= out.type.size
+        if len(above) == 1 and min(above) % 2 and min(above) > at and less:
             level[out] = min(above)
 
 
@@ -271,22 +275,22 @@ def _joined_by(
     return min(above)
 
 
-Axes = tuple[int, ...]
+Axes = tuple[tuple[int, int], ...]
+"""Axes, counted from the last (-1), with their lengths."""
 
 
 def _reduced(equation: Equation) -> Axes:
-    """The axes, counted from the last (-1), along which an equation reduces an array to an array;
-    () if they are short.
-    """
+    """The axes along which an equation reduces an array to an array; () if they are short."""
     if times_vector(equation):
         which, axis = matrix_of(equation)
-        return () if equation.inputs[which].type.shape[axis] <= SHORT else (axis - 2,)
+        length = equation.inputs[which].type.shape[axis]
+        return () if length <= SHORT else ((axis - 2, length),)
     if reduction(equation) is None or equation.outputs[0].type.size == 1:
         return ()
     shape = equation.inputs[0].type.shape
     found = [a for a in equation.params["axes"] if shape[a] > 1]
     short = max([shape[a] for a in found], default=1) <= SHORT
-    return () if short else tuple([a - len(shape) for a in found])
+    return () if short else tuple([(a - len(shape), shape[a]) for a in found])
 
 
 def _main_axes(equations: Sequence[Equation]) -> Axes:

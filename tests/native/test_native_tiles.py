@@ -27,7 +27,8 @@ rng = np.random.default_rng(5)
 
 @pytest.fixture(autouse=True)
 def one_blas_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Products join clusters whatever the machine is."""
+    """Products join clusters whatever the machine is, and small arrays are in tiles."""
+    monkeypatch.setattr(costs, "fused_array", 1 << 13)
     monkeypatch.setattr(blas_threads, "single_blas", lambda: True)
     monkeypatch.setattr(row_access, "single_blas", lambda: True)
 

@@ -282,7 +282,7 @@ class ArrayLowering:
                     alike = atom.type.shape == type_.shape and atom.type.dtype == type_.dtype
                     if alike:
                         return self.ufunc(equation, operands, self.values[atom])
-        if type_.nbytes < costs.pooled_bytes:
+        if type_.nbytes < buffer_pool.LARGE:
             return None
         reused = self.constant("reused", buffer_pool.empty)
         out = f"{reused}({type_.shape}, {self.symbols.dtype(type_.dtype)})"

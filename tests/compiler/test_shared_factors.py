@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fungrad as fg
-from fungrad.compiler.cost_model import tuned
+from fungrad.compiler.cost_model import costs, tuned
 from fungrad.compiler.numpy_backend.shared_factors import with_shared_factors
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.primitives.linalg import factors
@@ -19,6 +19,8 @@ DTYPES = [np.float32, np.float64, np.complex64, np.complex128]
 def backend(request, monkeypatch):
     """Small matrices share factors, too."""
     monkeypatch.setattr(tuned, "lapack_ns", 0.0)
+    monkeypatch.setattr(tuned, "factor_rows", 0)
+    monkeypatch.setattr(costs, "numpy_call", 0.0)
     if request.param == "native":
         pytest.importorskip("llvmlite")
     monkeypatch.setattr(fg.config, "backend", request.param)
@@ -202,6 +204,8 @@ def test_small_matrices_are_not_worth_the_calls(monkeypatch):
     gradient, b = fg.grad(density), np.ones((30, 1))
     assert not calls(gradient, matrix("definite", 30), b)
     assert calls(gradient, matrix("definite", 100), np.ones((100, 1)))
+    assert not calls(density, matrix("definite", 100), np.ones((100, 1)))  # no inverse
+    assert calls(density, matrix("definite", 200), np.ones((200, 1)))
 
 
 def test_inverses_serve_their_transposes():

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fungrad.compiler.cost_model import tuned
+from fungrad.compiler.cost_model import costs, tuned
 from fungrad.compiler.numpy_backend.program_calls import program_call
 from fungrad.compiler.passes.pipeline import as_optimised
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
@@ -67,7 +67,7 @@ def _shared(graph: Graph) -> Graph:
     known: dict[Variable, tuple[Variable, Variable]] = {}
     calls: dict[Equation, Sequence[Equation]] = {}
     for equation, member in members.items():
-        if _saves(member.matrix, sharing[member.matrix]):
+        if _saves(graph, member.matrix, sharing[member.matrix]):
             calls |= dict.fromkeys(member.equations, ())
             calls[equation] = [_call(member, known)]
     equations = [new for e in graph.equations for new in calls.get(e, [e])]
@@ -123,13 +123,17 @@ def _is_identity(atom: Atom, graph: Graph) -> bool:
     return value is not None and np.array_equal(value, np.eye(len(value)))
 
 
-def _saves(matrix: Variable, equations: Sequence[Equation]) -> bool:
-    """Whether the factorisations that equations share take longer than the calls. LAPACK's inverse
-    from factors takes one less than NumPy's.
+def _saves(graph: Graph, matrix: Variable, equations: Sequence[Equation]) -> bool:
+    """Whether the factorisations that equations share take longer than calls, of LAPACK and for the
+    equations around it, which may be one native program without them. LAPACK's inverse from factors
+    takes one factorisation less than NumPy's; without one, native kernels of small matrices stay.
     """
-    factorisation = tuned.factor_term_ns * matrix.type.shape[0] ** 3 / 3
-    saved = len(equations) - 1 + sum(e.primitive is inv for e in equations)
-    return len(equations) > 1 and factorisation * saved > tuned.lapack_ns * len(equations)
+    n, inverses = matrix.type.shape[0], sum(e.primitive is inv for e in equations)
+    if len(equations) < 2 or (n <= tuned.factor_rows and not inverses):
+        return False
+    saved = tuned.factor_term_ns * n**3 / 3 * (len(equations) - 1 + inverses)
+    calls = tuned.lapack_ns * len(equations) + costs.numpy_call * len(graph.equations)
+    return saved > calls
 
 
 def _call(member: _Member, known: dict[Variable, tuple[Variable, Variable]]) -> Equation:

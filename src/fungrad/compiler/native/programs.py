@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.cost_model import tuned
+from fungrad.compiler.native import short_sorts
 from fungrad.compiler.native.element_operations import TYPES, apply, cost, known, of_python, type_of
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
 from fungrad.compiler.native.generators import Generator
@@ -337,12 +338,13 @@ def _formed(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Eleme
     return list(results)
 
 
-LEAVING = frozenset((inv, solve, cholesky, det, slogdet, finite))
+LEAVING = frozenset((inv, solve, cholesky, det, slogdet, finite, *short_sorts.RULES))
 """Primitives that leave the program to NumPy for some numbers."""
 RULES = {
     **dict.fromkeys((*FORMS, *ALONG), ElementRule(_formed)),
     **element_rules.RULES,
     **OF_MATRICES,
+    **short_sorts.RULES,
     getitem: ElementRule(_getitem, moves=True, long=True),
 }
 del RULES[power]

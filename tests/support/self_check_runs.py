@@ -38,8 +38,9 @@ def _native_run(f: Any, args: Any) -> None:
     """Runs a function as a compiled program of loops over arrays, which is checked."""
     backend: Any = importlib.import_module("fungrad.compiler.native.backend")
     fused: Any = importlib.import_module("fungrad.compiler.native.fused")
+    single: Any = importlib.import_module("fungrad.compiler.native.single_equations")
     before, fungrad.config.backend = fungrad.config.backend, "native"
-    loops = mock.patch.object(backend, "GENERATORS", [fused.fused_kernel])
+    loops = mock.patch.object(backend, "GENERATORS", [fused.fused_kernel, single.single_kernel])
     try:
         with loops, np.errstate(all="ignore"):
             fungrad.jit(f)(*args)
@@ -55,7 +56,15 @@ def _of_elements(module: Any, name: str, ufunc: Any, *dtypes: Any, **how: Any) -
     return lambda *xs: ufunc(*xs), module.pairs(*dtypes)
 
 
-KERNELS = {"test_native_fused": _of_kernels, "test_native_elements": _of_elements}
+def _of_products(module: Any, x: Any, y: Any, contract: Any, batch: Any = ((), ())) -> Any:
+    return lambda x, y: module.dot_general(x, y, contract=contract, batch=batch), (x, y)
+
+
+KERNELS = {
+    "test_native_fused": _of_kernels,
+    "test_native_elements": _of_elements,
+    "test_native_products": _of_products,
+}
 """The modules of tests that run kernels alone, by `check` or `native`, and what makes a function
 and arguments of the arguments of these: the functions run as programs, which are what is checked.
 """

@@ -111,6 +111,38 @@ def casadi_rosenbrock(x: Any) -> Any:
     return ca.sum1(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
 
 
+CONTROLS = 20
+"""The time steps of `dynamics`."""
+
+
+def dynamics(join: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The constraints of an optimal control problem of the Van der Pol oscillator, of positions,
+    speeds and controls, with a library's function that joins vectors.
+    """
+
+    def constraints(z: Any) -> Any:
+        count = CONTROLS + 1
+        p, v, u = z[:count], z[count : 2 * count], z[2 * count :]
+        speed = v[1:] - v[:-1] - 0.1 * ((1 - p[:-1] ** 2) * v[:-1] - p[:-1] + u)
+        return join([p[1:] - p[:-1] - 0.1 * v[:-1], speed])
+
+    return constraints
+
+
+def lagrangian(join: Callable[[Any], Any], total: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Its Lagrangian at multipliers 0.5."""
+    constraints = dynamics(join)
+    return lambda z: total(z**2) + total(0.5 * constraints(z))
+
+
+def in_casadi(z: Any, order: int) -> Any:
+    """`dynamics`, or `lagrangian`, in CasADi's words."""
+    import casadi as ca
+
+    join = lambda parts: ca.vertcat(*parts)  # noqa: E731
+    return dynamics(join)(z) if order == 1 else lagrangian(join, ca.sum1)(z)
+
+
 class _Peer:
     """A derivative of another library: in its own form, and as SciPy's."""
 
@@ -207,8 +239,8 @@ def peers(name: str, order: int, x: np.ndarray, of: dict[str, Any]) -> None:
         one, other = interleaved(lambda: ours(x), lambda run=theirs.run: run(x))
         print(
             f"{name:24s} over {peer:7s} set-up {setup:6.3f} s of {their_setup:6.2f} s "
-            f"({setup / their_setup:.3f})   derivative {1e3 * one:5.2f} ms of "
-            f"{1e3 * other:5.2f} ms ({one / other:.2f})   values apart {apart:.0e}"
+            f"({setup / their_setup:.3f})   derivative {1e3 * one:6.3f} ms of "
+            f"{1e3 * other:6.3f} ms ({one / other:.2f})   values apart {apart:.0e}"
         )
 
 
@@ -262,6 +294,15 @@ def main() -> None:
         x,
         {"fungrad": rosenbrock, "CasADi": casadi_rosenbrock, **libraries},
     )
+    z = np.random.default_rng(0).random(3 * CONTROLS + 2)
+    f, of = dynamics(np.concatenate), {}
+    if importlib.util.find_spec("asdex") is not None:
+        of = {"asdex": dynamics(jnp.concatenate)}
+    peers("control, Jacobian", 1, z, {"fungrad": f, "CasADi": lambda z: in_casadi(z, 1), **of})
+    f = lagrangian(np.concatenate, np.sum)
+    if of:
+        of = {"asdex": lagrangian(jnp.concatenate, jnp.sum)}
+    peers("control, Hessian", 2, z, {"fungrad": f, "CasADi": lambda z: in_casadi(z, 2), **of})
     memory(10 * size)
 
 

@@ -171,6 +171,20 @@ def test_powers_by_numbers(dtype: Any) -> None:
         same(element_loop(rule, [dtype], dtype, 8)(x), expected)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("n", [1.5, -0.5, -2.5, 63.5])
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="no longer floats than doubles")
+def test_powers_by_halves_are_rounded_correctly(n: float, dtype: Any) -> None:
+    x = np.exp(np.random.default_rng(0).uniform(-40, 40, 2_000) / abs(n)).astype(dtype)
+    rule = lambda code, x: apply(code, ours("power"), [x, n], dtype)  # noqa: E731
+    found = element_loop(rule, [dtype], dtype, 8)(x)
+    exact = x.astype(np.longdouble) ** np.longdouble(n)
+    assert np.max(np.abs(found - exact) / np.spacing(found)) <= 0.51
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -1.0, 1.0, 4.0] * 2, dtype)
+    with np.errstate(all="ignore"):
+        same(element_loop(rule, [dtype], dtype, 8)(special), special**n)
+
+
 def test_equations_compare_as_their_types_promote() -> None:
     x = points(np.float32)
     (equation,) = fg.make_jaxpr(lambda x: x < 0.1)(x).equations

@@ -1,8 +1,8 @@
 """Powers, the cube root and hypot in double precision, and NumPy's quotients and remainders.
 
 x^y is e^(y log x) with log x and the product as pairs of floats: the logarithm is 2 atanh of
-(m - 1) / (m + 1), as in logarithms.py, to 2^-65. Powers by known integers are products of pairs:
-exact if the power is a float, and else almost always correctly rounded.
+(m - 1) / (m + 1), as in logarithms.py, to 2^-65. Powers by known integers and their halves are
+products of pairs: exact if the power is a float, and else almost always correctly rounded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CBRT = (
 )  # fmt: skip
 """m^(-1/3) for 1 <= m <= 2, minimax."""
 LONGEST = 64
-"""Powers by known integers up to this size are products."""
+"""Powers by known integers and halves up to this size are products."""
 
 
 def log_pair(code: Function, x: Value) -> Pair:
@@ -88,17 +88,32 @@ def power(code: Function, x: Value, y: Value, single: bool = False) -> Value:
     return code.select(code.binary("or", same, code.compare("oeq", y, 0.0)), one, value)
 
 
-def integer_power(code: Function, x: Value, n: int) -> Value:
-    """x to a known integer, by repeated squaring of pairs; of doubles for single precision."""
+def known_power(code: Function, x: Value, n: float) -> Value:
+    """x to a known integer, or to half of an odd one, which is a power of the root, by repeated
+    squaring of pairs; of doubles for single precision.
+    """
+    halves = n != int(n)
+    count = int(2 * n) if halves else int(n)
+    if halves:
+        undefined = code.binary(
+            "and", code.compare("olt", x, 0.0), code.compare("ogt", x, -INFINITY)
+        )
+        x = code.select(undefined, float("nan"), code.fabs(x))
     if x.type == "float":
-        wide = product_of(code, code.convert("fpext", x, "double"), abs(n))
+        wide = code.convert("fpext", x, "double")
+        wide = product_of(code, code.sqrt(wide) if halves else wide, abs(count))
         return code.convert("fptrunc", wide if n > 0 else code.div(1.0, wide), "float")
     base: Pair = x, code.constant(0.0, x.type, x.lanes)
+    if halves:
+        base = root(code, base)
     if n < 0:
-        inverse = code.div(1.0, x)
-        base = inverse, code.mul(code.fma(code.neg(inverse), x, 1.0), inverse)
+        inverse = code.div(1.0, base[0])
+        left = code.fma(code.neg(inverse), base[0], 1.0)
+        if halves:
+            left = code.fma(code.neg(inverse), base[1], left)
+        base = inverse, code.mul(left, inverse)
     result, low = base
-    for digit in bin(abs(n))[3:]:
+    for digit in bin(abs(count))[3:]:
         result, low = times(code, (result, low), (result, low))
         if digit == "1":
             result, low = times(code, (result, low), base)

@@ -37,12 +37,18 @@ def pytest_configure(config):
     os.environ["FUNGRAD_NATIVE"] = "1" if fg.config.backend == "native" else "0"
 
 
+def pytest_collection():
+    """Stops the garbage collector while tests are collected: it finds nothing to free."""
+    gc.disable()
+
+
 def pytest_collection_finish():
     """Freezes the present objects: garbage collections in tests scan only the test's own objects,
     not those of twenty thousand tests.
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

@@ -234,6 +234,14 @@ def test_another_result_than_declared():
                 transform(f)(X)
 
 
+@pytest.mark.parametrize("made", [lambda x: x.tobytes(), lambda x: f"{x[0]}", lambda x: [x, "a"]])
+def test_results_that_are_no_numbers(made):
+    f = fg.external(made, vjp="differences")
+    for transform in (lambda g: g, fg.grad, lambda g: fg.grad(lambda x: np.sum(x) * len(g(x)))):
+        with pytest.raises(ArgumentError, match="no derivative"):
+            transform(f)(X)
+
+
 def test_wrong_options_and_wrong_rules():
     with pytest.raises(ArgumentError, match="magic"):
         fg.external(np.sin, vjp="magic")

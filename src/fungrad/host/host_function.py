@@ -94,6 +94,7 @@ class Host:
         leaves, treedef = pytree.flatten(found)
         if self.declared is None:
             self.out = treedef
+            self._check_numbers(leaves)
             return [canonical(np.asarray(leaf)[()]) for leaf in leaves]
         arrays = []
         for leaf, type_ in zip(leaves, self.declared, strict=False):
@@ -115,6 +116,15 @@ class Host:
                 f"declared: {expected}\n  returned: {shown}"
             )
         return arrays
+
+    def _check_numbers(self, leaves: Sequence[Any]) -> None:
+        for leaf in leaves:
+            if leaf_type(leaf) is None:
+                raise ArgumentError(
+                    f"{describe(self.f)} returned a {type(leaf).__name__}{user_line()}, which has "
+                    "no derivative. Give fg.external a function around it that returns arrays and "
+                    "numbers."
+                )
 
     def batched(self, flags: Sequence[bool], size: int) -> Host:
         """The call for a batch."""

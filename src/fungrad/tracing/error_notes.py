@@ -16,7 +16,7 @@ import numpy as np
 from fungrad.errors import FungradError
 from fungrad.ir.graph import Source
 from fungrad.support.lazy import loaded
-from fungrad.tracing.ways_out import names_given_at, ways_out
+from fungrad.tracing.ways_out import names_given_at, names_in, ways_out
 
 SAID = ("Tracer", "fungrad.tracing", "can't unbox array from PyObject")
 """Texts of errors about a traced value."""
@@ -147,7 +147,7 @@ class _Failure:
             frame, line, at = self.frames[self.users[-1]]
             where += f", called at {Source(frame.f_code.co_filename, line, frame.f_code.co_name)}"
         type_ = "" if tracer is None else f" of type {tracer.owner.typeof(tracer)}"
-        instead = ways_out(frame.f_code, at, frame.f_locals)
+        instead = ways_out(frame.f_code, at, names_in(frame))
         why = "" if self.given else f"{self.why()} "
         return f"A traced value{type_} was given to it{where}. {why}{instead}"
 

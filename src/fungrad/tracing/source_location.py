@@ -29,7 +29,7 @@ from fungrad.support.lazy import loaded
 from fungrad.tracing.error_notes import add_note
 from fungrad.tracing.numpy_warnings import NumPyWarnings, set_settings, settings, warn_at
 from fungrad.tracing.opaque_mode import opaque
-from fungrad.tracing.ways_out import name_of_written, object_array_at, ways_out
+from fungrad.tracing.ways_out import name_of_written, names_in, object_array_at, ways_out
 
 
 def no_factor(error: BaseException, line: str) -> set[str]:
@@ -151,7 +151,7 @@ def ways_out_here() -> str:
     while frame is not None:
         file = frame.f_code.co_filename
         if not (is_library(file) or _is_installed(file)):
-            return ways_out(frame.f_code, frame.f_lasti, frame.f_locals)
+            return ways_out(frame.f_code, frame.f_lasti, names_in(frame))
         frame = frame.f_back
     return ways_out(None, 0, {})
 

@@ -7,9 +7,11 @@ import functools
 import inspect
 import itertools
 import linecache
+import sys
 import textwrap
+from collections import ChainMap
 from collections.abc import Mapping
-from types import CodeType
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 
@@ -126,18 +128,55 @@ def _argument(call: ast.Call, values: Mapping[str, Any]) -> str:
     return next(iter([*traced, *names]), "x")
 
 
+def names_in(frame: FrameType) -> Mapping[str, Any]:
+    """The values of all names in the code of a frame."""
+    return ChainMap(frame.f_locals, frame.f_globals, frame.f_builtins)
+
+
+def _gives_numbers(call: ast.Call, names: Mapping[str, Any]) -> bool:
+    """Whether a call may be that of a function from arrays and numbers to such: it is not for
+    classes, methods of traced values, functions of Python's library, which makes texts and bytes of
+    numbers, and those that take functions, which may find traced values anywhere.
+    """
+    given = [*call.args, *[keyword.value for keyword in call.keywords]]
+    if any(type(g) is ast.Lambda or isinstance(value_of(g, names), _FUNCTION) for g in given):
+        return False
+    root: ast.expr = call.func
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    function, held = value_of(call.func, names), value_of(root, names)
+    of_traced = not isinstance(held, ModuleType) and type(held).__module__.startswith("fungrad.")
+    home = str(getattr(function, "__module__", "")).partition(".")[0]
+    return not (
+        isinstance(function, type)
+        or of_traced
+        or (isinstance(function, _FUNCTION) and home in sys.stdlib_module_names - {"__main__"})
+    )
+
+
+_FUNCTION = FunctionType, BuiltinFunctionType
+
+
+def _function_of(code: CodeType) -> str:
+    """The name of the function that a code belongs to, also as a loop in it; "f" if it has none."""
+    named = [name for name in code.co_qualname.split(".") if name.isidentifier()]
+    return named[-1] if named and code.co_name != "<lambda>" else "f"
+
+
 def ways_out(code: CodeType | None, instruction: int, values: Mapping[str, Any]) -> str:
     """Text that names the ways out of an error.
 
     Args:
       code: the user's code that runs; None if it is not known.
       instruction: the index of its present instruction.
-      values: its local variables.
+      values: by name: its local variables, then the others.
     """
     call = None if code is None else call_at(code, instruction)
-    function, x = "f", "x"
+    function, x = "f" if code is None else _function_of(code), "x"
     if call is not None and _is_name(call.func):
-        function, x = ast.unparse(call.func), _argument(call, values)
+        x = _argument(call, values)
+        if _gives_numbers(call, values):
+            function = ast.unparse(call.func)
     return (
         'Ways out: `with fg.opaque("differences"):` around the derivative computes it by '
         f"differences; `fg.external({function}, vjp=...)` in place of {function} has a derivative "

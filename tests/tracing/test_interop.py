@@ -366,3 +366,11 @@ def test_jitted_functions_and_graphs_go_through_pickle():
     graph = fg.make_jaxpr(fg.grad(rosen))(X)
     copy = pickle.loads(pickle.dumps(graph))
     np.testing.assert_array_equal(fg.evaluate(copy, X)[0], fg.grad(rosen)(X))
+
+
+@pytest.mark.parametrize("f", [lambda x: x.__array__(), lambda x: (x * 1.0).__array__()])
+def test_a_package_may_ask_a_value_for_its_array(f):
+    x = np.array([0.3, 0.7])
+    for verb in (fg.grad, lambda g: fg.jit(fg.grad(g)), lambda g: lambda x: fg.hessian(g)(x) @ x):
+        np.testing.assert_array_equal(verb(lambda x: np.sum(f(x) ** 2))(x), 2 * x)
+    np.testing.assert_array_equal(fg.vmap(lambda x: f(x) * 2.0)(np.stack([x, x])), [2 * x, 2 * x])

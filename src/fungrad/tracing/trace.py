@@ -13,7 +13,7 @@ import operator
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -420,11 +420,14 @@ class OfOutlived(OfArrays):
     """
 
     def __get__(self, instance: Any, owner: Any) -> Any:
+        return self.given_to(instance, sys._getframe(1))
+
+    def given_to(self, instance: Any, frame: FrameType) -> Any:
+        """The method for the code of a frame, which asks for it."""
         if instance is None:
             raise AttributeError(self.function.__name__)
         if may_be_plain(instance):
             return self.function.__get__(instance)
-        frame = sys._getframe(1)
         if frame.f_code.co_code[frame.f_lasti] not in interception.LOADS:
             raise AttributeError(self.function.__name__)
         return functools.partial(registry.functions[np.asarray], instance)

@@ -47,9 +47,10 @@ class _AsArray(OfOutlived):
     """`__array__`, which NumPy asks items of lists for."""
 
     def __get__(self, instance: Any, owner: Any) -> Any:
+        frame = sys._getframe(1)
         if instance is not None and current() is not EVAL:
-            _note(sys._getframe(1))
-        return super().__get__(instance, owner)
+            _note(frame)
+        return self.given_to(instance, frame)
 
 
 def _note(frame: FrameType) -> None:

@@ -37,6 +37,8 @@ def _float(name: str, x: Any) -> Any:
         if found is None:
             return math.ldexp(x, 0)  # a float, or math's error
         x = found
+    if type(x.inner) is float:
+        return x
     if x.size != 1 or x.dtype.kind == "c":
         raise ArgumentError(
             f"math.{name} takes a real number, and was given a traced value of type "
@@ -51,10 +53,12 @@ def _known(value: Any) -> Any:
     """The number under a traced one; None if it is unknown, or an array."""
     while type(value) is Tracer:
         value = value.inner
+    if type(value) is float:
+        return value
     return value if value is not None and np.ndim(value) == 0 else None
 
 
-def _checked(original: Callable[..., Any], args: Any) -> None:
+def _checked(original: Any, args: Any) -> None:
     """Raises the error of a function of math for these numbers, if they are known."""
     found = [_known(arg) for arg in args]
     if None not in found:
@@ -64,10 +68,13 @@ def _checked(original: Callable[..., Any], args: Any) -> None:
 def _by_numpy(name: str, numpys: Callable[..., Any]) -> Callable[..., Any]:
     """A function of numbers that NumPy has, too."""
 
+    original = getattr(math, name, None)  # some are of later versions
+
     def function(*args: Any) -> Any:
         args = tuple([_float(name, arg) for arg in args])
-        _checked(getattr(math, name), args)
-        return number(numpys(*args))
+        _checked(original, args)
+        found = numpys(*args)
+        return found if type(found) is Tracer and type(found.inner) is float else number(found)
 
     return function
 

@@ -480,7 +480,7 @@ def _all_in_memory(op: Any) -> bool:
     """
     if isinstance(op, (list, tuple)):
         return all(map(_all_in_memory, op))
-    return type(op) in (np.ndarray, Objects) or not holds_traced(op)
+    return type(op) is np.ndarray or type(op) is Objects or not holds_traced(op)
 
 
 interception.register(

@@ -73,10 +73,14 @@ def in_rows(array: ndarray) -> ndarray:
     return array if flags.c_contiguous and flags.aligned else array.copy()
 
 
+PLAIN_KINDS: set[type] = set()
+"""Subclasses of ndarray that were declared to have NumPy's arithmetic, whatever they define."""
+
+
 def own_arithmetic(array: ndarray) -> bool:
     """Whether an array's class has its own arithmetic (np.matrix)."""
     kind = type(array)
-    return not kind.__module__.startswith("fungrad.") and (
+    return not (kind.__module__.startswith("fungrad.") or kind in PLAIN_KINDS) and (
         kind.__mul__ is not ndarray.__mul__ or kind.__array_ufunc__ is not ndarray.__array_ufunc__
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
+from fungrad.ir.canonical import PLAIN_KINDS
 from fungrad.numpy.mutation.views import linked
 from fungrad.numpy.protocol.implements import implements
 from fungrad.numpy.protocol.operands import array_of, axis_index, flattened
@@ -88,7 +89,9 @@ def _view(self: Tracer, dtype: Any = None, type: Any = None) -> Any:
     """
     if isinstance(dtype, builtin_type) and issubclass(dtype, np.ndarray):
         dtype, type = None, dtype
-    if type is not None and (is_subclass(type) or issubclass(type, OfTraced)):
+    if type is not None and (
+        is_subclass(type) or issubclass(type, OfTraced) or type in PLAIN_KINDS
+    ):
         if dtype is None and is_number(self):
             return self
         found = array_over(self if dtype is None else _view(self, dtype))

@@ -44,7 +44,16 @@ NO_ARRAY = "__array__ method not producing an array"
 """Words of NumPy's error for an object whose `__array__` returns a traced array."""
 
 
-class Writable(ndarray):
+class _AsNdarray(type):
+    """The class of Writable: code that compares classes, `type(x) == np.ndarray`, finds NumPy's."""
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or other is ndarray
+
+    __hash__ = type.__hash__
+
+
+class Writable(ndarray, metaclass=_AsNdarray):
     """An array of plain numbers that may become one of traced values."""
 
     __slots__ = ("home", "stand_in", "tracer", "views")
@@ -210,7 +219,7 @@ def writable(array: Any) -> Any:
     """
     if type(array) is ndarray and array.dtype.kind in KINDS and State.on:
         trace = current()
-        if trace is not EVAL:
+        if trace is not EVAL and trace.writes:
             if array.nbytes <= SMALL:
                 return array.view(Writable).copy("K")
             made = array.view(_Memory).view(Writable)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy import ndarray, nditer
 
 from fungrad.errors import MemoryAccessError
+from fungrad.ir.canonical import PLAIN_KINDS
 from fungrad.support import forks, pytree
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Tracer, registry
@@ -209,6 +210,7 @@ def is_subclass(kind: type) -> bool:
     if found is None:
         found = (
             issubclass(kind, ndarray)
+            and kind not in PLAIN_KINDS
             and not issubclass(kind, OfTraced)
             and not any(_is_of_numpy(k) for k in kind.__mro__)
         )

@@ -38,13 +38,20 @@ from fungrad.tracing.refusals import (
     refused_store,
     stored,
 )
-from fungrad.tracing.source_location import REFUSED, begin_by, user_line, user_source
+from fungrad.tracing.source_location import (
+    REFUSED,
+    begin_by,
+    is_library,
+    is_ours,
+    user_line,
+    user_source,
+)
 
 
 class Trace:
     """One observer of a running program: a transform at work."""
 
-    __slots__ = ("__weakref__", "ended", "keeper", "label", "parent", "records", "running")
+    __slots__ = ("__weakref__", "ended", "keeper", "label", "parent", "records", "running", "shown")
 
     records: bool
     """Whether operations here are recorded in a Graph, which needs their source lines."""
@@ -58,6 +65,12 @@ class Trace:
     """Of an outermost trace: whether its function runs. An interrupt comes after a call only, so
     that it cannot come before an assignment that begins a block.
     """
+    writes = True
+    """Whether traced values can be written into arrays that are made while it is current."""
+    shown: type | None
+    """The class that its tracers show in place of NumPy's, where neither NumPy nor SciPy asks; the
+    emulation of another library sets it.
+    """
     closed = False
     """Whether the running function is recorded, so that it must not write into captured arrays."""
 
@@ -67,6 +80,7 @@ class Trace:
         self.ended = False
         self.records = parent is not None and parent.records
         self.keeper = None if parent is None else parent.keeper
+        self.shown = None if parent is None else parent.shown
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         """Applies a primitive to values, some of which may be tracers of this trace."""
@@ -436,12 +450,21 @@ class OfOutlived(OfArrays):
 class _TracerClass(type):
     """The class of Tracer. It shows Tracer's bases without its methods to the abstract classes of
     `collections.abc`, which look for `__len__` and `__iter__` there: they then ask the class that a
-    value has in NumPy.
+    value has in NumPy. Its name is that of the class which values of the current trace show.
     """
 
     @property
     def __mro__(cls) -> tuple[type, ...]:
         return (object,)
+
+    def __repr__(cls) -> str:
+        shown = _current.get().shown
+        return type.__repr__(cls if shown is None else shown)
+
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        shown = _current.get().shown
+        return "Tracer" if shown is None else shown.__name__
 
 
 class Tracer(metaclass=_TracerClass):
@@ -482,6 +505,11 @@ class Tracer(metaclass=_TracerClass):
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
+        shown = self.owner.shown
+        if shown is not None:
+            asking = sys._getframe(1).f_code.co_filename
+            if is_ours(asking) or not is_library(asking):
+                return shown
         type_ = self.owner.typeof(self)
         if type_.shape or hasattr(self, "alias"):
             return np.ndarray

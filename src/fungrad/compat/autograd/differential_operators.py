@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compat.autograd.boxes import show_boxes
 from fungrad.compat.autograd.vspaces import vspace
 from fungrad.compat.autograd.wrap_util import Argnum, chosen, floats, unary_of
 from fungrad.compat.autograd.wrap_util import unary_to_nary as unary_to_nary
 from fungrad.rematerialisation.checkpoint import checkpoint as checkpoint
 from fungrad.support import pytree
 from fungrad.tracing.trace import Tracer
+from fungrad.tracing.tracing_check import OBSERVED
 from fungrad.transforms import grad as gradients
 from fungrad.transforms import jacobian as jacobians
 
@@ -31,6 +33,19 @@ def _number(out: Any) -> Any:
     if (type(out) is Tracer or type(out) is np.ndarray) and out.ndim and out.size == 1:
         return np.reshape(out, ())
     return out
+
+
+def _boxing(fun: Function, finish: Function | None = None) -> Function:
+    """`fun` with arguments that show the class ArrayBox, followed by `finish`."""
+
+    def shown(*args: Any, **kwargs: Any) -> Any:
+        show_boxes()
+        out = fun(*args, **kwargs)
+        return out if finish is None else finish(out)
+
+    # a plain call would be another one: clients ask whether a value is a box
+    OBSERVED.add(shown.__code__)
+    return _dressed(shown, fun)
 
 
 def _dressed(run: Function, fun: Function) -> Function:
@@ -65,7 +80,7 @@ def value_and_grad(fun: Function, argnum: Argnum = 0) -> Function:
     (18.0, 12.0)
     """
     both = gradients.value_and_grad(
-        _dressed(lambda *args, **kwargs: _number(fun(*args, **kwargs)), fun),
+        _boxing(fun, _number),
         argnum if isinstance(argnum, int) else tuple(argnum),
     )
     return _dressed(lambda *args, **kwargs: both(*floats(args, argnum), **kwargs), fun)
@@ -135,12 +150,12 @@ def grad_and_aux(fun: Function, argnum: Argnum = 0) -> Function:
     (6.0, 'square')
     """
 
-    def first(*args: Any, **kwargs: Any) -> Any:
-        out, aux = fun(*args, **kwargs)
+    def first(pair: Any) -> Any:
+        out, aux = pair
         return _number(out), aux
 
     both = gradients.grad(
-        _dressed(first, fun), argnum if isinstance(argnum, int) else tuple(argnum), has_aux=True
+        _boxing(fun, first), argnum if isinstance(argnum, int) else tuple(argnum), has_aux=True
     )
     return _dressed(lambda *args, **kwargs: both(*floats(args, argnum), **kwargs), fun)
 
@@ -196,7 +211,7 @@ def jacobian(fun: Function, argnum: Argnum = 0) -> Function:
     array([[2., 0.],
            [0., 4.]])
     """
-    matrix = jacobians.jacrev(fun, argnum if isinstance(argnum, int) else tuple(argnum))
+    matrix = jacobians.jacrev(_boxing(fun), argnum if isinstance(argnum, int) else tuple(argnum))
     return _dressed(lambda *args, **kwargs: matrix(*floats(args, argnum), **kwargs), fun)
 
 
@@ -279,7 +294,7 @@ def make_vjp(fun: Function, argnum: Argnum = 0) -> Function:
 
     def pair(*args: Any, **kwargs: Any) -> Any:
         f, x = unary_of(fun, argnum, args, kwargs)
-        value, pullback = gradients.vjp(f, x)
+        value, pullback = gradients.vjp(_boxing(f), x)
         return lambda cotangent: pullback(cotangent)[0], value
 
     return _dressed(pair, fun)
@@ -308,7 +323,7 @@ def make_jvp(fun: Function, argnum: Argnum = 0) -> Function:
 
     def of_tangent(*args: Any, **kwargs: Any) -> Any:
         f, x = unary_of(fun, argnum, args, kwargs)
-        return lambda tangent: gradients.jvp(f, (x,), (tangent,))
+        return lambda tangent: gradients.jvp(_boxing(f), (x,), (tangent,))
 
     return _dressed(of_tangent, fun)
 

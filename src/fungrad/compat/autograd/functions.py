@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.custom_rules.closures_and_arguments import Held
 from fungrad.errors import MissingRuleError
 from fungrad.ir.types import Type
 from fungrad.primitives.facts import EXACT
@@ -22,8 +23,9 @@ from fungrad.support import pytree
 from fungrad.support.lazy import Record
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.source_location import describe, user_line
-from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry, shape_of, typeof
+from fungrad.tracing.trace import EVAL, PLAIN, Trace, Tracer, current, registry, shape_of, typeof
 from fungrad.transforms.engine.batching import BatchTrace, take_first
+from fungrad.transforms.engine.reverse import VjpTrace
 
 ARRAYS = {*PLAIN, np.ndarray}
 """The classes of arguments that are inputs of the primitive; others are passed unchanged."""
@@ -54,14 +56,36 @@ class Function:
             call = RecordedCall(self, None, (), kwargs)
             return call.output(opaque(*args, call=call))
         leaves, structure = pytree.flatten(args)
-        if not any(type(leaf) is Tracer for leaf in leaves):
-            return (
-                EVAL.run(self.f, *args) if not kwargs else EVAL.run(lambda: self.f(*args, **kwargs))
-            )
         passive = [None if type(leaf) in ARRAYS else Passive(leaf) for leaf in leaves]
         call = RecordedCall(self, structure, passive, kwargs)
+        if not any(type(leaf) is Tracer for leaf in leaves):
+            return call.alone(lambda: self.f(*args, **kwargs))
         inputs = [leaf for leaf, p in zip(leaves, passive, strict=True) if p is None]
         return call.output(opaque(*inputs, call=call))
+
+
+_PLAIN_LEAVES = {*ARRAYS, str, bytes, type(None), np.dtype, type, type(Ellipsis)}
+"""Classes of values that hold no others."""
+
+
+class Kept(Held):
+    """Runs a primitive's function or rule: to it, traced values of other transforms, which objects
+    among its arguments hold, are constants. What it computes from one is boxed as that one was, as
+    clients expect that unbox it.
+    """
+
+    __slots__ = ()
+    writes = False  # C code gets NumPy's own arrays
+
+    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        output = super().process(primitive, args, params)
+        for arg in args:
+            if type(arg) is Tracer and self.stands_for(arg):
+                slot = 0 if type(arg.owner) is VjpTrace else None
+                if primitive.multiple:
+                    return tuple([Tracer(arg.owner, o, slot) for o in output])
+                return Tracer(arg.owner, output, slot)
+        return output
 
 
 class Passive(Record):
@@ -86,6 +110,19 @@ class RecordedCall:
         self.passive = passive
         self.kwargs = kwargs
         self.out: pytree.TreeDef = pytree.LEAF
+        objects = [*[p.leaf for p in passive if p is not None], *kwargs.values()]
+        self.open = bool(objects) and not _PLAIN_LEAVES.issuperset(map(type, objects))
+        """Whether an argument is an object that may hold traced values."""
+
+    def alone(self, f: Callable[[], Any], trace: Trace = EVAL) -> Any:
+        """Runs f under a trace; to it, traced values that objects among the arguments hold are
+        their values in that trace, as constants.
+        """
+        if not self.open:
+            return f() if current() is trace else trace.run(f)
+        held = Kept(trace, (), ())
+        found, structure = pytree.flatten(held.run(f))
+        return pytree.unflatten(structure, [held.of(leaf) for leaf in found])
 
     def __repr__(self) -> str:
         return repr(self.function)
@@ -119,7 +156,7 @@ class RecordedCall:
         assert self.structure is not None
         children = self.structure.children
         start = sum(child.leaf_count for child in children[:position])
-        leaves = pytree.match(children[position], tree, "cotangent")
+        leaves = _matched(children[position], tree)
         flags = self.passive[start : start + len(leaves)]
         return [x for x, p in zip(leaves, flags, strict=True) if p is None]
 
@@ -134,6 +171,18 @@ class RecordedCall:
             return (found,)
         outputs, self.out = pytree.flatten(found)
         return tuple([registry.operand(output) for output in outputs])
+
+
+def _matched(structure: pytree.TreeDef, tree: Any) -> list[Any]:
+    """The leaves of a cotangent, in which a list may be a tuple, or an array of its items."""
+    children = structure.children
+    if not structure.leaf_count:
+        return []
+    sequence = type(tree) in (list, tuple) or (type(tree) in ARRAYS and np.ndim(tree) > 0)
+    if structure.type in (list, tuple) and sequence and len(tree) == len(children):
+        parts = map(_matched, children, tree)
+        return [leaf for part in parts for leaf in part]
+    return pytree.match(structure, tree, "cotangent")
 
 
 def _examples(f: Callable[..., Sequence[Any]], values: Sequence[Any]) -> list[Any] | None:
@@ -178,7 +227,9 @@ def missing_rule(call: RecordedCall, kind: str, positions: Sequence[int]) -> Mis
 
 
 def _eval(*leaves: Any, call: RecordedCall) -> tuple[Any, ...]:
-    return EVAL.run(call.run, *leaves)  # type: ignore[no-any-return]
+    if not call.open:
+        return EVAL.run(call.run, *leaves)  # type: ignore[no-any-return]
+    return tuple(call.alone(lambda: call.run(*leaves)))
 
 
 def _type(*types: Type, call: RecordedCall) -> tuple[Type, ...]:
@@ -214,8 +265,12 @@ def _pulled(
     own = [c.copy("K") if type(c) is np.ndarray else c for c in cotangents]  # others hold them
     args = call.args(leaves)
     positions = call.positions(wanted)
-    pullback = call.function.vjps(positions, call.output(outputs), args, call.kwargs)
-    found = pullback(call.output(own))
+
+    def pulled() -> Any:
+        pullback = call.function.vjps(positions, call.output(outputs), args, call.kwargs)  # type: ignore[misc]
+        return list(pullback(call.output(own)))
+
+    found = call.alone(pulled, current())
     parts: list[Any] = [None] * len(args)
     for position, part in zip(positions, found, strict=True):
         parts[position] = part
@@ -244,7 +299,8 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: RecordedCall)
         pushed = call.args(full)
         out = call.output(values[:n])
         given = [pushed[i] for i in positions]
-        found = call.function.jvps(positions, given, out, args, call.kwargs)
+        pushed_by = call.function.jvps
+        found = call.alone(lambda: pushed_by(positions, given, out, args, call.kwargs), current())
         return [registry.operand(t) for t in pytree.match(call.out, found, "tangent")]
 
     values = [*outputs, *primals, *tangents]

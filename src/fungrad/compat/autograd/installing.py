@@ -12,6 +12,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType, TracebackType
 from typing import Any
 
+from fungrad.compat.autograd.namespaces import complete
 from fungrad.errors import FungradError
 from fungrad.support.lazy import find_spec, imported, loaded, modules
 
@@ -47,7 +48,11 @@ class Finder:
         found = imported(_ours(name)) if _is_module(_ours(name)) else None
         modules[name] = self._attribute(name) if found is None else found
         for full in [n for n in modules if n.startswith(f"{PACKAGE}.")]:
-            modules.setdefault(NAME + full.removeprefix(PACKAGE), modules[full])
+            known = NAME + full.removeprefix(PACKAGE)
+            if known not in modules or known == name:
+                modules[known] = modules[full]
+                if full.startswith(f"{PACKAGE}.numpy"):
+                    complete(modules[full])
 
     def _attribute(self, name: str) -> Any:
         """An object that is not a module here, such as a distribution of scipy.stats."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -10,37 +11,55 @@ from fungrad.support.lazy import imported, modules
 from fungrad.tracing import interception
 
 
-def names_of(
-    into: dict[str, Any], original: str, taken: Sequence[str] = ()
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The functions `__getattr__` and `__dir__` of a module with the names of another.
+def names_of(module: ModuleType, original: str, taken: Sequence[str] = ()) -> None:
+    """Gives a module the names of another, looked up at first use and then stored in it.
 
     A function that transforms replace is found as its replacement, which takes traced values and
-    passes others on. Names found are stored in the module.
+    passes others on. The lookup is of the module's class, so that its `__dict__` has names alone.
 
     Args:
-      into: the names of the module.
-      original: the module whose names it has.
+      module: the module, which may be one that is being imported.
+      original: the name of the other.
       taken: its own submodules, imported at first use.
     """
-    package: str = into["__name__"]
+    into = vars(module)
+    package: str = module.__name__
 
-    def find(name: str) -> Any:
+    def find(_: Any, name: str) -> Any:
         if name in taken:
             return imported(f"{package}.{name}")
-        module = imported(original)
+        found = imported(original)
         if name == "__all__":  # of `import *`
-            return [public for public in dir(module) if not public.startswith("_")]
+            return [public for public in dir(found) if not public.startswith("_")]
         if name.startswith("__") and name != "__version__":
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        replaced = interception.replacements(module)
-        into[name] = replaced[name] if name in replaced else getattr(module, name)
+        replaced = interception.replacements(found)
+        into[name] = replaced[name] if name in replaced else getattr(found, name)
         return into[name]
 
-    def names() -> list[str]:
+    def names(_: Any) -> list[str]:
         return sorted({*into, *taken, *dir(imported(original))})
 
-    return find, names
+    members = {"__getattr__": find, "__dir__": names}
+    module.__class__ = type("Namespace", (Namespace,), members)
+
+
+class Namespace(ModuleType):
+    """A module with the names of another: see `names_of`."""
+
+    def __getattr__(self, name: str) -> Any:  # of each module its own
+        raise AttributeError(name)
+
+
+def complete(module: ModuleType) -> None:
+    """Stores all public names of a module with the names of another, for clients that read its
+    `__dict__`.
+    """
+    if isinstance(module, Namespace):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # names that NumPy has deprecated
+            for name in module.__all__:
+                getattr(module, name)
 
 
 def add_modules(package: str, originals: Mapping[str, str]) -> None:
@@ -56,9 +75,9 @@ def add_modules(package: str, originals: Mapping[str, str]) -> None:
     for name, original in originals.items():
         full = f"{package}.{name}"
         module = modules[full] = ModuleType(full, f"The names of {original}.")
-        find, names = names_of(vars(module), original)
-        vars(module).update(__getattr__=find, __dir__=names, __path__=[])
+        module.__path__ = []
+        names_of(module, original)
         vars(modules[package])[name] = module
 
 
-__all__ = ["add_modules", "names_of"]
+__all__ = ["Namespace", "add_modules", "complete", "names_of"]

@@ -26,6 +26,11 @@ class VSpace:
     mappings: ClassVar[dict[type, Any]] = {}
     """Where clients register the spaces of their classes: not read here."""
 
+    @classmethod
+    def register(cls, kind: type, made: Any = None) -> None:
+        """Registers the spaces of a class."""
+        cls.mappings[kind] = made
+
     def __init__(self, value: Any) -> None:
         leaves, self.structure = pytree.flatten(value)
         self.types = []

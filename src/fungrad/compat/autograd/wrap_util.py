@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compat.autograd.boxes import boxed
 from fungrad.support import pytree
 from fungrad.transforms.arguments import leaf_type
 
@@ -31,6 +32,7 @@ def floats(args: Sequence[Any], argnum: Argnum) -> list[Any]:
     """The arguments, with integers in the differentiated ones converted to floats."""
     new = list(args)
     for i in (argnum,) if isinstance(argnum, int) else argnum:
+        new[i] = boxed(new[i])
         kind = type(new[i])
         if kind is np.ndarray or pytree.is_container(kind):
             new[i] = pytree.map(floating, new[i])

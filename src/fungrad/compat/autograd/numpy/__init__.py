@@ -16,10 +16,11 @@ from fungrad.compat.autograd.namespaces import add_modules as _add_modules
 from fungrad.compat.autograd.namespaces import names_of as _names_of
 from fungrad.interception import numpy_functions as _intercepted  # noqa: F401 - the table of functions
 from fungrad.numpy.creation import asarray as _asarray
+from fungrad.support.lazy import modules as _modules
 from fungrad.tracing.trace import Tracer as _Tracer
 from fungrad.tracing.trace import typeof as _typeof
 
-__getattr__, __dir__ = _names_of(globals(), "numpy", taken=("numpy_vjps",))
+_names_of(_modules[__name__], "numpy", taken=("numpy_vjps",))
 
 _add_modules(
     __name__,

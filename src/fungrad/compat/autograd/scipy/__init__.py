@@ -2,8 +2,9 @@
 
 from fungrad.compat.autograd.namespaces import add_modules as _add_modules
 from fungrad.compat.autograd.namespaces import names_of as _names_of
+from fungrad.support.lazy import modules as _modules
 
-__getattr__, __dir__ = _names_of(globals(), "scipy", taken=("signal",))
+_names_of(_modules[__name__], "scipy", taken=("signal",))
 
 _add_modules(
     __name__,

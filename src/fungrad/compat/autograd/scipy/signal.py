@@ -9,8 +9,9 @@ import numpy as np
 
 from fungrad.compat.autograd.namespaces import names_of as _names_of
 from fungrad.errors import ArgumentError
+from fungrad.support.lazy import modules as _modules
 
-__getattr__, __dir__ = _names_of(globals(), "fungrad.scipy.signal")
+_names_of(_modules[__name__], "fungrad.scipy.signal")
 
 _Axes = Sequence[Sequence[int]]
 

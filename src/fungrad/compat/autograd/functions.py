@@ -21,6 +21,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, sta
 from fungrad.primitives.primitive import Primitive, or_zero
 from fungrad.support import pytree
 from fungrad.support.lazy import Record
+from fungrad.tracing.created_arrays import holds_traced
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.trace import EVAL, PLAIN, Trace, Tracer, current, registry, shape_of, typeof
@@ -121,8 +122,13 @@ class RecordedCall:
         if not self.open:
             return f() if current() is trace else trace.run(f)
         held = Kept(trace, (), ())
-        found, structure = pytree.flatten(held.run(f))
-        return pytree.unflatten(structure, [held.of(leaf) for leaf in found])
+
+        def flat() -> Any:
+            found, structure = pytree.flatten(f())
+            arrays = [registry.operand(x) if holds_traced(x) else x for x in found]
+            return pytree.unflatten(structure, list(map(held.of, arrays)))
+
+        return held.run(flat)
 
     def __repr__(self) -> str:
         return repr(self.function)

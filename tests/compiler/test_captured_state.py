@@ -227,7 +227,7 @@ def test_changes_that_no_result_depends_on_are_silent() -> None:
             assert compiled(1.0) == 2.0
             model.steps += 1
     assert len(traced) <= 4  # a place that changes without an effect is no longer compared
-    assert compiled.cache_info().misses <= 4
+    assert compiled.cache_info()[:2] == (49, 1)
 
 
 def test_programs_for_other_types_are_dropped_too() -> None:

@@ -79,6 +79,11 @@ class Place:
         return f"`{self.name}` has changed"
 
 
+def changes(places: list[Place]) -> str:
+    """The changes of places in words, of three at most."""
+    return ", ".join([place.change() for place in places[:3]]) + ", ..." * (len(places) > 3)
+
+
 class Missing:
     """Stands for what a place holds that is not there."""
 
@@ -169,7 +174,7 @@ class _Reader:
             self._visit(*self._waiting.pop())
             if not self._waiting:
                 for name, owner, space in self._spaces:
-                    for attribute in self._names & space.keys():
+                    for attribute in sorted(self._names & space.keys()):
                         self._place(f"{name}.{attribute}", owner, attribute)
         return list(self._places.values())
 

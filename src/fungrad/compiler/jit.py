@@ -17,7 +17,7 @@ from numpy import ndarray
 
 from fungrad.compiler import backend_choice, background, branch_guards
 from fungrad.compiler.branch_guards import MAX_PATHS, Paths, TakenPath, UnguardedTrace
-from fungrad.compiler.captured_state import CapturedState
+from fungrad.compiler.captured_state import CapturedState, changes
 from fungrad.compiler.lowered import CacheInfo, Lowered
 from fungrad.compiler.self_check.setting import checked_runs
 from fungrad.control_flow.call import call, compiled, run
@@ -472,7 +472,8 @@ class Jitted(OfFunction):
         changed = self._state.changed() if self._state is not None else []
         if not changed or self._state is None:
             return False
-        programs, misses = (self._cache, self._direct, self._last_key), self._misses
+        programs = self._cache, self._direct, self._last_key
+        hits, misses = self._hits, self._misses
         before = self._content(args, kwargs)
         if self._misses != misses:  # there was no program for such arguments
             return True
@@ -481,11 +482,12 @@ class Jitted(OfFunction):
         after = self._content(args, kwargs)
         if after == before:
             self._cache, self._direct, self._last_key = programs
+            self._hits, self._misses = hits, misses
             state.tolerate(changed)
             self._state = CapturedState(self._f, state)
             return False
         warnings.warn(
-            f"{describe(self._f)} was compiled anew{user_line()}: {changed[0].change()}. A "
+            f"{describe(self._f)} was compiled anew{user_line()}: {changes(changed)}. A "
             "compiled function keeps what it reads outside of its arguments; calls since the "
             "change may have used the old value. Pass it as an argument, or call cache_clear() "
             "after a change."

@@ -112,6 +112,15 @@ def test_sums_along_short_rows_stay_out_of_the_cluster_of_long_rows(native: None
     assert count == 2 and {"reduce_min", "attains", "select"}.isdisjoint(left)
 
 
+def test_an_equation_of_a_cluster_has_no_kernel_of_its_own(native: None) -> None:
+    def f(x: Any) -> Any:
+        y = np.cumsum(x, axis=-1)
+        return np.sum(y.T @ y)
+
+    for rows in (1_000, 70_000):
+        check(fg.grad(f), np.ones((rows, 2)))
+
+
 def test_what_loops_do_not_know_stands_between_clusters(native: None) -> None:
     def f(x: Any) -> Any:
         y = np.cumsum(x * 2.0 - 1.0)

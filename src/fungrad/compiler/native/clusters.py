@@ -69,7 +69,7 @@ def with_clusters(
         calls.take(members, 0)
     within: dict[Equation, Equation] = {}
     for equation in graph.equations:
-        if separate(equation):
+        if equation not in calls.gone and separate(equation):
             calls.add([equation])
         if loops and equation.primitive in (scan, while_loop) and not calls.add([equation]):
             body = with_clusters(

@@ -82,9 +82,17 @@ class Module:
 
 def imported(name: str) -> ModuleType:
     """The module of a full name, imported now if it was not. tests/test_layering.py reads the
-    names: no other file imports by a string, or looks up modules.
+    names: no other file imports by a string, or looks up modules. A profile function that says so
+    by its attribute `sees_imports` does not see the import.
     """
-    return importlib.import_module(name)
+    observer = sys.getprofile()
+    if getattr(observer, "sees_imports", True):
+        return importlib.import_module(name)
+    sys.setprofile(None)
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.setprofile(observer)
 
 
 modules = sys.modules

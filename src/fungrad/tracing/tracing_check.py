@@ -239,6 +239,7 @@ class Watch:
                 self.doubted = True
                 sys.setprofile(None)
 
+        seen.sees_imports = False  # type: ignore[attr-defined]
         sys.setprofile(seen)
         try:
             yield
@@ -352,11 +353,24 @@ def _may_part(frame: FrameType) -> bool:
     traced value for something, a set or a dict asks for its hash, or the code compares identities.
     """
     code, caller = frame.f_code, frame.f_back
-    if not is_ours(code.co_filename):
-        return not is_library(code.co_filename) and _asks_identity(code)
-    if caller is None or is_ours(caller.f_code.co_filename):
-        return False
-    return is_foreign(caller.f_code.co_filename) or code is _HASH
+    origin = _origin(code.co_filename)
+    if origin == "ours" and caller is not None:
+        asks = _origin(caller.f_code.co_filename)
+        return asks == "foreign" or (code is _HASH and asks != "ours")
+    return origin == "user" and _asks_identity(code)
+
+
+@functools.lru_cache(maxsize=4096)
+def _origin(file: str) -> str:
+    """Whose code a file holds: "ours", of a "library" below or beside, "foreign", or the "user"'s.
+
+    SciPy's code is foreign.
+    """
+    if is_ours(file):
+        return "ours"
+    if is_foreign(file):
+        return "foreign"
+    return "library" if is_library(file) or is_of_python(file) else "user"
 
 
 _HASH = Tracer.__hash__.__code__

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import zlib
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -23,9 +23,7 @@ from fungrad.tracing.source_location import is_foreign, is_library, is_of_python
 from fungrad.tracing.trace import Tracer
 
 MOST = 2000
-"""The most places of a function that are compared, the first ones found, and a quarter of the most
-objects that are read for them.
-"""
+"""The most objects that are read for the places of a function, from the function on."""
 ITEMS = 256
 """The most items of a dict or a list that are places; of a longer one the length is compared."""
 NUMBERS = 65_536
@@ -170,13 +168,23 @@ class _Reader:
 
     def read(self, f: Any) -> list[Place]:
         self._waiting.append((getattr(f, "__name__", "f"), f))
-        while self._waiting and len(self._places) < MOST and len(self._seen) < 4 * MOST:
+        while self._waiting and len(self._seen) < MOST:
             self._visit(*self._waiting.pop())
-            if not self._waiting:
-                for name, owner, space in self._spaces:
-                    for attribute in sorted(self._names & space.keys()):
-                        self._place(f"{name}.{attribute}", owner, attribute)
         return list(self._places.values())
+
+    def _space(self, name: str, owner: Any, space: Any) -> None:
+        """Reads the places of an owner that code names, now and later."""
+        self._spaces.append((name, owner, space))
+        for attribute in sorted(self._names & space.keys()):
+            self._place(f"{name}.{attribute}", owner, attribute)
+
+    def _name(self, names: Iterable[str]) -> None:
+        """Reads the places that have one of the names."""
+        new = set(names) - self._names
+        self._names |= new
+        for name, owner, space in self._spaces if new else ():
+            for attribute in sorted(new & space.keys()):
+                self._place(f"{name}.{attribute}", owner, attribute)
 
     def _place(self, name: str, owner: Any, key: Any) -> None:
         if (id(owner), key) in self._places:
@@ -211,7 +219,7 @@ class _Reader:
             self._items(name, dict(enumerate(value)), value)
         elif _is(value, ModuleType):
             if not _is_of_package(value.__name__):
-                self._spaces.append((name, vars(value), vars(value)))
+                self._space(name, vars(value), vars(value))
         elif _is(value, type):
             self._class(name, value)
         else:
@@ -241,7 +249,7 @@ class _Reader:
         for name, value in named.items():
             self._place(name, [value], 0)
         for code in _codes(f.__code__):
-            self._names.update(code.co_names)
+            self._name(code.co_names)
             for name in code.co_names:
                 if name in f.__globals__:
                     self._place(name, f.__globals__, name)
@@ -250,7 +258,7 @@ class _Reader:
         for base in value.__mro__:
             if _is_of_package(base.__module__):
                 continue
-            self._spaces.append((name, base, vars(base)))
+            self._space(name, base, vars(base))
             # Special methods are called without being named.
             for key, item in vars(base).items():
                 if key[:2] == "__" and type(item) is FunctionType:
@@ -270,12 +278,12 @@ class _Reader:
         if type(own) is dict:
             # An attribute of the class may be hidden by a later one of the instance.
             of_class = [n for n, v in vars(type(value)).items() if _is(v, _VALUES)]
-            self._spaces.append((name, own, {**dict.fromkeys(of_class), **own}))
+            self._space(name, own, {**dict.fromkeys(of_class), **own})
         for base in type(value).__mro__:
             slots = vars(base).get("__slots__", ())
             names = [slots] if isinstance(slots, str) else list(slots)
             if names:
-                self._spaces.append((name, value, dict.fromkeys(names)))
+                self._space(name, value, dict.fromkeys(names))
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

@@ -22,7 +22,7 @@ MODULES = {
     "scipy.integrate": 8,
     "scipy.linalg": 40,
     "scipy.ndimage": 20,
-    "scipy.signal": 20,
+    "scipy.signal": 15,
     "scipy.special": 15,
     "scipy.stats": 30,
     "tree_util": 15,

@@ -476,7 +476,7 @@ def test_a_large_constant_of_one_number_takes_the_memory_of_one(first, last, dty
         return x * constant, constant, np.sum(constant * x, 0)
 
     graph = fg.make_jaxpr(f)(2.0)
-    compiled = fg.jit(f)
+    compiled = fg.jit(f, verify="never")  # which goes on with what it has captured
     found = compiled(2.0)
     for got, want in zip(found, f(2.0), strict=True):
         assert got.dtype == want.dtype.newbyteorder("=")

@@ -120,7 +120,7 @@ def _runs_eagerly(call: F) -> F:
     return call
 
 
-class Form:
+class CallForm:
     """A number of positional arguments and names of others: for each leaf-bearing or static
     argument, in the order of the leaves, its place in the call, and whether it is static.
     """
@@ -163,7 +163,7 @@ class Jitted(OfFunction):
         self._argnames = frozenset(static_argnames)
         self._has_static = bool(self._argnums or self._argnames)
         self._statics: dict[int, tuple[frozenset[int], frozenset[str]]] = {}
-        self._forms: dict[Any, Form] = {}
+        self._forms: dict[Any, CallForm] = {}
         self._inline = inline
         self._reassociate = reassociate
         self._cache: OrderedDict[Any, Staged | Paths] = OrderedDict()
@@ -269,12 +269,12 @@ class Jitted(OfFunction):
             return self._call(args, kwargs, tuple(key), trees=True)
         return self._found(found, leaves)
 
-    def _form(self, count: int, names: tuple[str, ...]) -> Form:
+    def _form(self, count: int, names: tuple[str, ...]) -> CallForm:
         """What calls with so many positional arguments and these names have in common."""
         static_at, static_names = self._static(count)
         places = [(i, i in static_at) for i in range(count)]
         places += [(count + names.index(name), name in static_names) for name in sorted(names)]
-        return self._forms.setdefault((count, *names), Form(places))
+        return self._forms.setdefault((count, *names), CallForm(places))
 
     def _found(self, found: Any, leaves: list[Any]) -> Any:
         """The result of a program that the fast path found."""

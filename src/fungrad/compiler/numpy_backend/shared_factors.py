@@ -7,7 +7,7 @@ returns the factors, too, which the others take.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,14 +24,30 @@ from fungrad.primitives.linalg.determinant import slogdet
 from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.primitives.movement.reshape_broadcast_cast import transpose
 from fungrad.retracing.graph_transforms import drop_dead, memoised
+from fungrad.support.rules import Rules
 
-_RESULTS: dict[Any, Callable[..., Sequence[Any]]] = {
-    solve: lambda a, *given, **options: [factors.solution(*given, **options)],
-    inv: lambda a, *given, **options: [factors.inverse(*given, **options)],
-    slogdet: lambda a, *given, **options: factors.slogdet(*given),
-    cholesky: lambda a, *given, **options: [factors.cholesky(a, *given)],
-}
+_RESULTS = Rules()
 """The outputs of an equation, from the matrix, its factors, and the other inputs."""
+
+
+@_RESULTS.rule(solve)
+def _solve(a: Any, *given: Any, **options: Any) -> Sequence[Any]:
+    return [factors.solution(*given, **options)]
+
+
+@_RESULTS.rule(inv)
+def _inv(a: Any, *given: Any, **options: Any) -> Sequence[Any]:
+    return [factors.inverse(*given, **options)]
+
+
+@_RESULTS.rule(slogdet)
+def _slogdet(a: Any, *given: Any, **options: Any) -> Sequence[Any]:
+    return factors.slogdet(*given)
+
+
+@_RESULTS.rule(cholesky)
+def _cholesky(a: Any, *given: Any, **options: Any) -> Sequence[Any]:
+    return [factors.cholesky(a, *given)]
 
 
 class _Member(NamedTuple):

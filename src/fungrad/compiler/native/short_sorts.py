@@ -90,7 +90,7 @@ def _sort(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Element
                                       code.select(larger, order[i], order[j]))  # fmt: skip
             x[i], x[j] = code.select(larger, x[j], x[i]), code.select(larger, x[i], x[j])
         if places and equation.params["kind"] not in STABLE:
-            _must_ascend(walk, x)
+            _must_ascend(walk, x, "olt")
         for i, number in enumerate(order if places else x):
             result[(*place, i)] = Number(number, dtype)
     walk.pay(walk.costs.operation * _operations(equation))
@@ -98,17 +98,19 @@ def _sort(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Element
     return [np.moveaxis(result, -1, axis)]
 
 
-def _must_ascend(walk: Any, x: Sequence[Value]) -> None:
-    """Equal neighbours leave the program."""
+def _must_ascend(walk: Any, x: Sequence[Value], less: str) -> None:
+    """Equal neighbours leave the program; `less` compares two of them."""
     for before, after in itertools.pairwise(x):
-        walk.emitter.must(walk.emitter.code.compare("olt", before, after))
+        walk.emitter.must(walk.emitter.code.compare(less, before, after))
 
 
 @RULES.rule(share_ties)
 def _share_ties(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+    dtype = equation.inputs[1].type.dtype
+    less = {"f": "olt", "i": "slt"}.get(dtype.kind, "ult")
     for _, (_, keys) in _along(inputs, equation.params["axis"]):
-        type = type_of(equation.inputs[1].type.dtype)
-        _must_ascend(walk, [walk.emitter.converted(number, type) for number in keys])
+        numbers = [walk.emitter.converted(number, type_of(dtype)) for number in keys]
+        _must_ascend(walk, numbers, less)
     return inputs[:1]
 
 
@@ -118,7 +120,7 @@ def _permuted(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Ele
     axis, inverse = equation.params["axis"], equation.params.get("inverse", False)
     result = np.empty_like(np.moveaxis(inputs[0], axis, -1))
     type = type_of(dtype)
-    for place, (numbers, order) in _along(inputs, axis):
+    for place, (numbers, order) in _along(inputs, axis) if result.size else ():
         room, size = code.variable("i8", size_of(type) * len(numbers)), size_of(type)
         given = [walk.emitter.converted(number, type) for number in numbers]
         chosen = [walk.emitter.converted(number, "i64") for number in order]

@@ -19,7 +19,8 @@ import fungrad as fg
 
 def type_checked_names():
     tree = ast.parse(Path(fg.__file__).read_text(encoding="utf-8"))
-    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    found = [node for node in tree.body if isinstance(node, ast.If)]
+    (block,) = [node for node in found if ast.unparse(node.test) == "TYPE_CHECKING"]
     return {
         alias.asname: (node.module, alias.name)
         for node in block.body

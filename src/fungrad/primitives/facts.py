@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import BuiltinFunctionType, MappingProxyType
-from typing import Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fungrad.ir.graph import Equation
+from fungrad.support.lazy import Record
 
 
-class Work(NamedTuple):
+class Work(Record):
     """A number of operations: `flops` are simple ones (sums, products, comparisons) of any dtype;
     `transcendentals` are evaluations of all other functions (exp, a root, a Bessel function), each
     of which takes many.
@@ -83,7 +84,7 @@ class ScalarForm:
         self.chooses = chooses
 
 
-class Along(NamedTuple):
+class Along(Record):
     """The index along one axis: `offset + step * i`, where i is the index along the axis, or in the
     loop, of number `loop`; just the offset if that is -1.
     """
@@ -96,7 +97,7 @@ class Along(NamedTuple):
 FIRST = Along(-1)
 
 
-class Section(NamedTuple):
+class Section(Record):
     """A box of an output whose elements are those of one operand: an affine index map.
 
     Attributes:
@@ -184,20 +185,26 @@ def rounding_of(primitive: Any) -> Rounding:
     return OPERANDS
 
 
-class Facts(TypedDict, total=False):
-    """The facts that every family of primitives takes: see `Primitive`."""
+if TYPE_CHECKING:
+    from typing import TypedDict
 
-    cost: Cost
-    view: bool
-    commutative: bool
-    scalar: ScalarForm | str | Callable[..., Any]
-    reduces: np.ufunc
-    inline: bool
-    kink: Callable[..., Any]
-    fresh: bool
-    order: str | Callable[..., Any]
-    sections: Sections
-    rounding: Rounding
+    class Facts(TypedDict, total=False):
+        """The facts that every family of primitives takes: see `Primitive`."""
+
+        cost: Cost
+        view: bool
+        commutative: bool
+        scalar: ScalarForm | str | Callable[..., Any]
+        reduces: np.ufunc
+        inline: bool
+        kink: Callable[..., Any]
+        fresh: bool
+        order: str | Callable[..., Any]
+        sections: Sections
+        rounding: Rounding
+
+else:
+    Facts = dict  # typing compiles the annotations of every field
 
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(

@@ -56,9 +56,9 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _OURS = os.path.join(_PACKAGE, "scipy", "")
 _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
-_INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
-_SCIPY = re.compile(_INSTALLED.pattern + r"scipy[\\/](\w+)[\\/]")
-_COMPILER = re.compile(_INSTALLED.pattern + r"llvmlite[\\/]")
+_INSTALLED = r"[\\/](?:site|dist)-packages[\\/]"  # patterns, compiled at their first use
+_SCIPY = _INSTALLED + r"scipy[\\/](\w+)[\\/]"
+_COMPILER = _INSTALLED + r"llvmlite[\\/]"
 _COMPILED = ("<graph ", "<scalarised ")  # the file names of compiled programs
 _LIBRARIES = (_PACKAGE, _NUMPY, "<__array_function__", *_COMPILED)
 # Shipped programs that use fungrad as a user does: their frames are the user's.
@@ -72,13 +72,13 @@ def is_library(filename: str) -> bool:
     """Whether a file is fungrad's, NumPy's or SciPy's, and not the user's."""
     if filename.startswith(_PROGRAMS):
         return False
-    return filename.startswith(_LIBRARIES) or bool(_SCIPY.search(filename))
+    return filename.startswith(_LIBRARIES) or bool(re.search(_SCIPY, filename))
 
 
 @functools.lru_cache(maxsize=4096)
 def is_scipy(filename: str) -> bool:
     """Whether a file is SciPy's."""
-    return bool(_SCIPY.search(filename))
+    return bool(re.search(_SCIPY, filename))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -110,21 +110,21 @@ def user_source() -> Source | None:
 @functools.lru_cache(maxsize=4096)
 def _is_installed(filename: str) -> bool:
     """Whether a file belongs to Python or to an installed package, and not to the user."""
-    return filename.startswith((_PYTHON, "<frozen ")) or bool(_INSTALLED.search(filename))
+    return filename.startswith((_PYTHON, "<frozen ")) or bool(re.search(_INSTALLED, filename))
 
 
 @functools.lru_cache(maxsize=4096)
 def is_of_python(filename: str) -> bool:
     """Whether a file belongs to Python's own library."""
-    return filename.startswith((_PYTHON, "<frozen ")) and not _INSTALLED.search(filename)
+    return filename.startswith((_PYTHON, "<frozen ")) and not re.search(_INSTALLED, filename)
 
 
 @functools.lru_cache(maxsize=4096)
 def is_foreign(filename: str) -> bool:
     """Whether a file belongs to an installed package other than fungrad, NumPy and llvmlite."""
-    if not _INSTALLED.search(filename) or filename.startswith((_PACKAGE, _NUMPY)):
+    if not re.search(_INSTALLED, filename) or filename.startswith((_PACKAGE, _NUMPY)):
         return False
-    return not _COMPILER.search(filename)
+    return not re.search(_COMPILER, filename)
 
 
 def user_line() -> str:
@@ -304,7 +304,7 @@ def _called_of_scipy(traceback: types.TracebackType | None) -> tuple[str, str, A
     traced = ours = False
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        found = _SCIPY.search(code.co_filename)
+        found = re.search(_SCIPY, code.co_filename)
         if found is not None:
             local = traceback.tb_frame.f_locals
             traced = traced or any(map(_is_traced, local.values()))

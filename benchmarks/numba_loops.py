@@ -18,6 +18,7 @@ import numba
 import numpy as np
 
 import fungrad as fg
+from benchmarks import python_loops
 from fungrad import lax
 
 ROUNDS, BURST = 40, 0.004
@@ -94,15 +95,7 @@ def garch_by_hand(p, r):  # type: ignore[no-untyped-def]
 
 def kalman(a: Any, q: Any, ys: Any) -> Any:
     """The likelihood of a Kalman filter of 4 states, 200 observations."""
-
-    def step(state: Any, y: Any) -> Any:
-        m, p, total = state
-        m, p = a @ m, a @ p @ a.T + q
-        s = p[0, 0] + 0.1
-        k, r = p[:, 0] / s, y - m[0]
-        return (m + k * r, p - np.outer(k, p[0]), total + np.log(s) + r * r / s), None
-
-    return lax.scan(step, (np.zeros(4), np.eye(4), 0.0 * q[0, 0]), ys)[0][2]
+    return python_loops.kalman(python_loops.scanned, a, q, ys)
 
 
 @by_hand

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import enum
+import os
 import threading
 
 import numpy as np
@@ -13,6 +14,7 @@ import fungrad as fg
 from fungrad.errors import ItemAssignmentError, LeakedTracerError
 from fungrad.ir.types import Type
 from fungrad.tracing import source_location
+from fungrad.tracing.code_origin import origin
 from fungrad.tracing.provenance import current_scope
 from fungrad.tracing.trace import EVAL, Tracer, current, shape_of, typeof
 
@@ -294,6 +296,27 @@ def test_the_users_line_is_the_innermost_one_outside_fungrad_and_numpy():
     assert found.line == helper.__code__.co_firstlineno + 1
     graph = fg.make_jaxpr(lambda x: np.mean(x, axis=0))(X)
     assert {e.source.file for e in graph.equations} == {__file__}
+
+
+@pytest.mark.parametrize(
+    "file, expected",
+    [
+        (fg.jit.__code__.co_filename, "fungrad"),
+        (np.lib.__file__, "numpy"),
+        ("<graph f>", "numpy"),
+        ("/lib/python3/site-packages/llvmlite/ir/values.py", "numpy"),
+        ("/lib/python3/site-packages/scipy/optimize/_root.py", "scipy"),
+        ("/lib/python3/dist-packages/pandas/core/frame.py", "package"),
+        (copy.__file__, "python"),
+        ("<frozen importlib._bootstrap>", "python"),
+        (os.path.join(os.path.dirname(fg.__file__), "demo", "page.py"), "user"),
+        (__file__, "user"),
+        ("<string>", "user"),
+    ],
+    ids=lambda value: os.path.basename(value),
+)
+def test_whose_code_a_file_holds(file, expected):
+    assert origin(file) == expected
 
 
 def test_a_tracer_cannot_be_copied_out_of_its_transform():

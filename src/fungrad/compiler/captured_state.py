@@ -10,6 +10,8 @@ installed packages are not read.
 from __future__ import annotations
 
 import functools
+import sys
+import warnings
 import zlib
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Iterator
@@ -18,8 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.errors import CapturedStateWarning
+from fungrad.ir.graph import Verification
 from fungrad.support.lazy import modules
-from fungrad.tracing.source_location import is_foreign, is_library, is_of_python
+from fungrad.tracing.code_origin import origin
+from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.trace import Tracer
 
 MOST = 2000
@@ -77,9 +82,18 @@ class Place:
         return f"`{self.name}` has changed"
 
 
-def changes(places: list[Place]) -> str:
-    """The changes of places in words, of three at most."""
-    return ", ".join([place.change() for place in places[:3]]) + ", ..." * (len(places) > 3)
+def warn_of_changes(f: Any, places: list[Place]) -> None:
+    """Warns that f was compiled anew: names the changes of places, of three at most."""
+    changes = ", ".join([place.change() for place in places[:3]]) + ", ..." * (len(places) > 3)
+    warnings.warn(
+        f"{describe(f)} was compiled anew{user_line()}: {changes}. A "
+        "compiled function keeps what it reads outside of its arguments; calls since the "
+        "change may have used the old value. Pass it as an argument, or call cache_clear() "
+        "after a change."
+        "\n(more: fungrad explain CapturedStateWarning)",
+        CapturedStateWarning,
+        stacklevel=4,
+    )
 
 
 class Missing:
@@ -87,24 +101,42 @@ class Missing:
 
 
 class CapturedState:
-    """The places that a function reads outside of its arguments, as they are now.
+    """The places that a compiled function reads outside of its arguments, as its last trace saw
+    them, and when they are compared: at its first ten calls, and then after each tenth part more.
+
+    A place that was seen to change twice, with no effect on the program that is known, is no
+    longer compared: a counter, a cache.
 
     Args:
       f: the function.
-      before: its state at an earlier trace. A place that was seen to change twice, with no effect
-        on the program that is known, is no longer compared: a counter, a cache.
+      verify: which runs are compared; None means `fg.config.verify`.
     """
 
-    def __init__(self, f: Any, before: CapturedState | None = None) -> None:
-        self._changes: dict[tuple[int, Any], list[Place]] = (
-            {} if before is None else before._changes
-        )
-        places = _Reader().read(f)
-        self.places = [p for p in places if len(self._changes.get((id(p.owner), p.key), ())) < 2]
+    def __init__(self, f: Any, verify: str | None) -> None:
+        self._f = f
+        self._verify = verify
+        self._places: list[Place] = []
+        self._changes: dict[tuple[int, Any], list[Place]] = {}
+        self.due = sys.maxsize
+        """The number of calls from which on the places are compared again."""
+
+    def keep(self, calls: int) -> None:
+        """Reads the places, as a trace has just seen them."""
+        runs = self._verify or Verification.runs
+        places = _Reader().read(self._f) if runs != "never" else []
+        self._places = [p for p in places if len(self._changes.get((id(p.owner), p.key), ())) < 2]
+        if self._places:
+            self.due = calls
 
     def changed(self) -> list[Place]:
         """The places that hold something else now."""
-        return [place for place in self.places if place.has_changed()]
+        return [place for place in self._places if place.has_changed()]
+
+    def changed_at(self, calls: int) -> list[Place]:
+        """The places that hold something else at a call, from which the next comparison is due."""
+        always = (self._verify or Verification.runs) == "always"
+        self.due = calls if always else calls + calls // 10
+        return self.changed()
 
     def tolerate(self, changed: list[Place]) -> None:
         """Notes that places have changed, with no effect that is known."""
@@ -150,8 +182,7 @@ def _read(owner: Any, key: Any) -> Any:
 
 def _is_read(code: CodeType) -> bool:
     """Whether code is the user's."""
-    file = code.co_filename
-    return not (is_foreign(file) or is_library(file) or is_of_python(file))
+    return origin(code.co_filename) == "user"
 
 
 class _Reader:
@@ -310,6 +341,4 @@ def _is_compared(value: Any) -> bool:
 def _is_of_package(name: str) -> bool:
     """Whether a module is none of the user's."""
     file = getattr(modules.get(name), "__file__", None)
-    if file is None:
-        return name != "__main__"
-    return is_foreign(file) or is_library(file) or is_of_python(file)
+    return name != "__main__" if file is None else origin(file) != "user"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import sys
 import warnings
 import weakref
 from collections import OrderedDict
@@ -17,33 +16,23 @@ from numpy import ndarray
 
 from fungrad.compiler import backend_choice, background, branch_guards
 from fungrad.compiler.branch_guards import MAX_PATHS, Paths, TakenPath, UnguardedTrace
-from fungrad.compiler.captured_state import CapturedState, changes
+from fungrad.compiler.captured_state import CapturedState, warn_of_changes
 from fungrad.compiler.lowered import CacheInfo, Lowered
 from fungrad.compiler.self_check.setting import checked_runs
 from fungrad.control_flow.call import call, compiled, run
-from fungrad.errors import (
-    ArgumentError,
-    CapturedStateWarning,
-    RetraceWarning,
-    TracingError,
-)
+from fungrad.errors import ArgumentError, RetraceWarning, TracingError
 from fungrad.ir.canonical import DOUBLE, canonical
-from fungrad.ir.graph import Graph, Verification
+from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.retracing.fingerprint import fingerprint
 from fungrad.retracing.staging import Staged, check_rows, stage_tree
 from fungrad.support import forks, pytree
 from fungrad.support.lazy import Module, Record
 from fungrad.tracing.aliasing import is_scalar_array, received
+from fungrad.tracing.code_origin import is_foreign
 from fungrad.tracing.graph_trace import GraphTrace
 from fungrad.tracing.interpreter import evaluate
-from fungrad.tracing.source_location import (
-    boundary,
-    check_function,
-    describe,
-    is_foreign,
-    user_line,
-)
+from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, current
 from fungrad.tracing.tracing_check import CALLS, COMPILED, first_call, suspected
@@ -174,10 +163,7 @@ class Jitted(OfFunction):
         self._streak = self._last_hits = 0
         """Traces without a call between them that found its program, and the hits before them."""
         self._last_key: Any = None
-        self._state: CapturedState | None = None
-        """What the function read outside of its arguments when it was last traced."""
-        self._due = sys.maxsize
-        """The number of hits from which on the captured state is compared again."""
+        self._state = CapturedState(f, verify)
         self._direct: dict[Any, Any] = {}
         """The fast path: programs by the classes and shapes of plain arguments, and the identities
         of dtypes other than float64, which are canonical; for trees, pairs of a program and the
@@ -208,7 +194,7 @@ class Jitted(OfFunction):
                 return self(*given)  # programs for canonical arrays are stored
             return self._call(args, kwargs, tuple(key))
         hits = self._hits = self._hits + 1
-        if hits > self._due and self._has_dropped(args, kwargs):
+        if hits > self._state.due and self._has_dropped(args, kwargs):
             self._hits -= 1
             return self(*args)
         out = program(*args)
@@ -227,7 +213,7 @@ class Jitted(OfFunction):
 
     def _of_trees(self, args: tuple[Any, ...]) -> Any:
         """The fast path for lists, tuples and dicts of plain arguments."""
-        if self._hits >= self._due:
+        if self._hits >= self._state.due:
             self._has_dropped(args, {})
         leaves: list[Any] = []
         key: list[Any] = []
@@ -242,7 +228,7 @@ class Jitted(OfFunction):
 
     def _of_names(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The fast path for keyword and static arguments."""
-        if self._hits >= self._due:
+        if self._hits >= self._state.due:
             self._has_dropped(args, kwargs)
         form = self._forms.get((len(args), *kwargs)) or self._form(len(args), tuple(kwargs))
         values = (*args, *kwargs.values()) if kwargs else args
@@ -289,7 +275,7 @@ class Jitted(OfFunction):
     @_runs_eagerly
     def _call(self, args: Any, kwargs: Any, key: Any = None, trees: bool = False) -> Any:
         """The general path: any tree of arguments, under any trace."""
-        if self._hits >= self._due and current() is EVAL:
+        if self._hits >= self._state.due and current() is EVAL:
             self._has_dropped(args, kwargs)
         watch, before = first_call(self._f, COMPILED), Spoiled.arrays
         if watch is None:
@@ -390,7 +376,7 @@ class Jitted(OfFunction):
         """Forgets all Graphs."""
         with _lock:
             self._cache, self._direct, self._last_key = OrderedDict(), {}, None
-            self._state, self._due = None, sys.maxsize
+            self._state = CapturedState(self._f, self._verify)
 
     def __repr__(self) -> str:
         return f"<jit of {describe(self._f)}>"
@@ -433,8 +419,8 @@ class Jitted(OfFunction):
             self._hits += 1
             return leaves, staged, None
         self._misses += 1
-        changed = self._state.changed() if self._state is not None else []
-        if changed and self._state is not None:  # the other programs are of another state
+        changed = self._state.changed()
+        if changed:  # the other programs are of another state
             self._state.tolerate(changed)
             self._cache, self._direct = OrderedDict(), {}
         staged, way = self._stage(static, treedef, key[2], leaves, branches)
@@ -448,54 +434,32 @@ class Jitted(OfFunction):
                 return leaves, first, None
             self._notice(key)
             if current() is EVAL:
-                self._keep_state()
+                self._state.keep(self._hits)
         return leaves, staged, way
 
-    def _keep_state(self) -> None:
-        """Keeps what the function reads outside of its arguments, as a trace has just seen it."""
-        runs = self._verify or Verification.runs
-        if runs != "never":
-            self._state = CapturedState(self._f, self._state)
-            if self._state.places:
-                self._due = self._hits
-
     def _has_dropped(self, args: Any, kwargs: Any) -> bool:
-        """Compares what the function reads outside of its arguments with what its programs were
-        compiled for. If it has changed, and the Graph with it, the programs are dropped, with a
-        warning. The first ten calls compare it, and then those after each tenth part more.
-
-        Returns whether the programs were dropped.
+        """Drops the programs, with a warning, if captured state has changed, and the Graph for
+        these arguments with it. Returns whether they were dropped.
         """
-        self._due = self._hits
-        if (self._verify or Verification.runs) != "always":
-            self._due += self._hits // 10
-        changed = self._state.changed() if self._state is not None else []
-        if not changed or self._state is None:
+        state, programs = self._state, (self._cache, self._direct, self._last_key)
+        changed = state.changed_at(self._hits)
+        if not changed:
             return False
-        programs = self._cache, self._direct, self._last_key
         hits, misses = self._hits, self._misses
         before = self._content(args, kwargs)
         if self._misses != misses:  # there was no program for such arguments
             return True
-        state = self._state
         self.cache_clear()
         after = self._content(args, kwargs)
-        if after == before:
-            self._cache, self._direct, self._last_key = programs
-            self._hits, self._misses = hits, misses
-            state.tolerate(changed)
-            self._state = CapturedState(self._f, state)
-            return False
-        warnings.warn(
-            f"{describe(self._f)} was compiled anew{user_line()}: {changes(changed)}. A "
-            "compiled function keeps what it reads outside of its arguments; calls since the "
-            "change may have used the old value. Pass it as an argument, or call cache_clear() "
-            "after a change."
-            "\n(more: fungrad explain CapturedStateWarning)",
-            CapturedStateWarning,
-            stacklevel=3,
-        )
-        return True
+        if after != before:
+            warn_of_changes(self._f, changed)
+            return True
+        self._cache, self._direct, self._last_key = programs
+        self._hits, self._misses = hits, misses
+        self._state = state
+        state.tolerate(changed)
+        state.keep(hits)
+        return False
 
     def _content(self, args: Any, kwargs: Any) -> tuple[str, int]:
         """What tells two Graphs for the same arguments apart."""

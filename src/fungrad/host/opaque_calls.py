@@ -48,20 +48,14 @@ from fungrad.ir.graph import Source
 from fungrad.primitives.movement.reshape_broadcast_cast import number
 from fungrad.support import forks, pytree
 from fungrad.tracing import opaque_mode
+from fungrad.tracing.code_origin import is_ours, origin
 from fungrad.tracing.concrete_answers import whole
 from fungrad.tracing.created_arrays import Writable, Written, tracer_of
 from fungrad.tracing.graph_trace import GraphTrace
 from fungrad.tracing.opaque_mode import checked, chosen, mode
 from fungrad.tracing.quantity_trees import Attributes
 from fungrad.tracing.random_states import random_states, restore
-from fungrad.tracing.source_location import (
-    is_library,
-    is_of_python,
-    is_ours,
-    is_scipy,
-    user_line,
-    warn_user,
-)
+from fungrad.tracing.source_location import user_line, warn_user
 from fungrad.tracing.subclass_arrays import OfTraced, value_of
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, typeof
 
@@ -624,7 +618,7 @@ def _candidates(error: BaseException) -> list[tuple[float, int, CodeType, list[F
         frame = traceback.tb_frame
         code, file = frame.f_code, frame.f_code.co_filename
         traceback = traceback.tb_next
-        if (is_library(file) and not is_scipy(file)) or is_of_python(file) or file == _BOUNDARY:
+        if origin(file) in ("fungrad", "numpy", "python") or file == _BOUNDARY:
             continue
         if code.co_flags & _NO_CALL:
             continue

@@ -27,6 +27,7 @@ from fungrad.numpy.protocol.implements import array_from
 from fungrad.numpy.repeat_pad_roll import as_strided
 from fungrad.tracing import interception
 from fungrad.tracing.aliasing import array_over
+from fungrad.tracing.code_origin import is_library, is_ours
 from fungrad.tracing.created_arrays import (
     KINDS,
     NO_ARRAY,
@@ -38,7 +39,7 @@ from fungrad.tracing.created_arrays import (
 )
 from fungrad.tracing.object_arrays import Objects, objects
 from fungrad.tracing.refusals import refused_memory
-from fungrad.tracing.source_location import is_library, is_ours, user_line
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.stand_ins import ArrayStandIn
 from fungrad.tracing.subclass_arrays import OfTraced, holds_own, value_of, viewed
 from fungrad.tracing.trace import EVAL, Tracer, current, registry, typeof, unsupported

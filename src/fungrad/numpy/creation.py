@@ -31,8 +31,9 @@ from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.runtime_check import checked
 from fungrad.tracing.aliasing import array_over, fresh
+from fungrad.tracing.code_origin import is_ours
 from fungrad.tracing.created_arrays import writable
-from fungrad.tracing.source_location import is_ours, user_line
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, Tracer, current, registry
 
 

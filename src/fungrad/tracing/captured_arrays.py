@@ -20,8 +20,8 @@ from fungrad.ir.graph import Source
 from fungrad.ir.types import of_value
 from fungrad.support import forks
 from fungrad.support.lazy import loaded
+from fungrad.tracing.code_origin import is_library
 from fungrad.tracing.created_arrays import Writable
-from fungrad.tracing.source_location import is_library
 
 _guard = forks.lock()
 locked_memory: dict[int, _Locked] = {}

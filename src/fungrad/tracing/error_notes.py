@@ -16,6 +16,7 @@ import numpy as np
 from fungrad.errors import FungradError
 from fungrad.ir.graph import Source
 from fungrad.support.lazy import loaded
+from fungrad.tracing.code_origin import is_library, origin
 from fungrad.tracing.ways_out import names_given_at, names_in, ways_out
 
 SAID = ("Tracer", "fungrad.tracing", "can't unbox array from PyObject")
@@ -75,24 +76,24 @@ def _is_of(frame: FrameType, package: str) -> bool:
     return str(frame.f_globals.get("__name__")).partition(".")[0] == package
 
 
-def _is_users(frame: FrameType, is_installed: Any) -> bool:
+def _is_users(frame: FrameType) -> bool:
     """Whether a frame is of the user's code: of no package, nor of source that one generated."""
     code = frame.f_code
     generated = code.co_filename == "<string>" and code.co_name.startswith("__")
-    return not generated and not is_installed(code.co_filename)
+    return not generated and origin(code.co_filename) == "user"
 
 
 class _Failure:
     """Where code that a traced value met has raised an error: the frames of its traceback."""
 
-    def __init__(self, error: BaseException, is_library: Any, is_installed: Any) -> None:
+    def __init__(self, error: BaseException) -> None:
         self.error = error
         self.given = getattr(error, "__notes__", ())
         self.frames = frames = _frames(error.__traceback__)
         python = [i for i, (f, *_) in enumerate(frames) if not _is_compiled(f)]
         self.outside = [i for i in python if not is_library(frames[i][0].f_code.co_filename)]
         """The frames of others than fungrad and NumPy, by their positions."""
-        self.users = [i for i in self.outside if _is_users(frames[i][0], is_installed)]
+        self.users = [i for i in self.outside if _is_users(frames[i][0])]
         self.inside = bool(self.outside) and self.outside[-1] not in self.users
         """Whether the last of them is a package's."""
         self.compiled = bool(python) and python[-1] < len(frames) - 1
@@ -152,14 +153,11 @@ class _Failure:
         return f"A traced value{type_} was given to it{where}. {why}{instead}"
 
 
-def add_note(error: BaseException, is_library: Any, is_installed: Any) -> None:
-    """Adds a note that says where a traced value met code that does not take it, and what to write.
-
-    `is_library` and `is_installed` tell the files of fungrad and NumPy, and of packages.
-    """
+def add_note(error: BaseException) -> None:
+    """Adds a note: where a traced value met code that does not take it, and what to write."""
     if isinstance(error, (FungradError, np.linalg.LinAlgError)):
         return
-    failure = _Failure(error, is_library, is_installed)
+    failure = _Failure(error)
     if not failure.outside or any(_AT in note for note in failure.given):
         return
     tracer = failure.tracer()

@@ -24,10 +24,9 @@ from fungrad.errors import (
 )
 from fungrad.ir.types import Type
 from fungrad.tracing import interception
+from fungrad.tracing.code_origin import is_internal, is_library
 from fungrad.tracing.source_location import (
     in_a_package,
-    is_library,
-    is_scipy,
     object_array,
     user_line,
     ways_out_here,
@@ -251,7 +250,7 @@ def bound_before() -> str:
     empty if it names none.
     """
     frame = sys._getframe(1)
-    while is_library(frame.f_code.co_filename) and not is_scipy(frame.f_code.co_filename):
+    while is_internal(frame.f_code.co_filename):
         if frame.f_back is None:
             return ""
         frame = frame.f_back

@@ -23,9 +23,10 @@ from numpy import ndarray
 from fungrad.errors import ItemAssignmentError
 from fungrad.tracing import interception
 from fungrad.tracing.captured_arrays import same_bits
+from fungrad.tracing.code_origin import is_ours
 from fungrad.tracing.created_arrays import KINDS, Writable, view_over
 from fungrad.tracing.refusals import Met
-from fungrad.tracing.source_location import is_ours, user_line
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, Trace, current, typeof
 
 

@@ -26,6 +26,7 @@ from fungrad.errors import (
 )
 from fungrad.ir.graph import Source
 from fungrad.support.lazy import loaded
+from fungrad.tracing.code_origin import FUNGRAD, is_internal, is_library, is_ours, origin
 from fungrad.tracing.error_notes import add_note
 from fungrad.tracing.numpy_warnings import NumPyWarnings, set_settings, settings, warn_at
 from fungrad.tracing.opaque_mode import opaque
@@ -52,39 +53,10 @@ def no_factor(error: BaseException, line: str) -> set[str]:
     }
 
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_OURS = os.path.join(_PACKAGE, "scipy", "")
-_NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
-_PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
-_INSTALLED = r"[\\/](?:site|dist)-packages[\\/]"  # patterns, compiled at their first use
-_SCIPY = _INSTALLED + r"scipy[\\/](\w+)[\\/]"
-_COMPILER = _INSTALLED + r"llvmlite[\\/]"
-_COMPILED = ("<graph ", "<scalarised ")  # the file names of compiled programs
-_LIBRARIES = (_PACKAGE, _NUMPY, "<__array_function__", *_COMPILED)
-# Shipped programs that use fungrad as a user does: their frames are the user's.
-_PROGRAMS = (os.path.join(_PACKAGE, "demo"),)
+_OURS = os.path.join(FUNGRAD, "scipy", "")
+_SCIPY = r"[\\/](?:site|dist)-packages[\\/]scipy[\\/](\w+)[\\/]"
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-@functools.lru_cache(maxsize=4096)
-def is_library(filename: str) -> bool:
-    """Whether a file is fungrad's, NumPy's or SciPy's, and not the user's."""
-    if filename.startswith(_PROGRAMS):
-        return False
-    return filename.startswith(_LIBRARIES) or bool(re.search(_SCIPY, filename))
-
-
-@functools.lru_cache(maxsize=4096)
-def is_scipy(filename: str) -> bool:
-    """Whether a file is SciPy's."""
-    return bool(re.search(_SCIPY, filename))
-
-
-@functools.lru_cache(maxsize=4096)
-def is_ours(filename: str) -> bool:
-    """Whether a file is fungrad's, and not one of its shipped programs."""
-    return filename.startswith(_PACKAGE) and not filename.startswith(_PROGRAMS)
 
 
 # One object for a line, however often it runs: a long trace refers to one in each equation.
@@ -107,24 +79,9 @@ def user_source() -> Source | None:
     return _source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
-@functools.lru_cache(maxsize=4096)
 def _is_installed(filename: str) -> bool:
     """Whether a file belongs to Python or to an installed package, and not to the user."""
-    return filename.startswith((_PYTHON, "<frozen ")) or bool(re.search(_INSTALLED, filename))
-
-
-@functools.lru_cache(maxsize=4096)
-def is_of_python(filename: str) -> bool:
-    """Whether a file belongs to Python's own library."""
-    return filename.startswith((_PYTHON, "<frozen ")) and not re.search(_INSTALLED, filename)
-
-
-@functools.lru_cache(maxsize=4096)
-def is_foreign(filename: str) -> bool:
-    """Whether a file belongs to an installed package other than fungrad, NumPy and llvmlite."""
-    if not re.search(_INSTALLED, filename) or filename.startswith((_PACKAGE, _NUMPY)):
-        return False
-    return not re.search(_COMPILER, filename)
+    return origin(filename) in ("scipy", "python", "package")
 
 
 def user_line() -> str:
@@ -138,7 +95,7 @@ def user_line() -> str:
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and _is_installed(source.file):
         code = frame.f_code
-        if not (is_library(code.co_filename) or _is_installed(code.co_filename)):
+        if origin(code.co_filename) == "user":
             caller = _source(code.co_filename, frame.f_lineno, code.co_name)
             return f" at {source}, called at {caller}"
         frame = frame.f_back
@@ -150,7 +107,7 @@ def ways_out_here() -> str:
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not (is_library(file) or _is_installed(file)):
+        if origin(file) == "user":
             return ways_out(frame.f_code, frame.f_lasti, names_in(frame))
         frame = frame.f_back
     return ways_out(None, 0, {})
@@ -175,7 +132,7 @@ def in_a_package() -> bool:
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
-        if not filename.startswith((_PACKAGE, _NUMPY, "<__array_function__")):
+        if not is_internal(filename):
             return _is_installed(filename)
         frame = frame.f_back
     return False
@@ -205,7 +162,7 @@ def check_function(f: Any, verb: str) -> None:
 def _without_library_frames(traceback: types.TracebackType | None) -> types.TracebackType | None:
     kept = []
     while traceback is not None:
-        if not traceback.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        if not is_ours(traceback.tb_frame.f_code.co_filename):
             kept.append(traceback)
         traceback = traceback.tb_next
     result: types.TracebackType | None = None
@@ -418,7 +375,7 @@ def shortened(error: Exception) -> Exception:
         return cause.with_traceback(short)
     if mistaken and not isinstance(error, FungradError):
         _advise(error)
-    add_note(error, is_library, _is_installed)
+    add_note(error)
     return error.with_traceback(short)
 
 

@@ -29,6 +29,7 @@ from fungrad.ir.types import PYTHON_DTYPES, PYTHON_KINDS, PYTHON_SCALARS, Type, 
 from fungrad.support import pytree
 from fungrad.support.hooks import Hooks
 from fungrad.tracing import interception
+from fungrad.tracing.code_origin import is_library, is_ours
 from fungrad.tracing.concrete_answers import T, ceil, floor
 from fungrad.tracing.memory_order import MemoryLayout, memory_layout
 from fungrad.tracing.refusals import (
@@ -38,14 +39,7 @@ from fungrad.tracing.refusals import (
     refused_store,
     stored,
 )
-from fungrad.tracing.source_location import (
-    REFUSED,
-    begin_by,
-    is_library,
-    is_ours,
-    user_line,
-    user_source,
-)
+from fungrad.tracing.source_location import REFUSED, begin_by, user_line, user_source
 
 
 class Trace:

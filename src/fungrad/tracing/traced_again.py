@@ -21,15 +21,10 @@ from typing import Any, TypeVar
 from fungrad.errors import AbstractValueError, UnsupportedArgumentError
 from fungrad.tracing import interception, stand_ins
 from fungrad.tracing.bound_names import KEPT, traced_function
+from fungrad.tracing.code_origin import is_internal
 from fungrad.tracing.refusals import Met
 from fungrad.tracing.shadows import meets_stores
-from fungrad.tracing.source_location import (
-    in_a_package,
-    is_library,
-    is_scipy,
-    refused_index,
-    user_line,
-)
+from fungrad.tracing.source_location import in_a_package, refused_index, user_line
 from fungrad.tracing.trace import EVAL, OfOutlived, Tracer, current
 
 T = TypeVar("T")
@@ -59,7 +54,7 @@ def _note(frame: FrameType) -> None:
     """
     code, name = frame.f_code, frame.f_code.co_filename
     instruction = code.co_code[frame.f_lasti]
-    if is_library(name) and not is_scipy(name):
+    if is_internal(name):
         return
     if instruction in _OPERATORS and not in_a_package():  # who could rewrite one?
         Met.note("operator", user_line())

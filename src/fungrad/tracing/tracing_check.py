@@ -24,17 +24,11 @@ import numpy as np
 from fungrad.errors import ArgumentError, TracingError
 from fungrad.ir.graph import Source
 from fungrad.tracing import interception
+from fungrad.tracing.code_origin import is_foreign, is_ours, origin
 from fungrad.tracing.effects import muted
 from fungrad.tracing.random_states import random_states, restore
 from fungrad.tracing.shadows import shadowing
-from fungrad.tracing.source_location import (
-    describe,
-    is_foreign,
-    is_library,
-    is_of_python,
-    is_ours,
-    user_line,
-)
+from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled, is_suspect
 from fungrad.tracing.trace import EVAL, Tracer, current
 
@@ -353,24 +347,10 @@ def _may_part(frame: FrameType) -> bool:
     traced value for something, a set or a dict asks for its hash, or the code compares identities.
     """
     code, caller = frame.f_code, frame.f_back
-    origin = _origin(code.co_filename)
-    if origin == "ours" and caller is not None:
-        asks = _origin(caller.f_code.co_filename)
-        return asks == "foreign" or (code is _HASH and asks != "ours")
-    return origin == "user" and _asks_identity(code)
-
-
-@functools.lru_cache(maxsize=4096)
-def _origin(file: str) -> str:
-    """Whose code a file holds: "ours", of a "library" below or beside, "foreign", or the "user"'s.
-
-    SciPy's code is foreign.
-    """
-    if is_ours(file):
-        return "ours"
-    if is_foreign(file):
-        return "foreign"
-    return "library" if is_library(file) or is_of_python(file) else "user"
+    if is_ours(code.co_filename):
+        asks = caller.f_code.co_filename if caller is not None else code.co_filename
+        return is_foreign(asks) or (code is _HASH and not is_ours(asks))
+    return origin(code.co_filename) == "user" and _asks_identity(code)
 
 
 _HASH = Tracer.__hash__.__code__
@@ -411,9 +391,8 @@ class _Lines:
                 gc.enable()
 
     def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if is_library(frame.f_code.co_filename) or is_of_python(frame.f_code.co_filename):
-            return None
-        return self._line
+        outside = origin(frame.f_code.co_filename) in ("package", "user")
+        return self._line if outside else None
 
     def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
         if event == "line" and len(self.events) < EVENTS:

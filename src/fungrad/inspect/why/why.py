@@ -27,8 +27,9 @@ from fungrad.inspect.why.causes import (
 from fungrad.inspect.why.recording_trace import WhyTrace, walked_back
 from fungrad.ir.graph import Source
 from fungrad.support import pytree
+from fungrad.tracing.code_origin import is_library
 from fungrad.tracing.graph_trace import stage
-from fungrad.tracing.source_location import describe, is_library
+from fungrad.tracing.source_location import describe
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
 from fungrad.tracing.traced_again import traced
 from fungrad.tracing.transformed_function import TransformedFunction

@@ -15,8 +15,9 @@ from typing import Any, NoReturn
 
 from fungrad.errors import UnsupportedArgumentError
 from fungrad.tracing.aliasing import alias_of, refusal, refuse_writes
+from fungrad.tracing.code_origin import is_ours
 from fungrad.tracing.refusals import refused_memory, refused_pickle
-from fungrad.tracing.source_location import is_ours, user_line
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer
 
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
+from fungrad.tracing.code_origin import is_ours
 from fungrad.tracing.in_place import COUNTED
 from fungrad.tracing.interception import copies, neighbour
-from fungrad.tracing.source_location import is_ours
 
 _BINARY_OP = opcode.opmap.get("BINARY_OP", -1)
 _FIRST, _LAST = 13, 25

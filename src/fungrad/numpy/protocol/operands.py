@@ -22,9 +22,9 @@ from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.numpy.protocol.implements import as_array
 from fungrad.primitives.movement.reshape_broadcast_cast import cast, number, reshape
 from fungrad.tracing.aliasing import fresh
+from fungrad.tracing.code_origin import origin
 from fungrad.tracing.concrete_answers import whole
 from fungrad.tracing.refusals import bound_before, formatted, refused_number, refused_store, stored
-from fungrad.tracing.source_location import is_scipy
 from fungrad.tracing.trace import (
     STRONG,
     OfNumbers,
@@ -217,7 +217,7 @@ def _is_known(x: Tracer) -> bool:
 
 def _item(self: Tracer, *index: Any) -> Any:
     """An element as a Python number: traced if it is a float or complex number."""
-    if _is_known(self) or is_scipy(sys._getframe(1).f_code.co_filename):
+    if _is_known(self) or origin(sys._getframe(1).f_code.co_filename) == "scipy":
         return _of(self, ".item()", lambda value: value.item(*index))
     if not index:
         if self.size != 1:
@@ -230,7 +230,7 @@ def _item(self: Tracer, *index: Any) -> Any:
 
 def _tolist(self: Tracer) -> Any:
     """The value as nested lists of Python numbers: traced if they have a derivative."""
-    if _is_known(self) or is_scipy(sys._getframe(1).f_code.co_filename):
+    if _is_known(self) or origin(sys._getframe(1).f_code.co_filename) == "scipy":
         return _of(self, ".tolist()", lambda value: value.tolist())
     if not self.shape:
         return python_number(self, self.dtype)

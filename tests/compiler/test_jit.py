@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import operator
 import pickle
@@ -535,3 +536,24 @@ def test_repeated_calls_return_the_tree_of_the_first(each_backend):
                 np.testing.assert_allclose(a, b)
                 assert not np.shares_memory(a, x)
         assert len(compiled._direct) == 1 and compiled.cache_info().hits == 2
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_the_collector_rests_during_a_trace_and_goes_on_as_before(collects):
+    seen = []
+
+    def f(x):
+        seen.append(gc.isenabled())
+        return np.sqrt(x) if x.shape else x.no_such_attribute
+
+    before = gc.isenabled()
+    try:
+        (gc.enable if collects else gc.disable)()
+        fg.jit(f)(np.ones(2))
+        after = [gc.isenabled()]
+        with pytest.raises(AttributeError):
+            fg.jit(f)(1.0)
+        after.append(gc.isenabled())
+    finally:
+        (gc.enable if before else gc.disable)()
+    assert not seen[0] and after == [collects, collects]

@@ -27,6 +27,7 @@ from fungrad.ir.types import Type
 from fungrad.retracing.fingerprint import fingerprint
 from fungrad.retracing.staging import Staged, check_rows, stage_tree
 from fungrad.support import forks, pytree
+from fungrad.support.garbage import uncollected
 from fungrad.support.lazy import Module, Record
 from fungrad.tracing.aliasing import is_scalar_array, received
 from fungrad.tracing.code_origin import is_foreign
@@ -423,7 +424,8 @@ class Jitted(OfFunction):
         if changed:  # the other programs are of another state
             self._state.tolerate(changed)
             self._cache, self._direct = OrderedDict(), {}
-        staged, way = self._stage(static, treedef, key[2], leaves, branches)
+        with uncollected():
+            staged, way = self._stage(static, treedef, key[2], leaves, branches)
         captured = staged.captured if isinstance(staged, Staged) else way and way.leaf.captured
         if not captured:  # captured values of another trace end with it
             with _lock:

@@ -27,6 +27,7 @@ from fungrad.retracing.graph_transforms import (
     single_equation,
 )
 from fungrad.retracing.inlining import Expansion, TooMany
+from fungrad.support.garbage import uncollected
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import typeof
 from fungrad.transforms.engine.batching import Unbatched
@@ -115,7 +116,8 @@ def is_interpreted() -> bool:
 def built(graph: Graph) -> Runner:
     """The program of a Graph, made once."""
     chosen = backend()
-    program: Runner = memoised(graph, _built_key(graph), lambda: chosen.compile(graph))
+    with uncollected():
+        program: Runner = memoised(graph, _built_key(graph), lambda: chosen.compile(graph))
     return program
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dis
 import functools
-import gc
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ import numpy as np
 
 from fungrad.errors import ArgumentError, TracingError
 from fungrad.ir.graph import Source
+from fungrad.support.garbage import uncollected
 from fungrad.tracing import interception
 from fungrad.tracing.code_origin import is_foreign, is_ours, origin
 from fungrad.tracing.effects import muted
@@ -380,15 +380,13 @@ class _Lines:
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
-        before, collects = sys.gettrace(), gc.isenabled()
-        gc.disable()  # finalizers and callbacks of the garbage collector are no part of a run
-        sys.settrace(self._called)
-        try:
-            yield
-        finally:
-            sys.settrace(before)
-            if collects:
-                gc.enable()
+        before = sys.gettrace()
+        with uncollected():  # finalizers and callbacks of the collector are no part of a run
+            sys.settrace(self._called)
+            try:
+                yield
+            finally:
+                sys.settrace(before)
 
     def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
         outside = origin(frame.f_code.co_filename) in ("package", "user")

@@ -24,10 +24,11 @@ MUTANTS = (
     *of(
         "compiler/numpy_backend/liveness.py", SCANS,
         ("nothing is a view", "or primitive.reduces is not None or by_ufunc(equation)", "or True"),
-        ("results die in the step", "kept = _NOTHING.union(*map(self.bases, graph.outputs))",
-         "kept = _NOTHING.union(*map(self.bases, graph.outputs[:n]))"),
-        ("carries die in the step", "kept = _NOTHING.union(*map(self.bases, graph.outputs))",
-         "kept = _NOTHING.union(*map(self.bases, graph.outputs[n:]))"),
+        ("results die in the step", "dict.fromkeys(graph.outputs, len(steps))",
+         "dict.fromkeys(graph.outputs[:n], len(steps))"),
+        ("carries die in the step", "dict.fromkeys(graph.outputs, len(steps))",
+         "dict.fromkeys(graph.outputs[n:], len(steps))"),
+        ("memory dies before its views", "max([at, *ends]) if aliasing else at", "at"),
     ),
     *of(
         "compiler/loop_ir/printer.py", ("test_loop_ir.py",),
@@ -56,7 +57,7 @@ MUTANTS = (
     *of(
         "compiler/numpy_backend/loop_codegen.py", SCANS,
         ("a carry may be a view of another value",
-         "own = after in self.definitions and self.liveness.bases(after) == {after}", "own = True"),
+         "own = after in self.definitions and owns(self.definitions[after])", "own = True"),
         ("a carry may be a row of a stack",
          "row = isinstance(after, Variable) and self.targets.get(after) in self.stack_of", "row = False"),
         ("a view of a step's own memory is hoisted", "source.memory is FRESH or not", "not"),

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from fungrad.ir.graph import Atom, Equation, Graph, Variable, last_uses
+from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.primitives.elementwise.family import select
-from fungrad.support.lazy import Record
-
-_NOTHING: frozenset[Variable] = frozenset()
 
 
 def by_ufunc(equation: Equation) -> bool:
@@ -24,36 +20,34 @@ def by_ufunc(equation: Equation) -> bool:
 def owns(equation: Equation) -> bool:
     """Whether the output of an equation is new memory, not a view of its inputs."""
     primitive: Any = equation.primitive
-    return primitive.fresh or primitive.reduces is not None or by_ufunc(equation)
-
-
-class _Access(Record):
-    """The memory that a step reads, and the memory of its outputs."""
-
-    inputs: frozenset[Variable]
-    outputs: Sequence[Variable]
+    if primitive.fresh or primitive.reduces is not None or by_ufunc(equation):
+        return True
+    return all(isinstance(atom, Literal) for atom in equation.inputs)
 
 
 class AliasLiveness:
-    """Liveness of memory over the steps of a loop's body, whose first `n` outputs are carries."""
+    """Liveness of memory over the steps of a loop's body, whose first `n` outputs are carries.
+
+    Memory is in use as long as a value that may share it: backwards, what a step reads lives as
+    long as the step's outputs, unless these are in new memory.
+    """
 
     def __init__(self, graph: Graph, n: int) -> None:
-        self._bases: dict[Variable, frozenset[Variable]] = {}
-        accesses = []
-        for step in graph.equations:
-            read = _NOTHING.union(*map(self.bases, step.inputs))
-            accesses.append(_Access(read, step.outputs))
-            aliased = _NOTHING if owns(step) else read
-            for v in step.outputs:
-                self._bases[v] = aliased | {v}
-        self.carried = _NOTHING.union(*map(self.bases, graph.outputs[:n]))
+        steps = graph.equations
+        last: dict[Atom, int] = dict.fromkeys(graph.outputs, len(steps))
+        self.carried: set[Atom] = set(graph.outputs[:n])
         """The memory that the next iteration may read."""
-        kept = _NOTHING.union(*map(self.bases, graph.outputs))
-        self.ended: list[list[Variable]] = list(last_uses(accesses, kept))
+        for at in reversed(range(len(steps))):
+            step = steps[at]
+            ends = [last.setdefault(v, at) for v in step.outputs]
+            aliasing = not owns(step)
+            until = max([at, *ends]) if aliasing else at
+            for atom in step.inputs:
+                last[atom] = max(until, last.get(atom, at))
+            if aliasing and not self.carried.isdisjoint(step.outputs):
+                self.carried.update(step.inputs)
+        self.ended: list[list[Atom]] = [[] for _ in steps]
         """For each step, the memory whose last use it is."""
-
-    def bases(self, atom: Atom) -> frozenset[Variable]:
-        """The variables whose memory a value may share."""
-        if not isinstance(atom, Variable):
-            return _NOTHING
-        return self._bases.get(atom) or frozenset([atom])
+        for atom, at in last.items():
+            if at < len(steps):
+                self.ended[at].append(atom)

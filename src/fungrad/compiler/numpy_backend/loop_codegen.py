@@ -32,7 +32,7 @@ from fungrad.compiler.loop_ir.program import (
     value,
 )
 from fungrad.compiler.numpy_backend.array_lowering import LowerLoop, Runner
-from fungrad.compiler.numpy_backend.liveness import by_ufunc
+from fungrad.compiler.numpy_backend.liveness import by_ufunc, owns
 from fungrad.compiler.numpy_backend.loop_memory import LoopMemory, write_ufunc
 from fungrad.compiler.numpy_backend.numpy_expressions import expressed
 from fungrad.compiler.numpy_backend.scalar_program import program
@@ -143,7 +143,7 @@ class _ScanLowering(LoopMemory):
 
     def end(self, carry: Variable, after: Atom) -> Expression:
         """The expression of a final carry: an array that is no view of another."""
-        own = after in self.definitions and self.liveness.bases(after) == {after}
+        own = after in self.definitions and owns(self.definitions[after])
         row = isinstance(after, Variable) and self.targets.get(after) in self.stack_of
         safe = not carry.type.shape or after is carry or (own and not row)
         found = value(self.value(carry))

@@ -172,23 +172,30 @@ def written(graph: Graph) -> Mapping[Atom, Written]:
     """
     readers = Counter([a for e in graph.equations for a in e.inputs])
     readers.update(graph.outputs)
-    found = dict[Atom, Written]()
+    outputs = dict[Atom, Written]()
     for equation in graph.equations:
-        (out, *_), primitive = equation.outputs, equation.primitive
-        inner = [found[a] for a in equation.inputs if a in found and readers[a] == 1]
-        if writes(equation):
-            unique = equation.params["index"].unique
-            own = Write(equation, primitive is index_add or (primitive is scatter and not unique))
-            base = None if primitive is scatter else equation.inputs[0]
-            found[out] = Written(base, [own])
-            if base is not None and base in found and readers[base] == 1:
-                before = found[base]
-                found[out] = _in_turn(before.base, [*before.writes, own]) or found[out]
-        elif primitive is add and len(inner) == 2 and all(part.base is None for part in inner):
-            both = _in_turn(None, [w for part in inner for w in part.writes])
-            if both is not None:
-                found[out] = both
-    return found
+        once = {a: outputs[a] for a in equation.inputs if a in outputs and readers[a] == 1}
+        output = _written(equation, once)
+        if output is not None:
+            outputs[equation.outputs[0]] = output
+    return outputs
+
+
+def _written(equation: Equation, once: Mapping[Atom, Written]) -> Written | None:
+    """The output of an equation, if it writes into an array or adds two such outputs. `once` are
+    those among its operands that nothing else reads.
+    """
+    primitive, inputs = equation.primitive, equation.inputs
+    if writes(equation):
+        unique = equation.params["index"].unique
+        own = Write(equation, primitive is index_add or (primitive is scatter and not unique))
+        base = None if primitive is scatter else inputs[0]
+        before = None if base is None else once.get(base)
+        both = None if before is None else _in_turn(before.base, [*before.writes, own])
+        return both or Written(base, [own])
+    if primitive is not add or len(once) != 2 or any(w.base is not None for w in once.values()):
+        return None
+    return _in_turn(None, [write for output in once.values() for write in output.writes])
 
 
 def _in_turn(base: Atom | None, writes: Sequence[Write]) -> Written | None:

@@ -34,50 +34,82 @@ def outlined(
     blocks = [block for block in _straight(lines) if len(block) > tuned.block_lines]
     if not blocks:
         return [*first, *lines], "", []
-    owner: dict[int, range] = {}
-    for block in blocks:
-        for start in block[:: tuned.outlined_lines]:
-            piece = range(start, min(start + tuned.outlined_lines, block.stop))
-            owner.update(dict.fromkeys(piece, piece))
-    made: dict[str, range | None] = {}
-    read: dict[str, dict[range | None, None]] = {}
-    for n, line in enumerate(lines):
-        names = _VALUE.findall(line)
-        if _made(line):
-            made[names.pop(0)] = owner.get(n)
-        for value in names:
-            read.setdefault(value, {}).setdefault(owner.get(n))
-    given: dict[range | None, list[str]] = {}
-    for value, readers in read.items():
-        for reader in readers if value in types else ():
-            if reader != made.get(value):
-                given.setdefault(reader, []).append(value)
-    frame, body, called, at = _Frame(name), list[str](), list[str](), 0
+    outliner, body, at = _Outliner(name, lines, types, blocks), list[str](), 0
     for number, block in enumerate(blocks):
-        pieces = list(dict.fromkeys([owner[n] for n in block]))
-        body += lines[at : block.start]
+        body += [*lines[at : block.start], *outliner.calls(number, block)]
         at = block.stop
-        for value in dict.fromkeys([v for piece in pieces for v in given.get(piece, ())]):
-            if made.get(value) not in pieces:
-                body += frame.store(value, types[value])
-        returned = list[str]()
+    frame = outliner.frame
+    return [frame.variable(), *first, *body, *lines[at:]], frame.type(), outliner.called
+
+
+Piece = range | None
+"""The lines that one function takes; None for those that stay."""
+
+
+class _Outliner:
+    """Writes the functions of a function's long blocks, and their calls.
+
+    Attributes:
+      frame: the memory for values that one piece makes and another reads.
+      called: the lines of the functions.
+    """
+
+    def __init__(
+        self, name: str, lines: Sequence[str], types: Mapping[str, str], blocks: Sequence[range]
+    ) -> None:
+        self._name, self._lines, self._types = name, lines, types
+        self.frame, self.called = _Frame(name), list[str]()
+        self._owner: dict[int, range] = {}
+        for block in blocks:
+            for start in block[:: tuned.outlined_lines]:
+                piece = range(start, min(start + tuned.outlined_lines, block.stop))
+                self._owner.update(dict.fromkeys(piece, piece))
+        self._maker: dict[str, Piece] = {}
+        self._readers: dict[str, dict[Piece, None]] = {}
+        for n, line in enumerate(lines):
+            names = _VALUE.findall(line)
+            if _made(line):
+                self._maker[names.pop(0)] = self._owner.get(n)
+            for value in names:
+                self._readers.setdefault(value, {}).setdefault(self._owner.get(n))
+        self._loaded: dict[Piece, list[str]] = {}
+        """The values that each piece reads from the frame."""
+        for value, readers in self._readers.items():
+            for reader in readers if value in types else ():
+                if reader != self._maker.get(value):
+                    self._loaded.setdefault(reader, []).append(value)
+
+    def calls(self, number: int, block: range) -> list[str]:
+        """The calls in place of a block, whose pieces become functions: before them stores of what
+        the pieces read, after them loads of what later lines read.
+        """
+        pieces = list(dict.fromkeys([self._owner[n] for n in block]))
+        stores, calls, loads = list[str](), list[str](), list[str]()
+        for value in dict.fromkeys([v for piece in pieces for v in self._loaded.get(piece, ())]):
+            if self._maker.get(value) not in pieces:
+                stores += self.frame.store(value, self._types[value])
         for place, piece in enumerate(pieces):
-            symbol = f"@{name}.{number}.{place}(ptr {POINTER})"
-            body.append(f"  call void {symbol}")
-            called.append(f"define internal void {symbol} noinline {{")
-            for value in given.get(piece, ()):
-                called += frame.load(value, types[value])
-            for n in piece:
-                called.append(lines[n])
-                value = _made(lines[n])
-                others = [other for other in read.get(value, ()) if other != piece]
-                if others:
-                    called += frame.store(value, types[value])
-                if any(other not in pieces for other in others):
-                    returned += frame.load(value, types[value])
-            called += ["  ret void", "}\n"]
-        body += returned
-    return [frame.variable(), *first, *body, *lines[at:]], frame.type(), called
+            symbol = f"@{self._name}.{number}.{place}(ptr {POINTER})"
+            calls.append(f"  call void {symbol}")
+            for value in self._function(symbol, piece):
+                if any(reader not in pieces for reader in self._readers[value]):
+                    loads += self.frame.load(value, self._types[value])
+        return [*stores, *calls, *loads]
+
+    def _function(self, symbol: str, piece: range) -> list[str]:
+        """Writes the function of a piece. Returns the values that it stores for others."""
+        self.called.append(f"define internal void {symbol} noinline {{")
+        for value in self._loaded.get(piece, ()):
+            self.called += self.frame.load(value, self._types[value])
+        stored = list[str]()
+        for n in piece:
+            self.called.append(self._lines[n])
+            value = _made(self._lines[n])
+            if any(reader != piece for reader in self._readers.get(value, ())):
+                self.called += self.frame.store(value, self._types[value])
+                stored.append(value)
+        self.called += ["  ret void", "}\n"]
+        return stored
 
 
 def _made(line: str) -> str:

@@ -52,6 +52,13 @@ class Places(Record):
     """Whether they are a slice, so that the written value has the axis."""
 
 
+class Write(Record):
+    """What an equation writes into, None for zeros, and the places that it writes."""
+
+    into: Atom | None
+    at: Places
+
+
 class WrittenItem(Record):
     """The value at a place that a slice wrote: an item of `values`."""
 
@@ -78,11 +85,15 @@ class Chain:
         self.written: dict[int, tuple[list[int], list[Any]]] = {}
         """By place: the orders of the links that wrote there, and the values."""
 
-    def write(self, place: int, entry: Any) -> None:
-        """Records the value that the newest link writes at a place."""
-        orders, entries = self.written.setdefault(place, ([], []))
-        orders.append(len(self.links))
-        entries.append(entry)
+    def add(self, link: Equation, at: Places, entry: Any) -> Member:
+        """Records a link, which writes a value at places. Returns its array."""
+        self.links.append(link)
+        sliced = at.kept and entry is not ZERO
+        for place in range(at.start, at.stop):
+            orders, entries = self.written.setdefault(place, ([], []))
+            orders.append(len(self.links))
+            entries.append(WrittenItem(entry, place - at.start) if sliced else entry)
+        return Member(self, len(self.links))
 
     def alike(self, lead: int, axes: int) -> bool:
         """Whether its places are along these axes."""
@@ -158,7 +169,8 @@ class _Forwarder:
                 marks[equation.outputs[0]] = equation.params["index"], equation.params["shape"]
             elif primitive is logical_not and inputs[0] in marks:
                 self.cleared[equation.outputs[0]] = marks[inputs[0]]
-            into = self._into(equation)
+            write = self._write(equation)
+            into = None if write is None else write.into
             read = primitive is getitem and len(inputs) == 1
             at = places_of(equation.params["index"], inputs[0].type.shape) if read else None
             if at is not None and not at.kept:
@@ -166,18 +178,25 @@ class _Forwarder:
             self.links += into is not None and not read
             self.whole.update([atom for atom in inputs if atom is not into])
 
-    def _into(self, equation: Equation) -> Atom | None:
-        """The array that an equation writes into, if it may be a link."""
+    def _write(self, equation: Equation) -> Write | None:
+        """The write that an equation is, if it may be a link."""
         primitive, inputs = equation.primitive, equation.inputs
-        if primitive is index_set or primitive is index_add:
-            at = places_of(equation.params["index"], inputs[0].type.shape)
-            known = len(inputs) == 2 and at is not None
-            return inputs[0] if known and inputs[0] is not inputs[1] else None
-        if primitive is not select or inputs[0] not in self.cleared:
+        into: Atom | None = None
+        if primitive is scatter and len(inputs) == 1:
+            index, shape = equation.params["index"], equation.outputs[0].type.shape
+        elif primitive is index_set or primitive is index_add:
+            into, index, shape = inputs[0], equation.params["index"], inputs[0].type.shape
+            if len(inputs) != 2 or into is inputs[1]:
+                return None
+        elif primitive is select and inputs[0] in self.cleared:
+            into, (index, shape) = inputs[1], self.cleared[inputs[0]]
+            fits = into.type == equation.outputs[0].type and into.type.shape == shape
+            if not fits or not positive_zero(inputs[2]):
+                return None
+        else:
             return None
-        index, shape = self.cleared[inputs[0]]
-        fits = inputs[1].type == equation.outputs[0].type and inputs[1].type.shape == shape
-        return inputs[1] if fits and positive_zero(inputs[2]) and places_of(index, shape) else None
+        at = places_of(index, shape)
+        return None if at is None else Write(into, at)
 
     def written(self) -> Graph:
         """The rewritten Graph."""
@@ -195,20 +214,17 @@ class _Forwarder:
 
     def _link(self, equation: Equation) -> bool:
         """Records the values that an equation writes; returns whether it is a link of a chain."""
-        primitive, output = equation.primitive, equation.outputs[0] if equation.outputs else None
-        zeros = primitive is scatter and len(equation.inputs) == 1
-        into = None if zeros else self._into(equation)
-        if output is None or output.type.weak or (into is None and not zeros):
+        write = self._write(equation)
+        if write is None or equation.outputs[0].type.weak:
             return False
-        index = self.cleared[equation.inputs[0]][0] if primitive is select else None
-        at = places_of(index or equation.params["index"], output.type.shape)
-        if at is None or (zeros and (at.kept or output in self.whole)):
+        (into, at), output = write, equation.outputs[0]
+        if into is None and (at.kept or output in self.whole):
             return False
         entry = self._value(equation, output.type.dtype)
         if entry is None or not self._afforded(at):
             return False
         chain = self._chain(into, at)
-        if primitive is index_add:
+        if equation.primitive is index_add:
             if chain is None or at.kept:
                 return False
             entry = self._sum(equation, chain, at.start, entry)
@@ -216,11 +232,7 @@ class _Forwarder:
             if into is not None:
                 self.atom(into)
             chain = Chain(into, output.type.shape, output.type.dtype, at)
-        chain.links.append(equation)
-        for place in range(at.start, at.stop):
-            part = at.kept and entry is not ZERO
-            chain.write(place, WrittenItem(entry, place - at.start) if part else entry)
-        self.members[output] = Member(chain, len(chain.links))
+        self.members[output] = chain.add(equation, at, entry)
         if output in self.whole:
             self.atom(output)
         return True

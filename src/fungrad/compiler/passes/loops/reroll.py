@@ -170,29 +170,24 @@ class _Scan:
         return self.xs.setdefault(tuple(atoms), (Variable(strong), atoms))[0]
 
     def _replaced(self, body: list[Equation], names: dict[StepValue, Variable]) -> Graph | None:
+        """The Graph with the scan of a body, whose values have names."""
         loop, graph, like = self.loop, self.trace.graph, self.equations[self.loop.start]
         moved = [e for n, e in enumerate(self.equations[loop.start : loop.stop])
                  if n % loop.period in loop.outside]  # fmt: skip
         before = [*self.equations[: loop.start], *moved]
         after = self.equations[loop.stop :]
-        joiner = Stacks(before)
-        stacks = [joiner.pieces(atoms) for _, atoms in self.xs.values() if isinstance(atoms, list)]
-        backwards = sum(p.step < 0 for pieces in stacks for p in pieces)
-        reverse = 2 * backwards > sum(map(len, stacks))
-        given = [self._stack(joiner, atoms, reverse) for _, atoms in self.xs.values()]
+        given, reverse = self._stacks(before)
         ys = self._ys(names, {a for e in (*before, *after) for a in e.inputs} | {*graph.outputs})
-        if any(x is None for x in given) or any(v.type.weak for v, _ in ys):
+        if None in given or any(v.type.weak for v, _ in ys):
             return None
-        carried = [names[c._replace(lag=0)] if c.lag == 1 else
-                   self.carry[c._replace(lag=c.lag - 1)][0] for c in self.carry]  # fmt: skip
-        stacked = {v for _, values in ys for v in values}
-        ends = [(c.lag, self._last(c)) for c in self.carry]
-        finals = [v if lag == 1 and v not in stacked else Variable(v.type) for lag, v in ends]
+        outputs = [*self._carried_on(names), *[v for v, _ in ys]]
+        finals = self._finals({v for _, values in ys for v in values})
         arrays = [Variable(Type((loop.times, *v.type.shape), v.type.dtype)) for v, _ in ys]
-        inputs = [v for v, _ in (*self.consts.values(), *self.carry.values(), *self.xs.values())]
-        inner = Graph(tuple(inputs), (), tuple(body), (*carried, *[v for v, _ in ys]),
+        kept = (*self.consts.values(), *self.carry.values())
+        inputs = [v for v, _ in (*kept, *self.xs.values())]
+        inner = Graph(tuple(inputs), (), tuple(body), tuple(outputs),
                       graph.name, graph.reassociate, graph.verify)  # fmt: skip
-        arguments = [a for _, a in (*self.consts.values(), *self.carry.values())]
+        arguments = [a for _, a in kept]
         counts = (len(self.consts), len(self.carry))
         params = {"body": reroll(inner), "counts": counts, "length": loop.times,
                   "reverse": reverse, "unroll": 1, "checkpoint": None}  # fmt: skip
@@ -202,9 +197,27 @@ class _Scan:
         equations = (*before, *self.before, whole, *items, *after)
         return graph.replace(constants=tuple(self.constants), equations=equations)
 
-    def _last(self, value: StepValue) -> Variable:
-        """The value of the last step."""
-        return self.equations[self.loop.stop - self.loop.period + value.place].outputs[value.output]
+    def _stacks(self, before: list[Equation]) -> tuple[list[Atom | None], bool]:
+        """The arrays of the values that each step gets one of, and whether the scan runs backwards:
+        most of their pieces do.
+        """
+        joiner = Stacks(before)
+        values = [atoms for _, atoms in self.xs.values()]
+        pieces = [p for atoms in values if isinstance(atoms, list) for p in joiner.pieces(atoms)]
+        reverse = 2 * sum(p.step < 0 for p in pieces) > len(pieces)
+        return [self._stack(joiner, atoms, reverse) for atoms in values], reverse
+
+    def _carried_on(self, names: dict[StepValue, Variable]) -> list[Variable]:
+        """What a step carries on to the next, which reads it as of one step earlier."""
+        values = [value._replace(lag=value.lag - 1) for value in self.carry]
+        return [self.carry[v][0] if v.lag else names[v] for v in values]
+
+    def _finals(self, stacked: set[Variable]) -> list[Variable]:
+        """What the carries end with: a value of the last step that is in no stack, or a new one."""
+        loop = self.loop
+        last = self.equations[loop.stop - loop.period : loop.stop]
+        ends = [(value.lag, last[value.place].outputs[value.output]) for value in self.carry]
+        return [v if lag == 1 and v not in stacked else Variable(v.type) for lag, v in ends]
 
     def _ys(
         self, names: dict[StepValue, Variable], read: set[Atom]

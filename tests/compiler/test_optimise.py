@@ -54,6 +54,9 @@ EXAMPLES = {
     "a product with a transposed matrix is one along its other axis": (
         lambda x: (x.T @ x) @ x.T, (MATRIX,), ["dot_general", "dot_general"],
     ),
+    "a diagonal of a product needs no others": (
+        lambda x: np.diagonal(x @ x.T), (MATRIX,), ["dot_general"],
+    ),
     "all elements in order: a reshape": (lambda x: x[:, None, :], (MATRIX,), ["reshape"]),
     "slice_axis is getitem": (
         lambda x: np.diff(x, axis=1), (MATRIX,), ["getitem", "getitem", "sub"],
@@ -128,6 +131,12 @@ FORBIDDEN = {
     "x * 1 is x": [(lambda x: x * 1.0, COMPLEX), (lambda x: x * 2.0, SPECIAL)],
     "a cast or reshape to its type": [(lambda x: x.astype(np.float32), OTHER)],
     "an identity transpose": [(lambda x: x.T, MATRIX)],
+    "a diagonal of a product needs no others": [
+        (lambda x: np.diagonal(x @ x.T, 1), MATRIX),
+        (lambda x: np.diagonal(x @ x.T[:, :1]), MATRIX),
+        (lambda x: (lambda y: (y, np.diagonal(y)))(x @ x.T), MATRIX),
+        (lambda x: np.diagonal(np.stack([x, x]) @ np.stack([x.T, x.T]), 0, 1, 2), MATRIX),
+    ],
     "all elements in order: a reshape": [
         (lambda x: x[::-1], MATRIX), (lambda x: fg.vjp(lambda x: x[::-1], x)[1](x)[0], MATRIX),
         (lambda x: x[1:], MATRIX), (lambda x: np.pad(x, 1), MATRIX),

@@ -51,7 +51,8 @@ def all_of(a, b):
     sign, log = np.linalg.slogdet(a)
     inverse, turned = np.linalg.inv(a), np.linalg.inv(a.T)
     left, right = np.linalg.solve(a, b), np.linalg.solve(a.T, b)
-    return sign, log, inverse, turned, left, right, left.T @ inverse
+    value = np.linalg.det(a.T)
+    return sign, log, inverse, turned, left, right, value, left.T @ inverse
 
 
 def calls(f, *args):
@@ -72,7 +73,7 @@ def close(found, expected, dtype):
 def test_all_equations_have_the_numbers_of_numpy(kind, dtype):
     for n in (1, 5):
         a, b = matrix(kind, n, dtype), matrix("general", n, dtype)[:, :2]
-        assert len(calls(all_of, a, b)) == 5
+        assert len(calls(all_of, a, b)) == 6
         found = fg.jit(all_of)(a, b)
         close(found, all_of(a, b), dtype)
 
@@ -185,7 +186,7 @@ def test_what_is_not_finite_is_where_numpy_has_it(kind, place, wrong):
                 fg.jit(all_of)(a, b)
             return
         found = fg.jit(all_of)(a, b)
-    for x, y in zip(found[:6], expected[:6], strict=True):
+    for x, y in zip(found[:7], expected[:7], strict=True):
         np.testing.assert_array_equal(np.isnan(x), np.isnan(y))
 
 
@@ -206,6 +207,61 @@ def test_small_matrices_are_not_worth_the_calls(monkeypatch):
     assert calls(gradient, matrix("definite", 100), np.ones((100, 1)))
     assert not calls(density, matrix("definite", 100), np.ones((100, 1)))  # no inverse
     assert calls(density, matrix("definite", 200), np.ones((200, 1)))
+
+
+def test_determinants_and_cofactors_take_the_factors():
+    def f(a, b):
+        return np.linalg.det(a) * np.sum(np.linalg.solve(a, b))
+
+    def g(a, b):
+        return np.linalg.slogdet(a)[1] + np.linalg.det(a.T)
+
+    for kind in KINDS:
+        a, b = matrix(kind, 4), np.ones((4, 1))
+        for function in (f, g):
+            gradient = fg.grad(function)
+            assert len(calls(gradient, a, b)) == (4 if function is f else 3)
+            close([fg.jit(gradient)(a, b)], [gradient(a, b)], np.float64)
+            along = fg.jit(lambda a, b, f=gradient: fg.jvp(f, (a, b), (a, b))[1])
+            close([along(a, b)], [fg.jvp(gradient, (a, b), (a, b))[1]], np.float64)
+
+
+def test_cofactors_of_singular_matrices_are_those_of_singular_values():
+    for a in (np.zeros((3, 3)), np.outer([1.0, 2, 3], [4.0, 5, 6]), np.diag([1.0, 1e-13, 1.0])):
+        f = fg.grad(lambda a: np.linalg.det(a) + np.linalg.det(a.T + 0) * np.linalg.det(a))
+        close([fg.jit(f)(a)], [f(a)], np.float64)
+
+
+def test_an_inverse_serves_all_that_need_it():
+    def likelihood(a, b):
+        return b @ np.linalg.inv(a) @ b + np.linalg.slogdet(a)[1] + np.sum(np.linalg.inv(2 * a))
+
+    gradient = fg.grad(likelihood, argnums=(0, 1))
+    for dtype in DTYPES[1::2]:
+        for kind in KINDS:
+            a, b = matrix(kind, 5, dtype), matrix("general", 5, dtype)[0]
+            f = (
+                (lambda a, b: fg.jvp(likelihood, (a, b), (a, b)))
+                if a.dtype.kind == "c"
+                else gradient
+            )
+            close(fg.jit(f)(a, b), f(a, b), np.float64)
+            assert sum(name.startswith("inv_") for name in calls(f, a, b)) == 1
+
+
+def test_a_product_of_an_inverse_and_an_outer_product_is_one_with_a_vector():
+    vectors = np.arange(1.0, 5), np.arange(2.0, 6)
+    for a in (matrix("general", 4), matrix("general", 4, np.complex128)):
+        for f in (
+            lambda a, x, y: np.linalg.inv(a) @ np.tensordot(x, y, 0),
+            lambda a, x, y: np.tensordot(x, y, 0) @ np.linalg.inv(a.T).T,
+            lambda a, x, y: np.tensordot(x, y, 0).T @ np.linalg.inv(a).T,
+            lambda a, x, y: np.linalg.inv(a).T @ np.tensordot(x, y, 0) @ np.linalg.inv(a),
+        ):
+            graph = optimised(fg.jit(f).lower(a, *vectors).graph)
+            products = [e for e in graph.equations if e.primitive.name == "dot_general"]
+            assert {e.outputs[0].type.ndim for e in products} == {1}
+            close([fg.jit(f)(a, *vectors)], [f(a, *vectors)], np.float64)
 
 
 def test_inverses_serve_their_transposes():

@@ -54,7 +54,7 @@ def build(graph: Graph) -> Runner:
     return lowered(graph, lower_loop)
 
 
-FACTORISED = frozenset(["cholesky", "inv", "slogdet", "solve"])
+FACTORISED = frozenset(["cholesky", "cofactors", "det", "inv", "slogdet", "solve"])
 """The names of the primitives of `shared_factors`, which is imported for them."""
 shared_factors: Any = Module("fungrad.compiler.numpy_backend.shared_factors")
 array_control_flow: Any = Module("fungrad.compiler.numpy_backend.array_control_flow")

@@ -1,13 +1,14 @@
 """Equations with one large matrix factorise it once, in forward and in reverse programs.
 
-solve, inv, slogdet and cholesky of a matrix, or of its transpose, become calls: the first of them
-returns the factors, too, which the others take.
+solve, inv, det, slogdet and cholesky of a matrix, or of its transpose, become calls: the first of
+them returns the factors, too, which the others take. Of several inverses one is computed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +21,11 @@ from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.linalg import factors
 from fungrad.primitives.linalg.cholesky_qr import cholesky
-from fungrad.primitives.linalg.determinant import slogdet
+from fungrad.primitives.linalg.determinant import cofactors, cofactors_by, det, slogdet
 from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.primitives.movement.reshape_broadcast_cast import transpose
 from fungrad.retracing.graph_transforms import drop_dead, memoised
+from fungrad.retracing.inlining import placed
 from fungrad.support.rules import Rules
 
 _RESULTS = Rules()
@@ -43,6 +45,20 @@ def _inv(a: Any, *given: Any, **options: Any) -> Sequence[Any]:
 @_RESULTS.rule(slogdet)
 def _slogdet(a: Any, *given: Any, **options: Any) -> Sequence[Any]:
     return factors.slogdet(*given)
+
+
+@_RESULTS.rule(det)
+def _det(a: Any, *given: Any, **options: Any) -> Sequence[Any]:
+    return [factors.det(*given, **options)]
+
+
+@_RESULTS.rule(cofactors)
+def _cofactors(a: Any, *given: Any, **options: Any) -> Sequence[Any]:
+    def invert(a: Any) -> Any:
+        return factors.inverse(*given, **options, turned=False)
+
+    value = partial(factors.det, *given, **options)
+    return [cofactors_by(a.T if options["transposed"] else a, invert, lambda a: value())]
 
 
 @_RESULTS.rule(cholesky)
@@ -81,13 +97,33 @@ def _shared(graph: Graph) -> Graph:
     for equation, member in members.items():
         sharing.setdefault(member.matrix, []).append(equation)
     known: dict[Variable, tuple[Variable, Variable]] = {}
+    inverses: dict[tuple[Variable, bool], tuple[Variable, bool]] = {}
     calls: dict[Equation, Sequence[Equation]] = {}
     for equation, member in members.items():
         if _saves(graph, member.matrix, sharing[member.matrix]):
             calls |= dict.fromkeys(member.equations, ())
-            calls[equation] = [_call(member, known)]
+            calls[equation] = [_inverse_again(member, inverses) or _call(member, known)]
     equations = [new for e in graph.equations for new in calls.get(e, [e])]
     return as_optimised(drop_dead(graph.replace(equations=tuple(equations)))) if calls else graph
+
+
+def _inverse_again(
+    member: _Member, inverses: dict[tuple[Variable, bool], tuple[Variable, bool]]
+) -> Equation | None:
+    """The inverse from one of the same matrix before it, which would have raised for a matrix
+    without one. `inverses` are those, and whether they are transposed.
+    """
+    matrix, transposed, regular, equations = member
+    if equations[0].primitive is not inv:
+        return None
+    turned, outputs = len(equations) > 1, equations[-1].outputs
+    if (matrix, transposed) not in inverses:
+        if regular is None:
+            inverses[matrix, transposed] = outputs[0], turned
+        return None
+    made, other = inverses[matrix, transposed]
+    axes = (0, 1) if turned == other else (1, 0)
+    return placed(equations[-1], transpose, (made,), tuple(outputs), {"axes": axes})
 
 
 def _members(graph: Graph) -> dict[Equation, _Member]:
@@ -144,7 +180,7 @@ def _saves(graph: Graph, matrix: Variable, equations: Sequence[Equation]) -> boo
     equations around it, which may be one native program without them. LAPACK's inverse from factors
     takes one factorisation less than NumPy's; without one, native kernels of small matrices stay.
     """
-    n, inverses = matrix.type.shape[0], sum(e.primitive is inv for e in equations)
+    n, inverses = matrix.type.shape[0], sum(e.primitive in (inv, cofactors) for e in equations)
     if len(equations) < 2 or (n <= tuned.factor_rows and not inverses):
         return False
     saved = tuned.factor_term_ns * n**3 / 3 * (len(equations) - 1 + inverses)

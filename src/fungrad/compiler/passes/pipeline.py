@@ -226,6 +226,11 @@ values_with_vectors = _of(
     "fungrad.compiler.passes.simplify.factors",
     "values_with_vectors",
 )
+products_of_inverses = _of(
+    ("fungrad.primitives.linalg.solve",),
+    "fungrad.compiler.passes.simplify.factors",
+    "products_of_inverses",
+)
 forward_stores = _of(
     ("fungrad.primitives.movement.scatter", "fungrad.primitives.movement.gather"),
     "fungrad.compiler.passes.store_forwarding",
@@ -280,6 +285,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     simplify_loops,
     rematerialise_residuals,
     split_loops,
+    products_of_inverses,
     simplify_outer_products,
     values_with_vectors,
     simplify,

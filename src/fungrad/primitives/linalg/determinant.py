@@ -10,6 +10,7 @@ the singular vectors.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -94,10 +95,10 @@ def _turned(a: Any) -> tuple[Any, Any, Any, Any]:
     return u, s, vh, (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
 
 
-def _regular(a: Any) -> tuple[Any, bool]:
+def _regular(a: Any, inv: Callable[[Any], Any] = lapack_calls.inv) -> tuple[Any, bool]:
     """The inverses, and whether all matrices are safely inverted."""
     try:
-        inverse = lapack_calls.inv(a)
+        inverse = inv(a)
     except np.linalg.LinAlgError:
         return a, False
     size = np.abs(a).sum(-2).max(-1, initial=0) * np.abs(inverse).sum(-2).max(-1, initial=0)
@@ -120,10 +121,11 @@ invertible: Primitive = general(
 """`invertible(a)`: whether matrices are safely inverted; with two axes of length 1."""
 
 
-def _eval_cofactors(a: Any) -> Any:
-    inverse, regular = _regular(a)
+def cofactors_by(a: Any, inv: Callable[[Any], Any], det: Callable[[Any], Any]) -> Any:
+    """The cofactors, by the inverse and the determinant if all matrices are safely inverted."""
+    inverse, regular = _regular(a, inv)
     if regular:
-        return lapack_calls.det(a)[..., None, None] * inverse.mT
+        return det(a)[..., None, None] * inverse.mT
     u, s, vh, turn = _turned(a)
     # The cofactors of U S V^H are det(U) det(V^H) conj(U) C V^T, for the cofactors C of S.
     found = turn * np.conj((u * _products_of_others(s)[..., None, :]) @ vh)
@@ -132,7 +134,7 @@ def _eval_cofactors(a: Any) -> Any:
 
 cofactors: Primitive = general(
     "cofactors",
-    eval=_eval_cofactors,
+    eval=lambda a: cofactors_by(a, lapack_calls.inv, lapack_calls.det),
     type=_type_like,
     vjp=lambda ct, y, args, wanted: [cofactors_along(args[0], ct)],
     jvp=lambda primals, tangents: (cofactors(*primals), cofactors_along(primals[0], tangents[0])),

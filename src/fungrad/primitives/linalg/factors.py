@@ -195,6 +195,14 @@ def slogdet(packed: Any, exchanged: Any) -> tuple[Any, Any]:
     return (-one if odd else one) * np.prod(pivots / sizes), np.log(sizes).sum()
 
 
+def det(packed: Any, exchanged: Any, *, transposed: bool) -> Any:
+    """The determinant, as NumPy computes it."""
+    if exchanged[0] == _NUMPY:
+        return lapack_calls.det(packed.T if transposed else packed)
+    sign, log = slogdet(packed, exchanged)
+    return sign * np.exp(log)
+
+
 def cholesky(a: Any, packed: Any, exchanged: Any) -> Any:
     """Cholesky's factor of a."""
     return np.tril(packed) if exchanged[0] == _CHOLESKY else lapack_calls.cholesky(a)

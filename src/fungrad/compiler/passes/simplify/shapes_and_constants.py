@@ -18,6 +18,7 @@ from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add, broadcast_shapes, mul, neg, sub
 from fungrad.primitives.facts import sections_of
+from fungrad.primitives.movement.diagonal_roll import diagonal
 from fungrad.primitives.movement.gather import getitem, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
@@ -155,6 +156,19 @@ def of_transposed(writer: Writer, equation: Equation) -> Atom | None:
     return writer.add(equation, dot_general, *inputs, **params)
 
 
+@rule(made(diagonal, made(dot_general, name="product")), "a diagonal of a product needs no others")
+def of_a_product(writer: Writer, equation: Equation, product: Equation) -> Atom | None:
+    (contract, batch), ranks = [product.params[k] for k in ("contract", "batch")], (2, 2)
+    if batch[0] or tuple(a.type.ndim for a in product.inputs) != ranks or len(contract[0]) != 1:
+        return None
+    if equation.params["offset"] or len(set(product.outputs[0].type.shape)) > 1:
+        return None
+    if writer.sole_use_definition(equation.inputs[0], dot_general) is None:
+        return None
+    rows = tuple([(1 - axis,) for (axis,) in contract])
+    return writer.add(equation, dot_general, *product.inputs, contract=contract, batch=rows)
+
+
 @rule(made((getitem, scatter), X), "all elements in order: a reshape")
 def all_in_order(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
     (part,), shape = sections_of(equation) or (None,), equation.outputs[0].type.shape
@@ -213,7 +227,8 @@ def of_column_and_row(writer: Writer, equation: Equation) -> Atom | None:
 
 
 RULES = (
-    nothing_done, axes_in_order, reshaped_twice, transposed_twice, of_transposed, all_in_order,
+    nothing_done, axes_in_order, reshaped_twice, transposed_twice, of_transposed, of_a_product,
+    all_in_order,
 )  # fmt: skip
 ADDED = (_added_in_place,)
 """Rules to try after those of slices."""

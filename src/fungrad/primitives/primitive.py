@@ -279,18 +279,16 @@ def _order_of(facts: Facts, has_partials: bool) -> str | None:
     return "example" if has_partials or facts.get("reduces") is not None else None
 
 
+_DECLARING = (
+    "__init__", "linear", "general", "elementwise", "multilinear", "special", "structural",
+    "structural_with",
+)  # fmt: skip
+
+
 def _declaring_module() -> str:
     """The module of the declaration: the first outside the families' own code."""
     frame = sys._getframe(1)
-    while frame.f_code.co_name in (
-        "__init__",
-        "linear",
-        "general",
-        "elementwise",
-        "multilinear",
-        "structural",
-        "structural_with",
-    ):
+    while frame.f_code.co_name in _DECLARING:
         assert frame.f_back is not None
         frame = frame.f_back
     name: str = frame.f_globals.get("__name__", "__main__")

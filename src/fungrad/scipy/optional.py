@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import MissingExtraError, MissingRuleError
+from fungrad.primitives.elementwise.family import Partial, elementwise
 from fungrad.primitives.movement.gather import ARRAY, Index, getitem
-from fungrad.primitives.primitive import Later
+from fungrad.primitives.primitive import Later, Primitive
 from fungrad.support.lazy import find_spec, imported
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import typeof
@@ -66,6 +67,18 @@ def scipy_special(later: bool = False) -> Any:
     if find_spec("scipy") is None:
         scipy_module(_SPECIAL)
     return _Later() if later else _Special()
+
+
+def special(
+    name: str, *partials: Partial | str, functions: Any = None, **options: Any
+) -> Primitive:
+    """Declares a ufunc of scipy.special by its partials, one for each argument; a string is the
+    name of an argument without a known derivative. `options` are those of `elementwise`;
+    `functions` is scipy.special with another time of import.
+    """
+    rules = [unknown(name, p) if isinstance(p, str) else p for p in partials]
+    ufunc = getattr(functions or scipy_special(), name)
+    return elementwise(name, ufunc, partials=rules, **options)
 
 
 def picked(x: Any, *places: Any, lead: int = 0) -> Any:

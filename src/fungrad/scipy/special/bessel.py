@@ -16,7 +16,7 @@ import numpy as np
 
 from fungrad.primitives.elementwise.family import Over, elementwise, select
 from fungrad.primitives.primitive import Primitive
-from fungrad.scipy.optional import real, scipy_special, unknown
+from fungrad.scipy.optional import real, scipy_special, special
 
 sp = scipy_special()
 
@@ -30,120 +30,57 @@ def _neighbours(function: Callable[..., Any], v: Any, x: Any, sign: float) -> An
 
 # --- of the first and second kind -----------------------------------------------------------------
 
-jv: Primitive = elementwise(
-    "jv", sp.jv, partials=[unknown("jv", "order"), lambda y, v, x: _neighbours(jv, v, x, -1.0)]
-)
-yv: Primitive = elementwise(
-    "yv", sp.yv, partials=[unknown("yv", "order"), lambda y, v, x: _neighbours(yv, v, x, -1.0)]
-)
-yn = elementwise(
-    "yn", sp.yn, partials=[unknown("yn", "order"), lambda y, n, x: _neighbours(yv, n, x, -1.0)]
-)
-j0: Primitive = elementwise("j0", sp.j0, partials=[lambda y, x: -j1(x)])
-j1: Primitive = elementwise("j1", sp.j1, partials=[lambda y, x: (j0(x) - jv(2.0, x)) * 0.5])
-y0: Primitive = elementwise("y0", sp.y0, partials=[lambda y, x: -y1(x)])
-y1: Primitive = elementwise("y1", sp.y1, partials=[lambda y, x: (y0(x) - yv(2.0, x)) * 0.5])
+jv: Primitive = special("jv", "order", lambda y, v, x: _neighbours(jv, v, x, -1.0))
+yv: Primitive = special("yv", "order", lambda y, v, x: _neighbours(yv, v, x, -1.0))
+yn = special("yn", "order", lambda y, n, x: _neighbours(yv, n, x, -1.0))
+j0: Primitive = special("j0", lambda y, x: -j1(x))
+j1: Primitive = special("j1", lambda y, x: (j0(x) - jv(2.0, x)) * 0.5)
+y0: Primitive = special("y0", lambda y, x: -y1(x))
+y1: Primitive = special("y1", lambda y, x: (y0(x) - yv(2.0, x)) * 0.5)
 
 # --- modified, and scaled by exp(-|x|) and exp(x) -------------------------------------------------
 
-iv: Primitive = elementwise(
-    "iv", sp.iv, partials=[unknown("iv", "order"), lambda y, v, x: _neighbours(iv, v, x, 1.0)]
+iv: Primitive = special("iv", "order", lambda y, v, x: _neighbours(iv, v, x, 1.0))
+ive: Primitive = special(
+    "ive", "order", lambda y, v, x: _neighbours(ive, v, x, 1.0) - np.sign(real("ive", x)) * y
 )
-ive: Primitive = elementwise(
-    "ive",
-    sp.ive,
-    partials=[
-        unknown("ive", "order"),
-        lambda y, v, x: _neighbours(ive, v, x, 1.0) - np.sign(real("ive", x)) * y,
-    ],
-)
-kv: Primitive = elementwise(
-    "kv", sp.kv, partials=[unknown("kv", "order"), lambda y, v, x: -_neighbours(kv, v, x, 1.0)]
-)
-kve: Primitive = elementwise(
-    "kve",
-    sp.kve,
-    partials=[unknown("kve", "order"), lambda y, v, x: y - _neighbours(kve, v, x, 1.0)],
-)
-kn = elementwise(
-    "kn", sp.kn, partials=[unknown("kn", "order"), lambda y, n, x: -_neighbours(kv, n, x, 1.0)]
-)
+kv: Primitive = special("kv", "order", lambda y, v, x: -_neighbours(kv, v, x, 1.0))
+kve: Primitive = special("kve", "order", lambda y, v, x: y - _neighbours(kve, v, x, 1.0))
+kn = special("kn", "order", lambda y, n, x: -_neighbours(kv, n, x, 1.0))
 i0: Primitive = elementwise("bessel_i0", sp.i0, partials=[lambda y, x: i1(x)])
 i1: Primitive = elementwise("bessel_i1", sp.i1, partials=[lambda y, x: (i0(x) + iv(2.0, x)) * 0.5])
-i0e: Primitive = elementwise("i0e", sp.i0e, partials=[lambda y, x: i1e(x) - np.sign(x) * y])
-i1e: Primitive = elementwise(
-    "i1e", sp.i1e, partials=[lambda y, x: (i0e(x) + ive(2.0, x)) * 0.5 - np.sign(x) * y]
-)
-k0: Primitive = elementwise("k0", sp.k0, partials=[lambda y, x: -k1(x)])
-k1: Primitive = elementwise("k1", sp.k1, partials=[lambda y, x: (k0(x) + kv(2.0, x)) * -0.5])
-k0e: Primitive = elementwise("k0e", sp.k0e, partials=[lambda y, x: y - k1e(x)])
-k1e: Primitive = elementwise(
-    "k1e", sp.k1e, partials=[lambda y, x: y - (k0e(x) + kve(2.0, x)) * 0.5]
-)
+i0e: Primitive = special("i0e", lambda y, x: i1e(x) - np.sign(x) * y)
+i1e: Primitive = special("i1e", lambda y, x: (i0e(x) + ive(2.0, x)) * 0.5 - np.sign(x) * y)
+k0: Primitive = special("k0", lambda y, x: -k1(x))
+k1: Primitive = special("k1", lambda y, x: (k0(x) + kv(2.0, x)) * -0.5)
+k0e: Primitive = special("k0e", lambda y, x: y - k1e(x))
+k1e: Primitive = special("k1e", lambda y, x: y - (k0e(x) + kve(2.0, x)) * 0.5)
 
 # --- hypergeometric: every derivative is one of them, so nothing cancels --------------------------
 
-hyp0f1: Primitive = elementwise(
-    "hyp0f1", sp.hyp0f1, partials=[unknown("hyp0f1", "v"), lambda y, v, z: hyp0f1(v + 1.0, z) / v]
+hyp0f1: Primitive = special("hyp0f1", "v", lambda y, v, z: hyp0f1(v + 1.0, z) / v)
+hyp1f1: Primitive = special(
+    "hyp1f1", "a", "b", lambda y, a, b, x: hyp1f1(a + 1.0, b + 1.0, x) * (a / b)
 )
-hyp1f1: Primitive = elementwise(
-    "hyp1f1",
-    sp.hyp1f1,
-    partials=[
-        unknown("hyp1f1", "a"),
-        unknown("hyp1f1", "b"),
-        lambda y, a, b, x: hyp1f1(a + 1.0, b + 1.0, x) * (a / b),
-    ],
-)
-hyp2f1: Primitive = elementwise(
-    "hyp2f1",
-    sp.hyp2f1,
-    partials=[
-        unknown("hyp2f1", "a"),
-        unknown("hyp2f1", "b"),
-        unknown("hyp2f1", "c"),
-        lambda y, a, b, c, z: hyp2f1(a + 1.0, b + 1.0, c + 1.0, z) * (a * b / c),
-    ],
-)
-hyperu: Primitive = elementwise(
-    "hyperu",
-    sp.hyperu,
-    partials=[
-        unknown("hyperu", "a"),
-        unknown("hyperu", "b"),
-        lambda y, a, b, x: -a * hyperu(a + 1.0, b + 1.0, x),
-    ],
-)
-wright_bessel: Primitive = elementwise(
-    "wright_bessel",
-    sp.wright_bessel,
-    partials=[
-        unknown("wright_bessel", "a"),
-        unknown("wright_bessel", "b"),
-        lambda y, a, b, x: wright_bessel(a, a + b, x),
-    ],
+hyp2f1: Primitive = special(
+    "hyp2f1", *"abc",
+    lambda y, a, b, c, z: hyp2f1(a + 1.0, b + 1.0, c + 1.0, z) * (a * b / c),
+)  # fmt: skip
+hyperu: Primitive = special("hyperu", "a", "b", lambda y, a, b, x: -a * hyperu(a + 1.0, b + 1.0, x))
+wright_bessel: Primitive = special(
+    "wright_bessel", "a", "b", lambda y, a, b, x: wright_bessel(a, a + b, x)
 )
 """The sum of x^k / (k! Gamma(a k + b))."""
 if hasattr(sp, "log_wright_bessel"):  # SciPy 1.14
-    log_wright_bessel: Primitive = elementwise(
-        "log_wright_bessel",
-        sp.log_wright_bessel,
-        partials=[
-            unknown("log_wright_bessel", "a"),
-            unknown("log_wright_bessel", "b"),
-            lambda y, a, b, x: np.exp(log_wright_bessel(a, a + b, x) - y),
-        ],
+    log_wright_bessel: Primitive = special(
+        "log_wright_bessel", "a", "b", lambda y, a, b, x: np.exp(log_wright_bessel(a, a + b, x) - y)
     )
-exprel = elementwise("exprel", sp.exprel, partials=[lambda y, x: hyp1f1(2.0, 3.0, x) * 0.5])
-ellipk = elementwise(
-    "ellipk", sp.ellipk, partials=[lambda y, m: hyp2f1(1.5, 1.5, 2.0, m) * (math.pi / 8)]
-)
-ellipe = elementwise(
-    "ellipe", sp.ellipe, partials=[lambda y, m: hyp2f1(0.5, 1.5, 2.0, m) * (-math.pi / 8)]
-)
-spence = elementwise("spence", sp.spence, partials=[lambda y, z: -hyp2f1(1.0, 1.0, 2.0, 1.0 - z)])
-expi = elementwise("expi", sp.expi, partials=[lambda y, x: np.exp(x) / x])
-exp1 = elementwise("exp1", sp.exp1, partials=[lambda y, x: -np.exp(-x) / x])
+exprel = special("exprel", lambda y, x: hyp1f1(2.0, 3.0, x) * 0.5)
+ellipk = special("ellipk", lambda y, m: hyp2f1(1.5, 1.5, 2.0, m) * (math.pi / 8))
+ellipe = special("ellipe", lambda y, m: hyp2f1(0.5, 1.5, 2.0, m) * (-math.pi / 8))
+spence = special("spence", lambda y, z: -hyp2f1(1.0, 1.0, 2.0, 1.0 - z))
+expi = special("expi", lambda y, x: np.exp(x) / x)
+exp1 = special("exp1", lambda y, x: -np.exp(-x) / x)
 
 lambertw = elementwise(
     "lambertw",
@@ -155,9 +92,7 @@ lambertw = elementwise(
 
 def _polynomial(name: str, slope: Callable[..., Any], *parameters: str) -> Primitive:
     """Declares eval_<name>(n, *parameters, x) by its derivative in x."""
-    full = f"eval_{name}"
-    lost = [unknown(full, argument) for argument in ("n", *parameters)]
-    return elementwise(full, getattr(sp, full), partials=[*lost, lambda y, *args: slope(*args)])
+    return special(f"eval_{name}", "n", *parameters, lambda y, *args: slope(*args))
 
 
 def _from_one(n: Any, below: Callable[[Any], Any]) -> Any:
@@ -213,13 +148,7 @@ sh_chebyt = _polynomial("sh_chebyt", lambda n, x: _from_one(n, lambda k: sh_cheb
 
 # --- associated Legendre functions ----------------------------------------------------------------
 
-lpmv: Primitive = elementwise(
-    "lpmv",
-    sp.lpmv,
-    partials=[
-        unknown("lpmv", "m"),
-        unknown("lpmv", "v"),
-        lambda y, m, v, x: (v * x * y - (v + m) * lpmv(m, v - 1.0, x)) / (x * x - 1.0),
-    ],
+lpmv: Primitive = special(
+    "lpmv", "m", "v", lambda y, m, v, x: (v * x * y - (v + m) * lpmv(m, v - 1.0, x)) / (x * x - 1.0)
 )
 """DLMF 14.10.5; the derivative at x = -1 and 1 is not finite, or lost."""

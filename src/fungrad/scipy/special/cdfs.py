@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.primitives.elementwise.family import Over, elementwise, select
+from fungrad.primitives.elementwise.family import Over, select
 from fungrad.primitives.primitive import Primitive
-from fungrad.scipy.optional import scipy_special, unknown
+from fungrad.scipy.optional import scipy_special, special
 from fungrad.scipy.special.elementary import xlogy
 from fungrad.scipy.special.gamma_functions import (
     beta_density,
@@ -51,18 +51,11 @@ def _by_freedom(df: Any, t: Any) -> Any:
     return select(middle, t * slope * _density(df, 0.0), elsewhere)
 
 
-stdtr = elementwise(
-    "stdtr",
-    sp.stdtr,
-    partials=[lambda p, df, t: _by_freedom(df, t), lambda p, df, t: _density(df, t)],
-)
-stdtrit = elementwise(
+stdtr = special("stdtr", lambda p, df, t: _by_freedom(df, t), lambda p, df, t: _density(df, t))
+stdtrit = special(
     "stdtrit",
-    sp.stdtrit,
-    partials=[
-        lambda t, df, p: -_by_freedom(df, t) / _density(df, t),
-        Over(lambda t, df, p: _density(df, t)),
-    ],
+    lambda t, df, p: -_by_freedom(df, t) / _density(df, t),
+    Over(lambda t, df, p: _density(df, t)),
 )
 
 
@@ -82,8 +75,7 @@ def slopes_of(primitive: Primitive, arguments: str) -> dict[str, Callable[..., A
 
 def declare(name: str, arguments: str, slopes: Slopes) -> dict[str, Callable[..., Any]]:
     """Declares a ufunc of the arguments named in a string; those without a slope are refused."""
-    partials = [slopes.get(a) or unknown(name, a) for a in arguments.split()]
-    return slopes_of(elementwise(name, getattr(sp, name), partials=partials), arguments)
+    return slopes_of(special(name, *[slopes.get(a, a) for a in arguments.split()]), arguments)
 
 
 def declare_inverse(name: str, arguments: str, of: Slopes, order: str, found: str) -> None:

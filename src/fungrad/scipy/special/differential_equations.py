@@ -15,7 +15,7 @@ import numpy as np
 
 from fungrad.primitives.elementwise.family import elementwise, select
 from fungrad.primitives.primitive import Primitive
-from fungrad.scipy.optional import real, unknown
+from fungrad.scipy.optional import real, special, unknown
 from fungrad.scipy.special.bessel import jv, yv
 from fungrad.scipy.special.integrals import declare_parts, sp
 from fungrad.tracing.trace import registry
@@ -74,7 +74,7 @@ def _hankel(name: str, turn: complex) -> Primitive:
     def slope(y: Any, v: Any, z: Any) -> Any:
         return (primitive(v - 1.0, z) - primitive(v + 1.0, z)) * 0.5 - y * turn
 
-    primitive = elementwise(name, getattr(sp, name), partials=[unknown(name, "v"), slope])
+    primitive = special(name, "v", slope)
     return primitive
 
 
@@ -86,7 +86,7 @@ def _scaled(name: str, plain: Primitive) -> Primitive:
     def slope(y: Any, v: Any, z: Any) -> Any:
         return (plain(v - 1.0, real(name, z)) - plain(v + 1.0, z)) * 0.5
 
-    return elementwise(name, getattr(sp, name), partials=[unknown(name, "v"), slope])
+    return special(name, "v", slope)
 
 
 jve, yve = _scaled("jve", jv), _scaled("yve", yv)
@@ -110,14 +110,14 @@ def _over(y: Any, x: Any, of_ber: bool) -> Any:
     return select(near, series, y / select(near, 1.0, x))
 
 
-ber: Primitive = elementwise("ber", sp.ber, partials=[lambda y, x: berp(x)])
-bei: Primitive = elementwise("bei", sp.bei, partials=[lambda y, x: beip(x)])
-ker: Primitive = elementwise("ker", sp.ker, partials=[lambda y, x: kerp(x)])
-kei: Primitive = elementwise("kei", sp.kei, partials=[lambda y, x: keip(x)])
-berp: Primitive = elementwise("berp", sp.berp, partials=[lambda y, x: -bei(x) - _over(y, x, True)])
-beip: Primitive = elementwise("beip", sp.beip, partials=[lambda y, x: ber(x) - _over(y, x, False)])
-kerp: Primitive = elementwise("kerp", sp.kerp, partials=[lambda y, x: -kei(x) - y / x])
-keip: Primitive = elementwise("keip", sp.keip, partials=[lambda y, x: ker(x) - y / x])
+ber: Primitive = special("ber", lambda y, x: berp(x))
+bei: Primitive = special("bei", lambda y, x: beip(x))
+ker: Primitive = special("ker", lambda y, x: kerp(x))
+kei: Primitive = special("kei", lambda y, x: keip(x))
+berp: Primitive = special("berp", lambda y, x: -bei(x) - _over(y, x, True))
+beip: Primitive = special("beip", lambda y, x: ber(x) - _over(y, x, False))
+kerp: Primitive = special("kerp", lambda y, x: -kei(x) - y / x)
+keip: Primitive = special("keip", lambda y, x: ker(x) - y / x)
 registry.ufuncs[sp.kelvin] = lambda x: (
     ber(x) + bei(x) * 1j, ker(x) + kei(x) * 1j, berp(x) + beip(x) * 1j, kerp(x) + keip(x) * 1j
 )  # fmt: skip
@@ -163,12 +163,8 @@ def _mathieu(name: str, characteristic: Any, hyperbolic: bool) -> None:
     _solution(f"mathieu_{name}", ("m", "q"), slope, 1.0 if hyperbolic else _DEGREE)
 
 
-mathieu_a = elementwise(
-    "mathieu_a", sp.mathieu_a, partials=[unknown("mathieu_a", "m"), unknown("mathieu_a", "q")]
-)
-mathieu_b = elementwise(
-    "mathieu_b", sp.mathieu_b, partials=[unknown("mathieu_b", "m"), unknown("mathieu_b", "q")]
-)
+mathieu_a = special("mathieu_a", "m", "q")
+mathieu_b = special("mathieu_b", "m", "q")
 _mathieu("cem", mathieu_a, False)
 _mathieu("sem", mathieu_b, False)
 _mathieu("modcem1", mathieu_a, True)
@@ -195,7 +191,7 @@ def _spheroidal(kind: str, radial: bool, characteristic: Any) -> Callable[..., A
 
 for _kind in ("pro", "obl"):
     _name = f"{_kind}_cv"
-    _cv = elementwise(_name, getattr(sp, _name), partials=[unknown(_name, a) for a in "mnc"])
+    _cv = special(_name, *"mnc")
     for _part in ("ang1", "rad1", "rad2"):
         _slope = _spheroidal(_kind, _part != "ang1", _cv)
         _solution(f"{_kind}_{_part}", ("m", "n", "c"), _slope)

@@ -15,7 +15,7 @@ import numpy as np
 from fungrad.compiler.native.native_forms import FUNCTIONS, double, form_of
 from fungrad.primitives.elementwise.family import elementwise, select
 from fungrad.primitives.primitive import Primitive
-from fungrad.scipy.optional import scipy_special
+from fungrad.scipy.optional import scipy_special, special
 from fungrad.scipy.special.bessel import hyp1f1
 
 sp = scipy_special()
@@ -24,29 +24,24 @@ _DEGREE = math.pi / 180.0
 
 # --- of degrees, minutes and seconds --------------------------------------------------------------
 
-sindg: Primitive = elementwise("sindg", sp.sindg, partials=[lambda y, x: cosdg(x) * _DEGREE])
-cosdg: Primitive = elementwise("cosdg", sp.cosdg, partials=[lambda y, x: sindg(x) * -_DEGREE])
-tandg = elementwise("tandg", sp.tandg, partials=[lambda y, x: (y * y + 1.0) * _DEGREE])
-cotdg = elementwise("cotdg", sp.cotdg, partials=[lambda y, x: (y * y + 1.0) * -_DEGREE])
-radian = elementwise("radian", sp.radian, partials=[_DEGREE, _DEGREE / 60.0, _DEGREE / 3600.0])
+sindg: Primitive = special("sindg", lambda y, x: cosdg(x) * _DEGREE)
+cosdg: Primitive = special("cosdg", lambda y, x: sindg(x) * -_DEGREE)
+tandg = special("tandg", lambda y, x: (y * y + 1.0) * _DEGREE)
+cotdg = special("cotdg", lambda y, x: (y * y + 1.0) * -_DEGREE)
+radian = special("radian", _DEGREE, _DEGREE / 60.0, _DEGREE / 3600.0)
 
 # --- exponentials and powers ----------------------------------------------------------------------
 
-exp10 = elementwise("exp10", sp.exp10, partials=[lambda y, x: y * math.log(10.0)])
-cosm1 = elementwise("cosm1", sp.cosm1, partials=[lambda y, x: -np.sin(x)])
-powm1 = elementwise(
-    "powm1",
-    sp.powm1,
-    partials=[
-        lambda z, x, y: y * np.power(x, y - 1.0),
-        lambda z, x, y: (z + 1.0) * np.log(x),
-    ],
+exp10 = special("exp10", lambda y, x: y * math.log(10.0))
+cosm1 = special("cosm1", lambda y, x: -np.sin(x))
+powm1 = special(
+    "powm1", lambda z, x, y: y * np.power(x, y - 1.0), lambda z, x, y: (z + 1.0) * np.log(x)
 )
-wrightomega = elementwise("wrightomega", sp.wrightomega, partials=[lambda y, z: y / (y + 1.0)])
+wrightomega = special("wrightomega", lambda y, z: y / (y + 1.0))
 """The y with y + log y = z (R. Corless and D. Jeffrey, "The Wright omega function", 2002)."""
 
 round_half_even = elementwise("round_half_even", sp.round, partials=[None], cost=1)
-gammasgn = elementwise("gammasgn", sp.gammasgn, partials=[None])
+gammasgn = special("gammasgn", None)
 
 # --- Box and Cox: log(x) exprel(lmbda log(x)) -----------------------------------------------------
 
@@ -61,37 +56,25 @@ def _power(log: Any, lmbda: Any) -> Any:
     return np.exp((lmbda - 1.0) * log)
 
 
-boxcox = elementwise(
+boxcox = special(
     "boxcox",
-    sp.boxcox,
-    partials=[
-        lambda y, x, lmbda: np.power(x, lmbda - 1.0),
-        lambda y, x, lmbda: _by_lambda(np.log(x), lmbda),
-    ],
+    lambda y, x, lmbda: np.power(x, lmbda - 1.0),
+    lambda y, x, lmbda: _by_lambda(np.log(x), lmbda),
 )
-boxcox1p = elementwise(
+boxcox1p = special(
     "boxcox1p",
-    sp.boxcox1p,
-    partials=[
-        lambda y, x, lmbda: _power(np.log1p(x), lmbda),
-        lambda y, x, lmbda: _by_lambda(np.log1p(x), lmbda),
-    ],
+    lambda y, x, lmbda: _power(np.log1p(x), lmbda),
+    lambda y, x, lmbda: _by_lambda(np.log1p(x), lmbda),
 )
-inv_boxcox = elementwise(
+inv_boxcox = special(
     "inv_boxcox",
-    sp.inv_boxcox,
-    partials=[
-        lambda x, y, lmbda: _power(np.log(x), 2.0 - lmbda),
-        lambda x, y, lmbda: -_by_lambda(np.log(x), lmbda) * _power(np.log(x), 2.0 - lmbda),
-    ],
+    lambda x, y, lmbda: _power(np.log(x), 2.0 - lmbda),
+    lambda x, y, lmbda: -_by_lambda(np.log(x), lmbda) * _power(np.log(x), 2.0 - lmbda),
 )
-inv_boxcox1p = elementwise(
+inv_boxcox1p = special(
     "inv_boxcox1p",
-    sp.inv_boxcox1p,
-    partials=[
-        lambda x, y, lmbda: _power(np.log1p(x), 2.0 - lmbda),
-        lambda x, y, lmbda: -_by_lambda(np.log1p(x), lmbda) * _power(np.log1p(x), 2.0 - lmbda),
-    ],
+    lambda x, y, lmbda: _power(np.log1p(x), 2.0 - lmbda),
+    lambda x, y, lmbda: -_by_lambda(np.log1p(x), lmbda) * _power(np.log1p(x), 2.0 - lmbda),
 )
 
 
@@ -112,13 +95,10 @@ def _tukey_by_lambda(p: Any, lmbda: Any) -> Any:
     return -moved * _tukey_density(p, lmbda)
 
 
-tklmbda = elementwise(
+tklmbda = special(
     "tklmbda",
-    sp.tklmbda,
-    partials=[
-        lambda p, x, lmbda: _tukey_density(p, lmbda),
-        lambda p, x, lmbda: _tukey_by_lambda(p, lmbda),
-    ],
+    lambda p, x, lmbda: _tukey_density(p, lmbda),
+    lambda p, x, lmbda: _tukey_by_lambda(p, lmbda),
 )
 """Tukey's distribution: the p with boxcox(p, lmbda) - boxcox(1 - p, lmbda) = x."""
 
@@ -128,28 +108,14 @@ def _ratio(x: Any, y: Any) -> Any:
     return x / select(np.logical_and(x == 0, y == 0), 1.0, y)
 
 
-xlogy = elementwise(
-    "xlogy", sp.xlogy, partials=[lambda z, x, y: np.log(y), lambda z, x, y: _ratio(x, y)]
-)
-xlog1py = elementwise(
-    "xlog1py",
-    sp.xlog1py,
-    partials=[lambda z, x, y: np.log1p(y), lambda z, x, y: _ratio(x, y + 1.0)],
-)
+xlogy = special("xlogy", lambda z, x, y: np.log(y), lambda z, x, y: _ratio(x, y))
+xlog1py = special("xlog1py", lambda z, x, y: np.log1p(y), lambda z, x, y: _ratio(x, y + 1.0))
 FUNCTIONS[xlogy] = form_of(lambda: (double.xlogy, double.xlogy), 1.0)
 FUNCTIONS[xlog1py] = form_of(lambda: (double.xlog1py, double.xlog1py), 1.3)
-entr = elementwise("entr", sp.entr, partials=[lambda y, x: -1.0 - np.log(x)])
+entr = special("entr", lambda y, x: -1.0 - np.log(x))
 FUNCTIONS[entr] = form_of(lambda: (double.entr, double.entr), 1.1)
-rel_entr = elementwise(
-    "rel_entr",
-    sp.rel_entr,
-    partials=[lambda z, x, y: np.log(x / y) + 1.0, lambda z, x, y: -_ratio(x, y)],
-)
-kl_div = elementwise(
-    "kl_div",
-    sp.kl_div,
-    partials=[lambda z, x, y: np.log(x / y), lambda z, x, y: 1.0 - _ratio(x, y)],
-)
+rel_entr = special("rel_entr", lambda z, x, y: np.log(x / y) + 1.0, lambda z, x, y: -_ratio(x, y))
+kl_div = special("kl_div", lambda z, x, y: np.log(x / y), lambda z, x, y: 1.0 - _ratio(x, y))
 
 
 def _excess(delta: Any, r: Any) -> Any:
@@ -158,19 +124,13 @@ def _excess(delta: Any, r: Any) -> Any:
     return select(size > delta, size - delta, 0.0)
 
 
-huber = elementwise(
+huber = special(
     "huber",
-    sp.huber,
-    partials=[
-        lambda z, delta, r: _excess(delta, r),
-        lambda z, delta, r: select(np.abs(r) > delta, np.sign(r) * delta, r),
-    ],
+    lambda z, delta, r: _excess(delta, r),
+    lambda z, delta, r: select(np.abs(r) > delta, np.sign(r) * delta, r),
 )
-pseudo_huber = elementwise(
+pseudo_huber = special(
     "pseudo_huber",
-    sp.pseudo_huber,
-    partials=[
-        lambda z, delta, r: z / delta * 2.0 - r * r / np.hypot(delta, r),
-        lambda z, delta, r: r * delta / np.hypot(delta, r),
-    ],
+    lambda z, delta, r: z / delta * 2.0 - r * r / np.hypot(delta, r),
+    lambda z, delta, r: r * delta / np.hypot(delta, r),
 )

@@ -14,7 +14,7 @@ import numpy as np
 
 from fungrad.primitives.elementwise.family import elementwise, select
 from fungrad.primitives.primitive import Primitive
-from fungrad.scipy.optional import scipy_special
+from fungrad.scipy.optional import scipy_special, special
 from fungrad.scipy.special.bessel import hyp2f1
 from fungrad.tracing.trace import registry
 
@@ -75,44 +75,32 @@ def _times_rd(x: Any, y: Any, z: Any) -> Any:
     return select(zero, 0.0, z) * elliprd(x, y, select(zero, 1.0, z))
 
 
-elliprd: Primitive = elementwise(
+elliprd: Primitive = special(
     "elliprd",
-    sp.elliprd,
-    partials=[
-        lambda r, x, y, z: carlson(x, y, z, 1.0, 1.5, 0.5, 1.5, 0.0) * -0.75,
-        lambda r, x, y, z: carlson(x, y, z, 1.0, 0.5, 1.5, 1.5, 0.0) * -0.75,
-        lambda r, x, y, z: carlson(x, y, z, 1.0, 0.5, 0.5, 2.5, 0.0) * -2.25,
-    ],
+    lambda r, x, y, z: carlson(x, y, z, 1.0, 1.5, 0.5, 1.5, 0.0) * -0.75,
+    lambda r, x, y, z: carlson(x, y, z, 1.0, 0.5, 1.5, 1.5, 0.0) * -0.75,
+    lambda r, x, y, z: carlson(x, y, z, 1.0, 0.5, 0.5, 2.5, 0.0) * -2.25,
 )
-elliprf = elementwise(
+elliprf = special(
     "elliprf",
-    sp.elliprf,
-    partials=[
-        lambda r, x, y, z: _rd(y, z, x) / -6.0,
-        lambda r, x, y, z: _rd(z, x, y) / -6.0,
-        lambda r, x, y, z: _rd(x, y, z) / -6.0,
-    ],
+    lambda r, x, y, z: _rd(y, z, x) / -6.0,
+    lambda r, x, y, z: _rd(z, x, y) / -6.0,
+    lambda r, x, y, z: _rd(x, y, z) / -6.0,
 )
-elliprg = elementwise(
+elliprg = special(
     "elliprg",
-    sp.elliprg,
-    partials=[
-        lambda r, x, y, z: (elliprf(x, y, z) * 3.0 - _times_rd(y, z, x)) / 12.0,
-        lambda r, x, y, z: (elliprf(x, y, z) * 3.0 - _times_rd(z, x, y)) / 12.0,
-        lambda r, x, y, z: (elliprf(x, y, z) * 3.0 - _times_rd(x, y, z)) / 12.0,
-    ],
+    lambda r, x, y, z: (elliprf(x, y, z) * 3.0 - _times_rd(y, z, x)) / 12.0,
+    lambda r, x, y, z: (elliprf(x, y, z) * 3.0 - _times_rd(z, x, y)) / 12.0,
+    lambda r, x, y, z: (elliprf(x, y, z) * 3.0 - _times_rd(x, y, z)) / 12.0,
 )
 """R_G is the mean of sqrt(x l^2 + y m^2 + z n^2) over the sphere, R_F that of its reciprocal."""
 
-elliprj = elementwise(
+elliprj = special(
     "elliprj",
-    sp.elliprj,
-    partials=[
-        lambda r, x, y, z, p: carlson(x, y, z, p, 1.5, 0.5, 0.5, 1.0) * -0.75,
-        lambda r, x, y, z, p: carlson(x, y, z, p, 0.5, 1.5, 0.5, 1.0) * -0.75,
-        lambda r, x, y, z, p: carlson(x, y, z, p, 0.5, 0.5, 1.5, 1.0) * -0.75,
-        lambda r, x, y, z, p: carlson(x, y, z, p, 0.5, 0.5, 0.5, 2.0) * -1.5,
-    ],
+    lambda r, x, y, z, p: carlson(x, y, z, p, 1.5, 0.5, 0.5, 1.0) * -0.75,
+    lambda r, x, y, z, p: carlson(x, y, z, p, 0.5, 1.5, 0.5, 1.0) * -0.75,
+    lambda r, x, y, z, p: carlson(x, y, z, p, 0.5, 0.5, 1.5, 1.0) * -0.75,
+    lambda r, x, y, z, p: carlson(x, y, z, p, 0.5, 0.5, 0.5, 2.0) * -1.5,
 )
 
 
@@ -127,10 +115,8 @@ def _rc_slope(r: Any, x: Any, y: Any, by_first: bool) -> Any:
     return select(negative, rest / select(negative, gap, 1.0), known)
 
 
-elliprc = elementwise(
-    "elliprc",
-    sp.elliprc,
-    partials=[lambda r, x, y: _rc_slope(r, x, y, True), lambda r, x, y: _rc_slope(r, x, y, False)],
+elliprc = special(
+    "elliprc", lambda r, x, y: _rc_slope(r, x, y, True), lambda r, x, y: _rc_slope(r, x, y, False)
 )
 
 # --- Legendre's and Jacobi's ----------------------------------------------------------------------
@@ -163,29 +149,19 @@ def _delta(phi: Any, m: Any) -> Any:
     return np.sqrt(1.0 - m * np.square(np.sin(phi)))
 
 
-ellipkinc = elementwise(
+ellipkinc = special(
     "ellipkinc",
-    sp.ellipkinc,
-    partials=[
-        lambda f, phi, m: 1.0 / _delta(phi, m),
-        lambda f, phi, m: _square_over_delta(phi, m, True) * 0.5,
-    ],
+    lambda f, phi, m: 1.0 / _delta(phi, m),
+    lambda f, phi, m: _square_over_delta(phi, m, True) * 0.5,
 )
-ellipeinc = elementwise(
+ellipeinc = special(
     "ellipeinc",
-    sp.ellipeinc,
-    partials=[
-        lambda e, phi, m: _delta(phi, m),
-        lambda e, phi, m: _square_over_delta(phi, m, False) * -0.5,
-    ],
+    lambda e, phi, m: _delta(phi, m),
+    lambda e, phi, m: _square_over_delta(phi, m, False) * -0.5,
 )
 
 
-ellipkm1 = elementwise(
-    "ellipkm1",
-    sp.ellipkm1,
-    partials=[lambda k, p: hyp2f1(0.5, 0.5, 2.0, 1.0 - p) / p * (-math.pi / 8)],
-)
+ellipkm1 = special("ellipkm1", lambda k, p: hyp2f1(0.5, 0.5, 2.0, 1.0 - p) / p * (-math.pi / 8))
 
 
 def _amplitude_by_m(u: Any, m: Any) -> Any:
@@ -237,8 +213,4 @@ def _mean_slope(mean: Any, a: Any, b: Any) -> Any:
     return mean / a * (mean / b) * hyp2f1(0.5, 0.5, 2.0, 1.0 - np.square(b / a)) * 0.5
 
 
-agm = elementwise(
-    "agm",
-    sp.agm,
-    partials=[lambda y, a, b: _mean_slope(y, b, a), lambda y, a, b: _mean_slope(y, a, b)],
-)
+agm = special("agm", lambda y, a, b: _mean_slope(y, b, a), lambda y, a, b: _mean_slope(y, a, b))

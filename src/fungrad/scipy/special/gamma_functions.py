@@ -22,7 +22,7 @@ from fungrad.numpy.protocol.operands import array_of
 from fungrad.primitives.elementwise.family import Over, elementwise, select
 from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.special.incomplete_gamma_beta import beta_slope, gamma_slope
-from fungrad.scipy.optional import real, scipy_special, unknown
+from fungrad.scipy.optional import real, scipy_special, special, unknown
 from fungrad.scipy.special.bessel import chebyu
 from fungrad.scipy.special.elementary import xlog1py, xlogy
 from fungrad.scipy.special.zeta_slopes import by_euler_maclaurin, hurwitz_slope
@@ -40,11 +40,11 @@ zeta: Primitive = elementwise(
 """The Hurwitz zeta function (DLMF 25.11.17)."""
 
 digamma = elementwise("digamma", sp.psi, partials=[lambda y, x: zeta(2.0, real("digamma", x))])
-gammaln = elementwise("gammaln", sp.gammaln, partials=[lambda y, x: digamma(x)])
+gammaln = special("gammaln", lambda y, x: digamma(x))
 FUNCTIONS[digamma] = form_of(lambda: (double.digamma, single.digamma), 5.7)
 FUNCTIONS[gammaln] = form_of(lambda: (double.gammaln, single.gammaln), 3.8)
-loggamma = elementwise("loggamma", sp.loggamma, partials=[lambda y, x: digamma(x)])
-gamma = elementwise("gamma", sp.gamma, partials=[lambda y, x: y * digamma(x)])
+loggamma = special("loggamma", lambda y, x: digamma(x))
+gamma = special("gamma", lambda y, x: y * digamma(x))
 
 
 def _riemann_slope(y: Any, x: Any) -> Any:
@@ -66,7 +66,7 @@ def _riemann_slope(y: Any, x: Any) -> Any:
 riemann_zeta = elementwise(
     "riemann_zeta", lambda x: sp.zeta(x), ufunc=sp._ufuncs._riemann_zeta, partials=[_riemann_slope]
 )
-zetac = elementwise("zetac", sp.zetac, partials=[_riemann_slope])
+zetac = special("zetac", _riemann_slope)
 
 
 def _rgamma_slope(y: Any, x: Any) -> Any:
@@ -78,38 +78,24 @@ def _rgamma_slope(y: Any, x: Any) -> Any:
     return select(left, reflected, -y * digamma(select(left, 1.0, x)))
 
 
-rgamma = elementwise("rgamma", sp.rgamma, partials=[_rgamma_slope])
-beta = elementwise(
+rgamma = special("rgamma", _rgamma_slope)
+beta = special(
     "beta",
-    sp.beta,
-    partials=[
-        lambda z, a, b: z * (digamma(a) - digamma(a + b)),
-        lambda z, a, b: z * (digamma(b) - digamma(a + b)),
-    ],
+    lambda z, a, b: z * (digamma(a) - digamma(a + b)),
+    lambda z, a, b: z * (digamma(b) - digamma(a + b)),
 )
-betaln = elementwise(
+betaln = special(
     "betaln",
-    sp.betaln,
-    partials=[
-        lambda z, a, b: digamma(a) - digamma(a + b),
-        lambda z, a, b: digamma(b) - digamma(a + b),
-    ],
+    lambda z, a, b: digamma(a) - digamma(a + b),
+    lambda z, a, b: digamma(b) - digamma(a + b),
 )
-poch = elementwise(
-    "poch",
-    sp.poch,
-    partials=[
-        lambda y, z, m: y * (digamma(z + m) - digamma(z)),
-        lambda y, z, m: y * digamma(z + m),
-    ],
+poch = special(
+    "poch", lambda y, z, m: y * (digamma(z + m) - digamma(z)), lambda y, z, m: y * digamma(z + m)
 )
-binom = elementwise(
+binom = special(
     "binom",
-    sp.binom,
-    partials=[
-        lambda y, n, k: y * (digamma(n + 1.0) - digamma(n - k + 1.0)),
-        lambda y, n, k: y * (digamma(n - k + 1.0) - digamma(k + 1.0)),
-    ],
+    lambda y, n, k: y * (digamma(n + 1.0) - digamma(n - k + 1.0)),
+    lambda y, n, k: y * (digamma(n - k + 1.0) - digamma(k + 1.0)),
 )
 
 # --- incomplete integrals: by x the integrand, by a parameter an integral of its derivative -------
@@ -158,49 +144,33 @@ def _beta_inverse_by(a: Any, b: Any, x: Any, m: int, n: int) -> Any:
     return -_beta_by(a, b, x, m, n, lambda a, b, x: x * (1.0 - x))
 
 
-gammainc = elementwise(
-    "gammainc",
-    sp.gammainc,
-    partials=[lambda y, a, x: _gamma_by_a(a, x), lambda y, a, x: gamma_density(a, x)],
+gammainc = special(
+    "gammainc", lambda y, a, x: _gamma_by_a(a, x), lambda y, a, x: gamma_density(a, x)
 )
-gammaincc = elementwise(
-    "gammaincc",
-    sp.gammaincc,
-    partials=[lambda y, a, x: -_gamma_by_a(a, x), lambda y, a, x: -gamma_density(a, x)],
+gammaincc = special(
+    "gammaincc", lambda y, a, x: -_gamma_by_a(a, x), lambda y, a, x: -gamma_density(a, x)
 )
-gammaincinv = elementwise(
+gammaincinv = special(
     "gammaincinv",
-    sp.gammaincinv,
-    partials=[
-        lambda x, a, y: _gamma_inverse_by_a(a, x),
-        Over(lambda x, a, y: gamma_density(a, x)),
-    ],
+    lambda x, a, y: _gamma_inverse_by_a(a, x),
+    Over(lambda x, a, y: gamma_density(a, x)),
 )
-gammainccinv = elementwise(
+gammainccinv = special(
     "gammainccinv",
-    sp.gammainccinv,
-    partials=[
-        lambda x, a, y: _gamma_inverse_by_a(a, x),
-        Over(lambda x, a, y: -gamma_density(a, x)),
-    ],
+    lambda x, a, y: _gamma_inverse_by_a(a, x),
+    Over(lambda x, a, y: -gamma_density(a, x)),
 )
-betainc = elementwise(
+betainc = special(
     "betainc",
-    sp.betainc,
-    partials=[
-        lambda y, a, b, x: _beta_by(a, b, x, 1, 0),
-        lambda y, a, b, x: _beta_by(a, b, x, 0, 1),
-        lambda y, a, b, x: beta_density(a, b, x),
-    ],
+    lambda y, a, b, x: _beta_by(a, b, x, 1, 0),
+    lambda y, a, b, x: _beta_by(a, b, x, 0, 1),
+    lambda y, a, b, x: beta_density(a, b, x),
 )
-betaincinv = elementwise(
+betaincinv = special(
     "betaincinv",
-    sp.betaincinv,
-    partials=[
-        lambda x, a, b, y: _beta_inverse_by(a, b, x, 1, 0),
-        lambda x, a, b, y: _beta_inverse_by(a, b, x, 0, 1),
-        Over(lambda x, a, b, y: beta_density(a, b, x)),
-    ],
+    lambda x, a, b, y: _beta_inverse_by(a, b, x, 1, 0),
+    lambda x, a, b, y: _beta_inverse_by(a, b, x, 0, 1),
+    Over(lambda x, a, b, y: beta_density(a, b, x)),
 )
 
 
@@ -216,9 +186,8 @@ def _spherical(name: str, below: float, above: float) -> Primitive:
         return (before + primitive(n + 1, z) * (n + 1) * above) / (2 * n + 1)
 
     function = getattr(sp, name)
-    primitive: Primitive = elementwise(
-        name, lambda n, z: function(n, z), partials=[unknown(name, "n"), slope]
-    )
+    rules = [unknown(name, "n"), slope]
+    primitive: Primitive = elementwise(name, lambda n, z: function(n, z), partials=rules)
     return primitive
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from fungrad.primitives.elementwise.family import elementwise, select
 from fungrad.primitives.primitive import Primitive
-from fungrad.scipy.optional import scipy_special, unknown
+from fungrad.scipy.optional import scipy_special, special
 from fungrad.scipy.special.bessel import hyp0f1, i0, j0, k0, y0
 from fungrad.scipy.special.logsumexp_erf import FAR, erf, tail
 from fungrad.tracing.trace import registry
@@ -81,7 +81,7 @@ def _expn_slope(y: Any, n: Any, x: Any) -> Any:
     return select(lowest, -y * (1.0 + 1.0 / x), -below)
 
 
-expn: Primitive = elementwise("expn", sp.expn, partials=[unknown("expn", "n"), _expn_slope])
+expn: Primitive = special("expn", "n", _expn_slope)
 
 # --- of Bessel functions --------------------------------------------------------------------------
 
@@ -109,11 +109,7 @@ def _bessel_polynomial(y: Any, a: Any, lam: Any, nu: Any) -> Any:
     return besselpoly(a, lam + 1.0, nu - 1.0) - besselpoly(a, lam + 1.0, nu + 1.0)
 
 
-besselpoly: Primitive = elementwise(
-    "besselpoly",
-    sp.besselpoly,
-    partials=[_bessel_polynomial, unknown("besselpoly", "lmb"), unknown("besselpoly", "nu")],
-)
+besselpoly: Primitive = special("besselpoly", _bessel_polynomial, "lmb", "nu")
 """The integral of x^lmb J_nu(2 a x) over [0, 1]."""
 
 # --- Struve's functions (DLMF 11.4.27, 11.4.29) ---------------------------------------------------
@@ -124,21 +120,13 @@ def _struve_slope(function: Callable[..., Any], v: Any, x: Any, sign: float) -> 
     return (function(v - 1.0, x) + sign * function(v + 1.0, x) + half) * 0.5
 
 
-struve: Primitive = elementwise(
-    "struve",
-    sp.struve,
-    partials=[unknown("struve", "v"), lambda y, v, x: _struve_slope(struve, v, x, -1.0)],
+struve: Primitive = special("struve", "v", lambda y, v, x: _struve_slope(struve, v, x, -1.0))
+modstruve: Primitive = special(
+    "modstruve", "v", lambda y, v, x: _struve_slope(modstruve, v, x, 1.0)
 )
-modstruve: Primitive = elementwise(
-    "modstruve",
-    sp.modstruve,
-    partials=[unknown("modstruve", "v"), lambda y, v, x: _struve_slope(modstruve, v, x, 1.0)],
-)
-itstruve0 = elementwise("itstruve0", sp.itstruve0, partials=[lambda y, x: struve(0.0, x)])
-itmodstruve0 = elementwise(
-    "itmodstruve0", sp.itmodstruve0, partials=[lambda y, x: modstruve(0.0, x)]
-)
-it2struve0 = elementwise("it2struve0", sp.it2struve0, partials=[lambda y, x: -struve(0.0, x) / x])
+itstruve0 = special("itstruve0", lambda y, x: struve(0.0, x))
+itmodstruve0 = special("itmodstruve0", lambda y, x: modstruve(0.0, x))
+it2struve0 = special("it2struve0", lambda y, x: -struve(0.0, x) / x)
 
 # --- Faddeeva and Voigt ---------------------------------------------------------------------------
 
@@ -150,7 +138,7 @@ def _wofz_slope(w: Any, z: Any) -> Any:
     return select(far, tail(select(far, z, FAR), 1.0) * -constant, w * z * -2.0 + constant)
 
 
-wofz: Primitive = elementwise("wofz", sp.wofz, partials=[_wofz_slope])
+wofz: Primitive = special("wofz", _wofz_slope)
 
 
 def _voigt(x: Any, sigma: Any, gamma: Any) -> tuple[Any, Any, Any, Any]:
@@ -180,20 +168,15 @@ def _voigt_by_gamma(y: Any, x: Any, sigma: Any, gamma: Any) -> Any:
     return select(narrow, lorentz, -np.imag(slope) / scale)
 
 
-voigt_profile = elementwise(
-    "voigt_profile", sp.voigt_profile, partials=[_voigt_by_x, _voigt_by_sigma, _voigt_by_gamma]
-)
+voigt_profile = special("voigt_profile", _voigt_by_x, _voigt_by_sigma, _voigt_by_gamma)
 
 # --- Owen's T -------------------------------------------------------------------------------------
 
-owens_t = elementwise(
+owens_t = special(
     "owens_t",
-    sp.owens_t,
-    partials=[
-        lambda y, h, a: (
-            np.exp(h * h * -0.5) * erf(a * h * math.sqrt(0.5)) / (-2.0 * math.sqrt(2.0 * math.pi))
-        ),
-        lambda y, h, a: np.exp(h * h * (1.0 + a * a) * -0.5) / ((1.0 + a * a) * (2.0 * math.pi)),
-    ],
+    lambda y, h, a: (
+        np.exp(h * h * -0.5) * erf(a * h * math.sqrt(0.5)) / (-2.0 * math.sqrt(2.0 * math.pi))
+    ),
+    lambda y, h, a: np.exp(h * h * (1.0 + a * a) * -0.5) / ((1.0 + a * a) * (2.0 * math.pi)),
 )
 """D. Owen, "Tables for computing bivariate normal probabilities" (1956)."""

@@ -7,6 +7,7 @@ SciPy is imported when one is evaluated; erf of large blocks is a kernel, and of
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -22,10 +23,11 @@ from fungrad.compiler.native.native_forms import (
 )
 from fungrad.extend import kernel
 from fungrad.numpy.protocol.operands import array_of
-from fungrad.primitives.elementwise.family import Kind, Kinds, Over, elementwise, select
+from fungrad.primitives.elementwise.family import Kind, Kinds, Over, select
 from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.runtime import kernels
+from fungrad.scipy import optional
 from fungrad.scipy.optional import real, scipy_special
 from fungrad.tracing.trace import EVAL, current
 
@@ -128,6 +130,7 @@ def log_softmax(x: Any, axis: Any = None) -> Any:
 
 
 sp = scipy_special(later=True)
+special = functools.partial(optional.special, functions=sp)
 
 _TWO_OVER_ROOT_PI = 2.0 / math.sqrt(math.pi)
 _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
@@ -159,24 +162,16 @@ _REAL: dict[Kinds, Kind] = {
     ((np.dtype(dtype), weak),): (np.dtype(dtype), False)
     for dtype, weak in ((np.float64, False), (np.float64, True), (np.float32, False))
 }
-erf = elementwise(
-    "erf",
-    sp.erf,
-    partials=[lambda y, x: np.exp(-x * x) * _TWO_OVER_ROOT_PI],
-    types=_REAL,
-    scalar=math.erf,
-)
+erf = special("erf", lambda y, x: np.exp(-x * x) * _TWO_OVER_ROOT_PI, types=_REAL, scalar=math.erf)
 kernel(erf, kernels.erf, scratch=4)
 FUNCTIONS[erf] = form_of(lambda: (double.erf, single.erf), 2.7)
-erfc = elementwise("erfc", sp.erfc, partials=[lambda y, x: np.exp(-x * x) * -_TWO_OVER_ROOT_PI])
+erfc = special("erfc", lambda y, x: np.exp(-x * x) * -_TWO_OVER_ROOT_PI)
 FUNCTIONS[erfc] = form_of(lambda: (double.erfc, single.erfc), 2.8)
-erfi = elementwise("erfi", sp.erfi, partials=[lambda y, x: np.exp(x * x) * _TWO_OVER_ROOT_PI])
-erfcx = elementwise("erfcx", sp.erfcx, partials=[_erfcx_slope])
-erfinv = elementwise("erfinv", sp.erfinv, partials=[lambda y, x: np.exp(y * y) / _TWO_OVER_ROOT_PI])
-erfcinv = elementwise(
-    "erfcinv", sp.erfcinv, partials=[lambda y, x: np.exp(y * y) / -_TWO_OVER_ROOT_PI]
-)
-dawsn = elementwise("dawsn", sp.dawsn, partials=[_dawsn_slope])
+erfi = special("erfi", lambda y, x: np.exp(x * x) * _TWO_OVER_ROOT_PI)
+erfcx = special("erfcx", _erfcx_slope)
+erfinv = special("erfinv", lambda y, x: np.exp(y * y) / _TWO_OVER_ROOT_PI)
+erfcinv = special("erfcinv", lambda y, x: np.exp(y * y) / -_TWO_OVER_ROOT_PI)
+dawsn = special("dawsn", _dawsn_slope)
 
 
 def _log_ndtr_slope(y: Any, x: Any) -> Any:
@@ -187,15 +182,13 @@ def _log_ndtr_slope(y: Any, x: Any) -> Any:
     return select(left, math.sqrt(2.0 / math.pi) / low, high / _ROOT_TWO_PI)
 
 
-ndtr = elementwise("ndtr", sp.ndtr, partials=[lambda y, x: np.exp(x * x * -0.5) / _ROOT_TWO_PI])
-log_ndtr = elementwise("log_ndtr", sp.log_ndtr, partials=[_log_ndtr_slope])
-ndtri = elementwise("ndtri", sp.ndtri, partials=[lambda y, x: np.exp(y * y * 0.5) * _ROOT_TWO_PI])
-ndtri_exp = elementwise(
-    "ndtri_exp", sp.ndtri_exp, partials=[lambda y, x: np.exp(y * y * 0.5 + x) * _ROOT_TWO_PI]
-)
+ndtr = special("ndtr", lambda y, x: np.exp(x * x * -0.5) / _ROOT_TWO_PI)
+log_ndtr = special("log_ndtr", _log_ndtr_slope)
+ndtri = special("ndtri", lambda y, x: np.exp(y * y * 0.5) * _ROOT_TWO_PI)
+ndtri_exp = special("ndtri_exp", lambda y, x: np.exp(y * y * 0.5 + x) * _ROOT_TWO_PI)
 
-expit: Primitive = elementwise("expit", sp.expit, partials=[lambda y, x: y * expit(-x)])
+expit: Primitive = special("expit", lambda y, x: y * expit(-x))
 FUNCTIONS[expit] = form_of(lambda: (exponentials.sigmoid, single.sigmoid), 1.0)
-logit = elementwise("logit", sp.logit, partials=[Over(lambda y, x: x * (1.0 - x))])
-log_expit = elementwise("log_expit", sp.log_expit, partials=[lambda y, x: expit(-x)])
+logit = special("logit", Over(lambda y, x: x * (1.0 - x)))
+log_expit = special("log_expit", lambda y, x: expit(-x))
 FUNCTIONS[log_expit] = form_of(lambda: (logarithms.log_sigmoid, single.log_sigmoid), 1.9)

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.primitives.elementwise.family import elementwise, select
+from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.primitive import Primitive
-from fungrad.scipy.optional import unknown
+from fungrad.scipy.optional import special
 from fungrad.scipy.special.bessel import hyp0f1, ive
-from fungrad.scipy.special.cdfs import Slopes, declare, declare_inverse, sp
+from fungrad.scipy.special.cdfs import Slopes, declare, declare_inverse
 from fungrad.scipy.special.gamma_functions import betaln, gamma_density
 
 # --- chi squared ----------------------------------------------------------------------------------
@@ -39,11 +39,7 @@ _NONCENTRAL_CHI: Slopes = {
     "x": _chi_density,
     "nc": lambda y, x, df, nc: (chndtr(x, df + 2.0, nc) - y) * 0.5,
 }
-chndtr = elementwise(
-    "chndtr",
-    sp.chndtr,
-    partials=[_NONCENTRAL_CHI["x"], unknown("chndtr", "df"), _NONCENTRAL_CHI["nc"]],
-)
+chndtr = special("chndtr", _NONCENTRAL_CHI["x"], "df", _NONCENTRAL_CHI["nc"])
 declare_inverse("chndtrix", "p df nc", _NONCENTRAL_CHI, "x df nc", "x")
 declare_inverse("chndtrinc", "x df p", _NONCENTRAL_CHI, "x df nc", "nc")
 declare("chndtridf", "x p nc", {})
@@ -67,16 +63,7 @@ _NONCENTRAL_F: Slopes = {
     "nc": lambda y, dfn, dfd, nc, f: (_more(dfn, dfd, nc, f, 2.0) - y) * 0.5,
     "f": _noncentral_f_density,
 }
-ncfdtr = elementwise(
-    "ncfdtr",
-    sp.ncfdtr,
-    partials=[
-        unknown("ncfdtr", "dfn"),
-        unknown("ncfdtr", "dfd"),
-        _NONCENTRAL_F["nc"],
-        _NONCENTRAL_F["f"],
-    ],
-)
+ncfdtr = special("ncfdtr", "dfn", "dfd", _NONCENTRAL_F["nc"], _NONCENTRAL_F["f"])
 declare_inverse("ncfdtri", "dfn dfd nc p", _NONCENTRAL_F, "dfn dfd nc f", "f")
 declare_inverse("ncfdtrinc", "dfn dfd p f", _NONCENTRAL_F, "dfn dfd nc f", "nc")
 declare("ncfdtridfd", "dfn p nc f", {})
@@ -96,9 +83,7 @@ def _t_density(y: Any, df: Any, nc: Any, t: Any) -> Any:
 
 nctdtr: Primitive
 _T: dict[str, Callable[..., Any]] = {"t": _t_density}
-nctdtr = elementwise(
-    "nctdtr", sp.nctdtr, partials=[unknown("nctdtr", "df"), unknown("nctdtr", "nc"), _T["t"]]
-)
+nctdtr = special("nctdtr", "df", "nc", _T["t"])
 declare_inverse("nctdtrit", "df nc p", _T, "df nc t", "t")
 declare("nctdtridf", "p nc t", {})
 declare("nctdtrinc", "df p t", {})

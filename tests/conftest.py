@@ -54,6 +54,7 @@ def pytest_collection_finish():
 @pytest.fixture
 def native():
     """Makes functions compiled in the test run natively."""
+    pytest.importorskip("llvmlite")
     before = fg.config.backend
     fg.config.backend = "native"
     yield

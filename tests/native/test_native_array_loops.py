@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,7 @@ from fungrad.runtime.thread_pool import num_threads
 
 rng = np.random.default_rng(5)
 X, XS, W = rng.normal(size=300), rng.normal(size=(7, 300)), rng.normal(size=(40, 30)) / 8
-
-
-@pytest.fixture(autouse=True)
-def native() -> Iterator[None]:
-    before, fg.config.backend = fg.config.backend, "native"
-    yield
-    fg.config.backend = before
+pytestmark = pytest.mark.usefixtures("native")
 
 
 def check(f: Callable[..., Any], *args: Any, rest: float = 0.0, whole: bool = True) -> None:

@@ -124,13 +124,9 @@ total = fg.extend.linear(
     ("shape", "axes"),
     [((9_000,), (0,)), ((30, 300), (1,)), ((900, 10), (1,)), ((9_000, 1), (1,))],
 )
+@pytest.mark.usefixtures("native")
 def test_a_reduction_of_another_package_is_native_by_its_fact(shape: Any, axes: Any) -> None:
-    pytest.importorskip("llvmlite")
-    before, fg.config.backend = fg.config.backend, "native"
-    try:
-        x = np.linspace(-1.0, 2.0, 9_000).reshape(shape)
-        f = fg.jit(lambda x: total(np.sin(x) * x, axes=axes))
-        assert f.lower(x).refused == ()
-        np.testing.assert_allclose(f(x), np.sum(np.sin(x) * x, axes), rtol=1e-12, atol=1e-13)
-    finally:
-        fg.config.backend = before
+    x = np.linspace(-1.0, 2.0, 9_000).reshape(shape)
+    f = fg.jit(lambda x: total(np.sin(x) * x, axes=axes))
+    assert f.lower(x).refused == ()
+    np.testing.assert_allclose(f(x), np.sum(np.sin(x) * x, axes), rtol=1e-12, atol=1e-13)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,13 +15,7 @@ from fungrad import lax
 from fungrad.compiler.native.short_sorts import network
 
 rng = np.random.default_rng(5)
-
-
-@pytest.fixture(autouse=True)
-def native() -> Iterator[None]:
-    before, fg.config.backend = fg.config.backend, "native"
-    yield
-    fg.config.backend = before
+pytestmark = pytest.mark.usefixtures("native")
 
 
 def left(f: Any, *args: Any) -> bool:

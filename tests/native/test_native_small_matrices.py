@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,7 @@ import fungrad as fg
 from fungrad import lax
 
 rng = np.random.default_rng(3)
-
-
-@pytest.fixture(autouse=True)
-def native() -> Iterator[None]:
-    before, fg.config.backend = fg.config.backend, "native"
-    yield
-    fg.config.backend = before
+pytestmark = pytest.mark.usefixtures("native")
 
 
 def matrices(n: int, dtype: Any) -> list[Any]:

@@ -43,12 +43,21 @@ def pytest_collection():
 
 
 def pytest_collection_finish():
-    """Freezes the present objects: garbage collections in tests scan only the test's own objects,
-    not those of twenty thousand tests.
-    """
+    """Freezes the present objects, and begins to collect again."""
+    freeze()
+    gc.enable()
+
+
+def pytest_runtest_teardown(item, nextitem):
+    """Freezes what the tests of a file leave: imported packages, caches, Graphs."""
+    if nextitem is None or nextitem.path != item.path:
+        freeze()
+
+
+def freeze():
+    """Garbage collections from here on scan newer objects only, not millions of others."""
     gc.collect()
     gc.freeze()
-    gc.enable()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import json
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # OpenBLAS's idle threads sleep at once: by default they keep a core of the other tests busy for
 # 0.1 s after each product. It reads the variable when NumPy is imported.
@@ -16,6 +17,16 @@ os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 import fungrad as fg
 from fungrad.cli.main import main
+
+# The same examples in every run, however slow the machine is: random programs, new ones each day,
+# are the task of tests/fuzz.
+settings.register_profile(
+    "tests",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("tests")
 
 
 def pytest_addoption(parser):

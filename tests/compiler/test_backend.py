@@ -451,7 +451,7 @@ def test_number_of_threads_is_checked():
 
 @pytest.mark.slow
 @given(programs(scalar=False))
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 def test_random_programs_in_reused_memory(program):
     with pytest.MonkeyPatch.context() as patch:
         reuse_all_memory(patch)

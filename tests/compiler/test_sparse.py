@@ -186,7 +186,7 @@ def test_several_arguments(everywhere):
 
 @pytest.mark.slow
 @given(programs(scalar=False, max_steps=6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_random_programs(program):
     before = costs.basis, costs.diagonal
     costs.basis, costs.diagonal = 1, 0
@@ -263,7 +263,7 @@ ENTRY = st.one_of(
 
 @pytest.mark.slow
 @given(st.lists(SIDE, min_size=1, max_size=3), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_steps_are_what_numpy_reads(lengths, data):
     entries = [data.draw(ENTRY) for _ in lengths]
     whole = np.arange(np.prod(lengths)).reshape(lengths)
@@ -283,7 +283,7 @@ DIAGONAL = st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(-3, 3), s
 
 @pytest.mark.slow
 @given(DIAGONAL, st.integers(1, 6), ENTRY, st.sampled_from([ROWS, COLUMNS]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_diagonal_is_cut_as_numpy_cuts_it(places, count, entry, side):
     row, column, down, right = places
     rows, columns = row + down * np.arange(count), column + right * np.arange(count)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from checks import OURS, assert_same
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from samples import SAMPLES
 
 import fungrad as fg
@@ -203,12 +203,7 @@ def test_second_derivatives(f):
 
 @pytest.mark.slow
 @given(programs())
-@settings(
-    max_examples=25,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+@settings(max_examples=25)
 def test_random_programs(program):
     with np.errstate(all="ignore"):
         written(program, *program.args)
@@ -437,7 +432,7 @@ def test_it_runs_where_there_is_no_fungrad(tmp_path):
         """)
     )
     command = [sys.executable, "-I", str(tmp_path / "main.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.stdout == "done\n", done.stderr
 
 

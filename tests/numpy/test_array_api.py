@@ -262,13 +262,7 @@ def test_on_traced_values(name):
 
 # --- elementwise functions ------------------------------------------------------------------------
 
-QUICK = settings(
-    max_examples=8,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
+QUICK = settings(max_examples=8, suppress_health_check=list(HealthCheck))
 ON_BOOLEANS = (
     "equal", "greater", "greater_equal", "isfinite", "isinf", "isnan", "less", "less_equal",
     "logical_and", "logical_not", "logical_or", "logical_xor", "not_equal", "signbit",

@@ -666,7 +666,7 @@ def indices(draw_from):
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(indices())
 def test_any_index(case):
     shape, index = case

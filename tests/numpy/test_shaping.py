@@ -201,7 +201,7 @@ def test_numbers_join_as_numpys_do():
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_a_chain_of_moves_is_numpys(data):
     shape = tuple(data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3)))

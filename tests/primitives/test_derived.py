@@ -21,7 +21,7 @@ from fungrad.testing import arrays, programs
 
 A = np.random.default_rng(0).normal(size=(3, 3))
 X = np.array([0.3, -0.7, 1.1])
-LAWS = settings(max_examples=25, deadline=None)
+LAWS = settings(max_examples=25)
 
 
 def close(found, expected, rtol=1e-11):

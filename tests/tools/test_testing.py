@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from checks import LOOPED
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 import fungrad as fg
 from fungrad.errors import ArgumentError, GradientCheckError, MissingExtraError
@@ -203,7 +203,6 @@ def test_arrays_of_other_dtypes(dtype):
 
 @pytest.mark.slow
 @given(programs(scalar=False))
-@settings(suppress_health_check=[HealthCheck.too_slow])
 def test_programs_run_and_print_as_their_source(program):
     assert isinstance(program, Program)
     namespace = {"np": np}
@@ -218,7 +217,7 @@ def test_programs_vary():
     sources = []
 
     @given(programs())
-    @settings(max_examples=400, database=None, deadline=None, derandomize=True)
+    @settings(max_examples=400)
     def run(program):
         sources.append(program.source)
 

@@ -42,7 +42,6 @@ QUESTIONS = {
 }
 
 
-@settings(deadline=None)
 @given(st.sampled_from(sorted(QUESTIONS)), st.data())
 def test_vmap_gives_the_answer_that_all_examples_give(name, data):
     ask, numbers = QUESTIONS[name]
@@ -209,7 +208,7 @@ def summed(f):
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(PROGRAMS, POINTS)
 def test_paths_have_the_values_and_derivatives_of_plain_python(statements, points):
     f = program(statements)
@@ -226,7 +225,7 @@ def test_paths_have_the_values_and_derivatives_of_plain_python(statements, point
 
 
 @pytest.mark.slow
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(PROGRAMS, POINTS)
 def test_paths_of_nested_functions_are_those_of_the_outermost(statements, points):
     f = program(["call", *statements, "call"])

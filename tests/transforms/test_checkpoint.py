@@ -93,7 +93,7 @@ def test_like_the_function_itself(policy, transform):
     assert_close(apply(model(**POLICIES[policy] or {"policy": None}))(W, X), apply(model())(W, X))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(programs(), st.sampled_from(sorted(POLICIES)), st.booleans())
 def test_no_number_changes(program, policy, staged):
     """Up to the order in which the cotangents of one value are summed."""

@@ -111,7 +111,7 @@ def test_functions_of_arrays(name):
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(programs(max_steps=6), st.integers(0, 1000))
 def test_random_programs_along_random_curves(program, seed):
     random = np.random.default_rng(seed)

@@ -6,18 +6,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 import fungrad as fg
 from fungrad import lax
 from fungrad.testing import programs
 
-BUDGET = settings(
-    max_examples=60,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+BUDGET = settings(max_examples=60)
 
 
 def close(found, expected, rtol=1e-9):

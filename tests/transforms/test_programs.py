@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 import fungrad as fg
 from fungrad.testing import check_grads, programs
 
-BUDGET = settings(
-    max_examples=150,
-    deadline=None,
-    derandomize=True,  # the same programs in every run; the search is for those who change a rule
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+BUDGET = settings(max_examples=150)
 
 
 def close(found, expected, rtol=1e-9):

@@ -520,7 +520,7 @@ def test_two_processes_of_two_devices_each() -> None:
     ]  # fmt: skip
     try:
         for process in started:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=300)
             assert process.returncode == 0 and "agrees" in out, err
     finally:
         for process in started:

@@ -251,7 +251,7 @@ def test_other_processes(how, tmp_path):
     script.write_text(SCRIPT)
     done = subprocess.run(
         [sys.executable, str(script), how],
-        capture_output=True, text=True, timeout=100,
+        capture_output=True, text=True, timeout=300,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "support")},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

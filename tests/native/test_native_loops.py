@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import signal
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -273,18 +272,17 @@ def test_an_index_that_is_known_when_the_program_runs(native: Any) -> None:
 def test_ctrl_c_ends_a_loop_and_frees_its_memory(native: Any) -> None:
     f = fg.jit(lambda x: lax.while_loop(lambda x: x > 0.5, lambda x: x * 0.5 + 0.5, x))
     assert f(0.25) == 0.25
-    main, start = threading.main_thread().ident, time.monotonic()
+    main = threading.main_thread().ident
     assert main is not None
     timer = threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT))
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
     try:
-        timer.start()
         with pytest.raises(KeyboardInterrupt):
-            f(1.0)
+            timer.start()
+            f(1.0)  # without an end
         timer.join()
     finally:
         signal.signal(signal.SIGINT, before)
-    assert time.monotonic() - start < 30.0
     assert f(0.25) == 0.25
 
 

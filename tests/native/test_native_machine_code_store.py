@@ -178,7 +178,7 @@ for k in range(3):
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         env={**env, "HOME": home, "XDG_CACHE_HOME": home, "LOCALAPPDATA": home},
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("stores no machine code") == 1

@@ -56,7 +56,7 @@ def test_extension_classes_of_qhull_refuse_traced_points(name):
     pytest.importorskip("scipy")
     ways = ["traced", "written"] + ["listed"] * (name != "HalfspaceIntersection")  # takes no lists
     done = subprocess.run(  # SciPy's class crashes where it gets no ndarray
-        [sys.executable, "-c", QHULL, name, *ways], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", QHULL, name, *ways], capture_output=True, text=True, timeout=300
     )
     refused = [f"{how} {transform}" for how in ways for transform in ("grad", "jit", "vmap")]
     assert (done.returncode, done.stdout.splitlines()) == (0, refused), done.stderr[-2000:]

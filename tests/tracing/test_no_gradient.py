@@ -297,7 +297,7 @@ def test_blocks_under_vmap_and_inside_nested_gradients():
 
 def test_one_block_object_in_many_threads():
     region = fg.no_gradient("shared")
-    inside = threading.Barrier(4, timeout=10)
+    inside = threading.Barrier(4, timeout=60)
     found = {}
 
     def work(index):

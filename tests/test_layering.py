@@ -11,7 +11,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 
 import pytest
@@ -179,9 +179,15 @@ def beginning(node: ast.expr) -> str:
 
 
 @functools.cache
+def tree(name: str) -> ast.Module:
+    """The source of a module of the package."""
+    return ast.parse(MODULES[name].read_text(encoding="utf-8"))
+
+
+@functools.cache
 def statements(name: str) -> Statements:
     """Those of a module of the package."""
-    return Statements(ast.parse(MODULES[name].read_text(encoding="utf-8")))
+    return Statements(tree(name))
 
 
 def folder_of(name: str) -> str:
@@ -530,6 +536,92 @@ def test_what_graphs_hold_is_a_key_itself():
     }
     assert found <= BY_ID, sorted(found - BY_ID)
     assert found == BY_ID, sorted(BY_ID - found)
+
+
+NAMESPACES = ("__dict__", "__globals__", "f_globals", "f_locals")
+AT_ONCE = ("list", "set", "tuple")
+"""Calls that read keys or values with no other thread in between; items they put into tuples."""
+
+
+def _is_namespace(node: ast.AST, names: Set[str]) -> bool:
+    """Whether an expression is a namespace of a module, a class, an object or a frame."""
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) == "vars" or "'__dict__'" in map(ast.unparse, node.args)
+    if isinstance(node, ast.Attribute):
+        return node.attr in NAMESPACES
+    return isinstance(node, ast.Name) and node.id in names
+
+
+class Loops(ast.NodeVisitor):
+    """The lines that loop over a namespace itself, which other threads may change meanwhile."""
+
+    def __init__(self, source: ast.Module) -> None:
+        self.found: list[str] = []
+        self.names: set[str] = set()
+        """Variables of the function that hold namespaces."""
+        self.at_once: set[int] = set()
+        self.visit(source)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        self.names |= {"modules"} & {alias.name for alias in node.names}
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        before = self.names
+        self.names = before | {
+            ast.unparse(target)
+            for inner in ast.walk(node)
+            if isinstance(inner, ast.Assign) and _is_namespace(inner.value, set())
+            for target in inner.targets
+        }
+        self.generic_visit(node)
+        self.names = before
+
+    def visit_Starred(self, node: ast.Starred) -> None:
+        self.at_once.add(id(node.value))
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:  # names & space.keys()
+        self.at_once |= {id(node.left), id(node.right)}
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if getattr(node.func, "id", "") in AT_ONCE:
+            self.at_once.update(map(id, node.args))
+        if isinstance(node.func, ast.Attribute):
+            way = node.func.attr
+            if way == "items" or (way in ("keys", "values") and id(node) not in self.at_once):
+                self.note(node.func.value)
+        self.generic_visit(node)
+
+    def visit_loops(self, node: ast.For | ast.comprehension) -> None:
+        self.note(node.iter)
+        self.generic_visit(node)
+
+    visit_For = visit_comprehension = visit_loops
+
+    def note(self, looped: ast.expr) -> None:
+        if _is_namespace(looped, self.names):
+            self.found.append(f"line {looped.lineno} loops over {ast.unparse(looped)}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "found = [k for k, v in vars(module).items() if f(v)]",
+        "found = list(vars(module).items())",
+        "found = any(map(f, value.__dict__.values()))",
+        "def f(base):\n    own = vars(base)\n    return [n for n in own if n]",
+        "def f(x):\n    own = getattr(x, '__dict__', {})\n    for k, v in own.items(): g(k)",
+        "from fungrad.support.lazy import modules\nfor name in modules: load(name)",
+    ],
+)
+def test_the_test_sees_loops_over_namespaces(text):
+    assert len(Loops(ast.parse(text)).found) == 1
+
+
+def test_namespaces_are_read_at_once():
+    """Other threads import modules: `support.snapshots`."""
+    assert [(name, line) for name in MODULES for line in Loops(tree(name)).found] == []
 
 
 def test_no_primitive_is_a_special_case_of_a_transform():

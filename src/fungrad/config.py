@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Reassociation, Verification
 from fungrad.support.lazy import Module
+from fungrad.support.snapshots import snapshot
 from fungrad.tracing import interception, tracing_check
 from fungrad.tracing.opaque_mode import opaque
 from fungrad.tracing.tracing_check import TracingCheck
@@ -239,7 +240,7 @@ class Config:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not isinstance(getattr(type(self), name, None), property):
-            known = [n for n, v in vars(type(self)).items() if isinstance(v, property)]
+            known = [n for n, v in snapshot(vars(type(self))).items() if isinstance(v, property)]
             raise ArgumentError(f"fungrad has no setting {name!r}; it has {', '.join(known)}.")
         object.__setattr__(self, name, value)
 

@@ -241,3 +241,82 @@ def test_a_module_that_another_thread_imports_is_not_loaded_yet() -> None:
         assert loaded(made.__name__) is made
     finally:
         del modules[made.__name__]
+
+
+NAMESPACES_CHANGE = """
+import collections, math, sys, threading, types
+import numpy as np
+import numpy.ma
+import fungrad as fg
+
+class Model:
+    scale = 2.0
+    def __init__(self):
+        self.weights, self.f, self.counts = np.arange(3.0), np.tanh, collections.deque([1.0])
+    def __call__(self, x):
+        return np.sum(self.f(x * self.weights) * self.scale)
+
+table, listed, model = {"sin": np.sin}, [np.exp], Model()
+
+def make(k):
+    def f(x):
+        return np.sum(table["sin"](x) * k + listed[0](x) * math.pi) + model(x)
+    return f
+
+names = [vars(m) for m in (sys.modules["__main__"], np, np.ma, np.ma.core, np.linalg, math)]
+names += [table, vars(model), sys.modules]
+for space in names:
+    space.update({f"_wide_{n}": None for n in range(5000)})
+for n in range(5000):
+    setattr(Model, f"_wide_{n}", None)
+done, errors = threading.Event(), []
+
+def change():
+    n = 0
+    while not done.is_set():
+        n += 1
+        added = f"_added_{n}"
+        for space in names:
+            space[added] = types.ModuleType(added)
+        setattr(Model, added, n)
+        listed.append(n), model.counts.append(n)
+        for space in names:
+            del space[added]
+        delattr(Model, added)
+        listed.pop(), model.counts.pop()
+
+def trace(k):
+    try:
+        x = np.linspace(0.1, 1.0, 3)
+        for n in range(4):
+            f = make(k + n)
+            want = (k + n) * np.cos(x) + math.pi * np.exp(x)
+            want += 2.0 * model.weights / np.cosh(x * model.weights) ** 2
+            for derivative in (fg.grad(f), fg.jit(fg.grad(f)), fg.jit(fg.jacfwd(f))):
+                assert np.allclose(derivative(x), want), (k, n)
+    except BaseException as error:
+        errors.append(error)
+
+sys.setswitchinterval(1e-6)
+threads = [threading.Thread(target=trace, args=(10.0 * k,)) for k in range(3)]
+changing = threading.Thread(target=change)
+for thread in (changing, *threads):
+    thread.start()
+for thread in threads:
+    thread.join()
+done.set()
+changing.join()
+if errors:
+    raise errors[0]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_namespaces_change_while_others_trace(backend: str) -> None:
+    pytest.importorskip("llvmlite" if backend == "native" else "numpy")
+    environment = {**os.environ, "FUNGRAD_NATIVE": str(int(backend == "native"))}
+    environment["FUNGRAD_TRACEBACK"] = "full"
+    command = [sys.executable, "-c", NAMESPACES_CHANGE]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr

@@ -21,6 +21,7 @@ from fungrad.cli.parse_values import InputError
 from fungrad.cli.report import PASSED, Report, write_json
 from fungrad.cli.user_function import UserCall, check_finite, quiet, user_code
 from fungrad.support import pytree
+from fungrad.support.snapshots import snapshot
 from fungrad.testing.gradients import ROUGH, slopes
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -271,7 +272,7 @@ def _directions(flat: Flat, generator: np.random.Generator) -> Iterator[tuple[st
 
 CLASSES: dict[str, type[Exception]] = {
     name: value
-    for name, value in vars(errors).items()
+    for name, value in snapshot(vars(errors)).items()
     if inspect.isclass(value) and issubclass(value, (errors.FungradError, UserWarning))
 }
 

@@ -23,6 +23,7 @@ from fungrad.cli.parse_values import InputError, listed, nearest
 from fungrad.errors import FungradError
 from fungrad.support import pytree
 from fungrad.support.lazy import module_of_file
+from fungrad.support.snapshots import snapshot
 
 EVALUATED = "was being evaluated"
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -103,7 +104,7 @@ def load_function(target: str) -> UserCall:
     if not callable(function):
         known = [
             key
-            for key, value in vars(module).items()
+            for key, value in snapshot(vars(module)).items()
             if callable(value)
             and not isinstance(value, type)
             and getattr(value, "__module__", None) == module.__name__

@@ -23,6 +23,7 @@ import numpy as np
 from fungrad.errors import CapturedStateWarning
 from fungrad.ir.graph import Verification
 from fungrad.support.lazy import modules
+from fungrad.support.snapshots import snapshot
 from fungrad.tracing.code_origin import origin
 from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.trace import Tracer
@@ -247,7 +248,7 @@ class _Reader:
         elif kind in _DICTS:
             self._items(name, value, value)
         elif kind in _LISTS:
-            self._items(name, dict(enumerate(value)), value)
+            self._items(name, dict(enumerate(list(value))), value)
         elif _is(value, ModuleType):
             if not _is_of_package(value.__name__):
                 self._space(name, vars(value), vars(value))
@@ -259,7 +260,7 @@ class _Reader:
     def _items(self, name: str, items: dict[Any, Any], owner: Any) -> None:
         if len(items) > ITEMS:
             return
-        for key, item in list(items.items()):
+        for key, item in snapshot(items).items():
             if type(owner) in _DICTS or type(owner) in _LISTS:
                 self._place(f"{name}[{key!r}]", owner, key)
             elif _is(item, np.ndarray):  # of a tuple: the array may change in place
@@ -291,7 +292,7 @@ class _Reader:
                 continue
             self._space(name, base, vars(base))
             # Special methods are called without being named.
-            for key, item in vars(base).items():
+            for key, item in snapshot(vars(base)).items():
                 if key[:2] == "__" and type(item) is FunctionType:
                     self._waiting.append((f"{name}.{key}", item))
 
@@ -308,7 +309,7 @@ class _Reader:
         self._waiting.append((type(value).__name__, type(value)))
         if type(own) is dict:
             # An attribute of the class may be hidden by a later one of the instance.
-            of_class = [n for n, v in vars(type(value)).items() if _is(v, _VALUES)]
+            of_class = [n for n, v in snapshot(vars(type(value))).items() if _is(v, _VALUES)]
             self._space(name, own, {**dict.fromkeys(of_class), **own})
         for base in type(value).__mro__:
             slots = vars(base).get("__slots__", ())

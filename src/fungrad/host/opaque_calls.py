@@ -47,6 +47,7 @@ from fungrad.host.external import External
 from fungrad.ir.graph import Source
 from fungrad.primitives.movement.reshape_broadcast_cast import number
 from fungrad.support import forks, pytree
+from fungrad.support.snapshots import snapshot
 from fungrad.tracing import opaque_mode
 from fungrad.tracing.code_origin import is_ours, origin
 from fungrad.tracing.concrete_answers import whole
@@ -140,7 +141,7 @@ class Parts:
             self.arrays.append((value, _digest(value)))
             return []
         if isinstance(value, dict):
-            items = list(value.items())
+            items = list(snapshot(value).items())
             self._places += [(value, key, item) for key, item in items if _may_hold(item)]
             return [item for _, item in items]
         if isinstance(value, _SEQUENCES):
@@ -158,8 +159,9 @@ class Parts:
             found = [value.func, *value.args, *value.keywords.values()]
         attributes = _attributes(value)
         if attributes is not None:
-            self.states.append((attributes, {k: id(v) for k, v in attributes.items()}))
-            for key, item in attributes.items():
+            held = snapshot(attributes)
+            self.states.append((attributes, {k: id(v) for k, v in held.items()}))
+            for key, item in held.items():
                 if _may_hold(item):
                     self._places.append((attributes, key, item))
                 found.append(item)
@@ -228,7 +230,7 @@ class Parts:
     def changes(self) -> str:
         """What a call has changed in its arguments, as text; empty if nothing."""
         for attributes, before in self.states:
-            names = [k for k, v in attributes.items() if before.get(k) != id(v)]
+            names = [k for k, v in snapshot(attributes).items() if before.get(k) != id(v)]
             if names or len(attributes) != len(before):
                 return f"the attribute {names[0]}" if names else "attributes"
         for array, before_ in self.arrays:
@@ -592,7 +594,7 @@ def _near(frame: FrameType) -> list[Any]:
     for name in names:
         value = getattr(value, "__dict__", {}).get(name)
     caller = frame.f_back
-    near = [value, *(() if caller is None else caller.f_locals.values())]
+    near = [value, *(() if caller is None else list(caller.f_locals.values()))]
     found = []
     for item in near:
         found.append(item)

@@ -21,6 +21,7 @@ from numpy import ndarray
 
 from fungrad.interception.other_globals import Names, by_ours, with_names
 from fungrad.numpy.protocol.implements import if_known
+from fungrad.support.snapshots import snapshot
 from fungrad.tracing import interception, subclass_arrays
 from fungrad.tracing.bound_names import FURTHER, Binding, ById
 from fungrad.tracing.created_arrays import Writable, Written, holds_traced, tracer_of, writable
@@ -217,7 +218,7 @@ def _held_by(made: Any) -> list[tuple[Any, str, Any]]:
     """
     if type(made) is FunctionType:
         return [(cell, "cell_contents", cell.cell_contents) for cell in made.__closure__ or ()]
-    return [(vars(made), name, value) for name, value in vars(made).items()]
+    return [(vars(made), name, value) for name, value in snapshot(vars(made)).items()]
 
 
 @functools.cache
@@ -249,7 +250,8 @@ def _members(kind: type) -> Mapping[str, Any]:
     """What overlays of MaskedArray have in place of its own methods."""
     if kind.__module__ != "numpy.ma" or kind.__name__ != "MaskedArray":
         return {}
-    members = {name: (own, _member(own)) for name, own in vars(kind).items() if name != "__new__"}
+    own_members = snapshot(vars(kind)).items()
+    members = {name: (own, _member(own)) for name, own in own_members if name != "__new__"}
     return {name: new for name, (own, new) in members.items() if new is not own} | {
         "__array_finalize__": _finalize,
         "__array_function__": _array_function,

@@ -25,6 +25,7 @@ from fungrad.ir.canonical import canonical_dtype
 from fungrad.numpy.creation import array, asarray, full
 from fungrad.numpy.protocol.implements import array_from
 from fungrad.numpy.repeat_pad_roll import as_strided
+from fungrad.support.snapshots import snapshot
 from fungrad.tracing import interception
 from fungrad.tracing.aliasing import array_over
 from fungrad.tracing.code_origin import is_library, is_ours
@@ -254,7 +255,7 @@ def _named_as(function: Callable[..., Any], original: Any) -> Callable[..., Any]
 def dispatched(module: Any) -> list[str]:
     """The names of a module's functions that call a protocol, or have none."""
     protocol = type(np.sum)
-    found = [name for name, value in vars(module).items() if type(value) is protocol]
+    found = [name for name, value in snapshot(vars(module)).items() if type(value) is protocol]
     return [*found, *NO_PROTOCOL] if module is np else found
 
 

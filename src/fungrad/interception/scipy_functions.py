@@ -92,7 +92,7 @@ def holds_traced(value: Any, depth: int = 3) -> bool:
     if issubclass(kind, OfTraced):
         return True
     if kind is dict:
-        return any(holds_traced(item, depth - 1) for item in value.values())
+        return any(holds_traced(item, depth - 1) for item in list(value.values()))
     if kind is np.ndarray:
         return value.dtype.char == "O" and holds_traced(value.ravel().tolist(), depth)
     return any(holds_traced(item, depth - 1) for item in _held_by(value, kind))

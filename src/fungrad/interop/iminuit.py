@@ -15,6 +15,7 @@ import numpy as np
 
 from fungrad.interop.packages import package
 from fungrad.interop.vector_functions import VectorFunction
+from fungrad.support.snapshots import snapshot
 from fungrad.tracing import interception
 
 iminuit: Any = package("iminuit")
@@ -201,7 +202,7 @@ def _python(dispatcher: Any) -> Callable[..., Any]:
     return call
 
 
-_compiled = {name: f for name, f in vars(_cost).items() if hasattr(f, "py_func")}
+_compiled = {name: f for name, f in snapshot(vars(_cost)).items() if hasattr(f, "py_func")}
 interception.register(
     _cost,
     {"_unbinned_nll": _unbinned_nll, **{name: _python(f) for name, f in _compiled.items()}},

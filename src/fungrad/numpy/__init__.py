@@ -49,7 +49,7 @@ _LATER = ("fft", "linalg")
 def _seldom() -> None:
     """Imports the functions that few programs call, when a name is not found here."""
     found = vars(_imported(f"{__name__}.lazy_functions"))
-    globals().update({name: found[name] for name in found if not name.startswith("_")})
+    globals().update({name: found[name] for name in list(found) if not name.startswith("_")})
 
 
 def _later(func: Any) -> Any:

@@ -17,6 +17,7 @@ import fungrad.retracing
 import fungrad.taylor
 from fungrad.primitives.primitive import Primitive, primitives
 from fungrad.support.lazy import find_spec, imported
+from fungrad.support.snapshots import snapshot
 
 PACKAGES: tuple[ModuleType, ...] = (
     fungrad.primitives,
@@ -42,4 +43,4 @@ def all_primitives() -> dict[tuple[str, str], Primitive]:
     if find_spec("scipy") is not None:
         for name in ("linalg", "special", "signal.filters"):
             imported(f"fungrad.scipy.{name}")
-    return primitives
+    return snapshot(primitives)  # another thread may import a module that declares some

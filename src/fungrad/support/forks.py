@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 _locks: list[Any] = []
+_held: list[Any] = []
+"""The locks that the last fork has taken."""
 _first: list[Callable[[], Any]] = []
 
 
@@ -34,11 +36,12 @@ def _take() -> None:
     """Takes all locks. Waits for one of them only while it holds no other, whatever the order in
     which other threads take them.
     """
+    global _held
     busy = _locks[0]
     while True:
         busy.acquire()
         held = [busy]
-        for one in _locks:
+        for one in list(_locks):
             if one is busy:
                 continue
             if not one.acquire(blocking=False):
@@ -46,13 +49,14 @@ def _take() -> None:
                 break
             held.append(one)
         else:
+            _held = held
             return
         for one in held:
             one.release()
 
 
 def _give() -> None:
-    for one in _locks:
+    for one in _held:  # a lock that another thread has made since is not among them
         one.release()
 
 

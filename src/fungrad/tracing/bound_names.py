@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.support.lazy import modules
+from fungrad.support.snapshots import snapshot
 
 Binding = tuple[Any, Any, Any, Any]
 """The owner of a place (a dict, list, class, function or cell), its key or name there, the object
@@ -162,7 +163,7 @@ class _Places:
         if self.space is None or len(self.space) == self.count:
             return False
         listed = isinstance(self.space, (list, deque))
-        items = enumerate(self.space) if listed else list(self.space.items())
+        items = enumerate(list(self.space)) if listed else snapshot(self.space).items()
         for key, item in items:
             if key not in self.held and key not in self.leaves and matter(item):
                 return True
@@ -316,9 +317,10 @@ class _Reader:
             parts, named = _parts(value)
             self._enqueue(shared, *filter(self._may_matter, (*parts, *named.values())))
         elif kind in (set, frozenset):
-            self._enqueue(shared, *filter(callable, value))
+            self._enqueue(shared, *filter(callable, list(value)))
         elif kind in CONTAINERS:
-            items = list(value.items()) if issubclass(kind, dict) else enumerate(value)
+            is_dict = issubclass(kind, dict)
+            items = snapshot(value).items() if is_dict else enumerate(list(value))
             if shared:
                 self._all.places_in(value)
             for key in [k for k, item in items if self._may_matter(item)]:
@@ -373,10 +375,10 @@ class _Reader:
             if (base is not value and id(base) in self._all.seen) or not _read_by(base.__module__):
                 continue
             self._all.seen[id(base)] = base, True
-            own = vars(base)
-            self._space(own, base, True)  # special methods are called without being named:
-            for name in [n for n in own if n[:2] == "__" and type(own[n]) is FunctionType]:
-                self._place(base, name, True)
+            self._space(vars(base), base, True)
+            for name, method in snapshot(vars(base)).items():
+                if name[:2] == "__" and type(method) is FunctionType:  # called without being named
+                    self._place(base, name, True)
 
     def _space(self, space: Any, place: Any, shared: bool) -> None:
         self._all.spaces.append((space, place, shared))
@@ -388,8 +390,8 @@ class _Reader:
     def _named(self, space: Any, place: Any, name: str, shared: bool) -> None:
         if place is None:
             if shared:
-                self._all.note(space, name, space[name])
-            self._enqueue(shared, space[name])
+                self._all.note(space, name, space.get(name))
+            self._enqueue(shared, space.get(name))
         else:
             self._place(place, name, shared)
 
@@ -408,7 +410,7 @@ class _Reader:
             elif name in BUILTINS:
                 self._builtin(code, names, name)
             elif name in modules and _read_by(name) and _imports(code, name):
-                self._enqueue(True, modules[name])
+                self._enqueue(True, modules.get(name))
         for constant in code.co_consts:
             if type(constant) is CodeType:
                 self._code(constant, names)
@@ -481,7 +483,7 @@ def _bindings_of(value: Any, made: Any, replaced: Replaced) -> Iterator[tuple[An
         elif type(item) is FunctionType:
             places = [(cell, "cell_contents") for cell in item.__closure__ or ()]
         elif type(own := _attribute(item, "__dict__")) is dict:
-            places = [(own, key) for key in own]
+            places = [(own, key) for key in list(own)]
         for place, key in places:
             found = read_binding(place, key)
             if found is value:
@@ -571,10 +573,10 @@ def bindings_in(package: str, replaced: Replaced) -> list[Binding]:
     """The global names of replaced functions in all imported modules of a package."""
     found: list[Binding] = []
     inside = f"{package}."
-    for name, module in list(modules.items()):
+    for name, module in snapshot(modules).items():
         if (name == package or name.startswith(inside)) and isinstance(module, ModuleType):
             names = vars(module)
-            for key, value in list(names.items()):
+            for key, value in snapshot(names).items():
                 pair = replaced(value)
                 if pair is not None:
                     found.append((names, key, *pair))
@@ -662,13 +664,13 @@ def _kind_of(value: Any, depth: int = 4) -> Any:
     elif kind is MethodType:
         held = value.__func__, value.__self__
     elif kind is dict or kind is list or kind is tuple:
-        items = value.values() if kind is dict else value
+        items = list(value.values() if kind is dict else value)
         held = filter(_may_call, items if len(value) <= _FEW else ())
     elif issubclass(kind, functools.partial):
         held = value.func, *filter(_may_call, value.args)
     elif type(space := _attribute(value, "__dict__")) is dict:
         calls = (FunctionType, BuiltinFunctionType, functools.partial, kind)
-        held = [v for v in space.values() if type(v) in calls]
+        held = [v for v in list(space.values()) if type(v) in calls]
     return (own, *[_kind_of(v, depth - 1) for v in held]) if depth else own
 
 
@@ -716,7 +718,7 @@ def named_by(f: Any) -> Names:
     for function in functions:
         if type(function) is FunctionType:
             space = function.__globals__
-            found += [(space, n, space[n]) for n in function.__code__.co_names if n in space]
+            found += [(space, n, space.get(n)) for n in function.__code__.co_names if n in space]
     return [one for one in found if type(one[2]) not in _PLAIN and type(one[2]) is not ModuleType]
 
 

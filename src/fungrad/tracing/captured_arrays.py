@@ -218,7 +218,7 @@ def _restore(group: _Locked) -> None:
     owner = group.owner
     if any(before for _, before in group.arrays.values()):
         owner.flags.writeable = True  # NumPy lets a view be writeable only where its owner is
-        for array, before in group.arrays.values():
+        for array, before in list(group.arrays.values()):
             if array is not owner:
                 array.flags.writeable = before
         owner.flags.writeable = group.arrays[id(owner)][1]
@@ -228,7 +228,7 @@ def _restore(group: _Locked) -> None:
 def forget_ended() -> None:
     """Restores what dead keepers needed: two interrupts have cut their release short."""
     with _guard:
-        for group in [group for group in locked_memory.values() if not group.keepers]:
+        for group in [group for group in list(locked_memory.values()) if not group.keepers]:
             _restore(group)
 
 

@@ -66,7 +66,7 @@ def _in_instances(values: Iterable[Any]) -> Any:
     for value in values:
         attributes = getattr(value, "__dict__", None)
         if type(attributes) is dict and not isinstance(value, type):
-            found = _traced(attributes.values())
+            found = _traced(list(attributes.values()))
             if found is not None:
                 return found
     return None
@@ -122,7 +122,7 @@ class _Failure:
             first = self.users[-1]
         elif self.users and self.inside:  # a package may fail far below the call that got the value
             first = self.users[-1] + 1
-        values = [v for f, *_ in reversed(self.frames[first:]) for v in f.f_locals.values()]
+        values = [v for f, *_ in reversed(self.frames[first:]) for v in list(f.f_locals.values())]
         found = _traced(values)
         return _in_instances(values) if found is None and self.inside else found
 

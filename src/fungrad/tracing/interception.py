@@ -766,7 +766,7 @@ def _ufuncs_and_arrays(f: Any, made: Any, pair_of: PairOf) -> list[Binding]:
     found = bindings_of(f, made, pair_of, _known, _HOLD_ARRAYS, names, len(_written))[0]
     for module, replaced_class, _ in _modules:
         for name in filter(vars(module).__contains__, names):
-            pair = pair_of(vars(module)[name])
+            pair = pair_of(vars(module).get(name))
             if pair is not None:
                 ufunc = _ReplacedUfunc(module, name, pair[1])
                 found.append((replaced_class, name, None, ufunc))

@@ -16,6 +16,7 @@ import numpy as np
 
 from fungrad.ir.types import PYTHON_SCALARS
 from fungrad.support import pytree
+from fungrad.support.snapshots import snapshot
 from fungrad.tracing.created_arrays import Writable, Written
 from fungrad.tracing.subclass_arrays import OfTraced, has_arithmetic, is_subclass, value_of, viewed
 from fungrad.tracing.trace import Tracer
@@ -26,7 +27,7 @@ class Attributes:
 
     def __init__(self, array: Any) -> None:
         self.kind: Any = array.__class__
-        own = getattr(array, "__dict__", {})
+        own = snapshot(getattr(array, "__dict__", {}))
         self.traced = tuple([n for n, v in own.items() if _is_leaf(v, array)])
         self.named = {
             n: v.copy().view(np.ndarray) if type(v) in (np.ndarray, Writable) else v

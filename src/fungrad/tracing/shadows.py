@@ -21,6 +21,7 @@ import numpy as np
 from numpy import ndarray
 
 from fungrad.errors import ItemAssignmentError
+from fungrad.support.snapshots import snapshot
 from fungrad.tracing import interception
 from fungrad.tracing.captured_arrays import same_bits
 from fungrad.tracing.code_origin import is_ours
@@ -134,7 +135,7 @@ def _copied(value: Any, pair_of: interception.PairOf) -> Any:
     if kind is tuple or kind is list:
         return kind([_copied(item, pair_of) for item in value])
     if kind is dict:
-        return {key: _copied(item, pair_of) for key, item in value.items()}
+        return {key: _copied(item, pair_of) for key, item in snapshot(value).items()}
     pair = pair_of(value)
     return value if pair is None else pair[1]
 

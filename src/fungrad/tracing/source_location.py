@@ -26,6 +26,7 @@ from fungrad.errors import (
 )
 from fungrad.ir.graph import Source
 from fungrad.support.lazy import loaded
+from fungrad.support.snapshots import snapshot
 from fungrad.tracing.code_origin import FUNGRAD, is_internal, is_library, is_ours, origin
 from fungrad.tracing.error_notes import add_note
 from fungrad.tracing.numpy_warnings import NumPyWarnings, set_settings, settings, warn_at
@@ -264,7 +265,7 @@ def _called_of_scipy(traceback: types.TracebackType | None) -> tuple[str, str, A
         found = re.search(_SCIPY, code.co_filename)
         if found is not None:
             local = traceback.tb_frame.f_locals
-            traced = traced or any(map(_is_traced, local.values()))
+            traced = traced or any(map(_is_traced, list(local.values())))
             part, name, _ = called or (found[1], "", user)
             part = found[1] if part.startswith("_") else part  # the wrappers of scipy._lib
             called = part, name or _public(part, code, local.get("self"), words), user
@@ -292,7 +293,7 @@ def _public(part: str, code: types.CodeType, instance: Any, words: tuple[str, ..
         return found[0] if len(found) == 1 else ""
     kinds = {type(instance), type(getattr(instance, "dist", instance))}  # a frozen distribution
     method = "" if function in ("__init__", "__call__") else f".{function}"
-    for name, value in vars(home).items() if home is not None else ():
+    for name, value in snapshot(vars(home)).items() if home is not None else ():
         if value in kinds if isinstance(value, type) else type(value) in kinds:
             return f"{name}{method}"
     return ""

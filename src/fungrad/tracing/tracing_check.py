@@ -23,6 +23,7 @@ import numpy as np
 from fungrad.errors import ArgumentError, TracingError
 from fungrad.ir.graph import Source
 from fungrad.support.garbage import uncollected
+from fungrad.support.snapshots import snapshot
 from fungrad.tracing import interception
 from fungrad.tracing.code_origin import is_foreign, is_ours, origin
 from fungrad.tracing.effects import muted
@@ -395,7 +396,7 @@ class _Lines:
     def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
         if event == "line" and len(self.events) < EVENTS:
             code = frame.f_code
-            numbers = {k: _number(v) for k, v in frame.f_locals.items()}
+            numbers = {k: _number(v) for k, v in snapshot(frame.f_locals).items()}
             known = {k: v for k, v in numbers.items() if v is not None}
             self.events.append((code.co_filename, frame.f_lineno, code.co_name, known))
         return self._line

@@ -31,7 +31,7 @@ class OfFunction:
     def _dress(self, f: Callable[..., Any]) -> None:
         """Takes over name, documentation, signature and public attributes of a function."""
         functools.update_wrapper(cast(Any, self), f, updated=())
-        attributes = getattr(f, "__dict__", {})
+        attributes = getattr(f, "__dict__", {}).copy()  # in one call: support.snapshots
         vars(self).update(
             (k, v) for k, v in attributes.items() if k[0] != "_" and not hasattr(type(self), k)
         )

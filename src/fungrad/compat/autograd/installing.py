@@ -47,7 +47,7 @@ class Finder:
         name = module.__name__
         found = imported(_ours(name)) if _is_module(_ours(name)) else None
         modules[name] = self._attribute(name) if found is None else found
-        for full in [n for n in modules if n.startswith(f"{PACKAGE}.")]:
+        for full in [n for n in list(modules) if n.startswith(f"{PACKAGE}.")]:
             known = NAME + full.removeprefix(PACKAGE)
             if known not in modules or known == name:
                 modules[known] = modules[full]
@@ -138,7 +138,7 @@ def uninstall() -> None:
     """
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
-        for name in [n for n in modules if n == NAME or n.startswith(f"{NAME}.")]:
+        for name in [n for n in list(modules) if n == NAME or n.startswith(f"{NAME}.")]:
             del modules[name]
 
 

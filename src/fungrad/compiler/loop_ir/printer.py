@@ -16,6 +16,7 @@ from fungrad.compiler.self_check.checked_program import checked
 from fungrad.control_flow.call import built
 from fungrad.ir.graph import Graph, last_uses
 from fungrad.support.lazy import Record
+from fungrad.support.snapshots import snapshot
 
 
 def printed(program: Program, kinds: bool = False) -> str:
@@ -230,7 +231,7 @@ def _called(program: Any) -> Iterator[tuple[str, Any, bool]]:
         for name, value in _graphs(program.keywords):
             yield name, value, False
     if hasattr(program, "text"):
-        for name, value in program.__globals__.items():
+        for name, value in snapshot(program.__globals__).items():
             native = is_native(value)
             value = value if name == "instead" else in_python(value)
             has_text = isinstance(value, functools.partial) or hasattr(value, "text")

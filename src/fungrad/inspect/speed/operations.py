@@ -284,7 +284,7 @@ def _program(runner: Any) -> Any:
 def _native(runner: Any) -> list[Any]:
     """The native programs that a call runs: none if it runs a library."""
     called = runner.args[0] if isinstance(runner, functools.partial) else runner
-    inside = called.__globals__.values() if isinstance(called, Tiles) else [called]
+    inside = list(called.__globals__.values()) if isinstance(called, Tiles) else [called]
     return [program for one in inside if (program := _program(one))]
 
 

@@ -50,7 +50,7 @@ for _ufunc, _primitive in {
     _special._ufuncs._lambertw: lambda z, k, tol: bessel.lambertw(z, k),
 }.items():
     registry.ufuncs[_ufunc] = _primitive
-for _later in vars(logsumexp_erf.sp).values():
+for _later in list(vars(logsumexp_erf.sp).values()):
     registry.ufuncs[_later.ufunc] = registry.ufuncs[_later]
 
 

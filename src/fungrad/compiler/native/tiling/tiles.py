@@ -24,6 +24,7 @@ from fungrad.compiler.numpy_backend.program_calls import in_order, program_call
 from fungrad.ir.graph import Equation, Graph, Literal, Variable
 from fungrad.primitives.elementwise.by_elements import elementwise
 from fungrad.runtime import blas_threads, buffer_pool, thread_pool
+from fungrad.support.snapshots import snapshot
 
 Runner = Callable[..., Any]
 Make = Callable[[Cluster, Graph], Runner | None]
@@ -134,7 +135,7 @@ class Tiles:
 
     @property
     def __globals__(self) -> dict[str, Any]:
-        return {k: v for k, v in self._tile.__globals__.items() if v is not self._tile}
+        return {k: v for k, v in snapshot(self._tile.__globals__).items() if v is not self._tile}
 
     @property
     def _tile(self) -> Any:

@@ -19,6 +19,7 @@ from refusals import CLASSES, DOCS, X
 import fungrad as fg
 import fungrad.testing
 from fungrad import errors
+from fungrad.compiler import captured_state
 from fungrad.primitives.primitive import primitives
 
 # --- the documentation ----------------------------------------------------------------
@@ -173,6 +174,22 @@ def test_fungrads_own_frames_are_dropped(call, monkeypatch):
         call()
     assert sum(name.startswith(PACKAGE) for name in files_of(full.value)) > 2
     assert type(full.value) is type(short.value)
+
+
+@pytest.mark.parametrize(
+    ("broken", "setting", "kept"),
+    [(True, "0", True), (True, "1", True), (False, "0", False), (False, "1", True)],
+)
+def test_a_defect_of_fungrads_keeps_its_frames(broken, setting, kept, monkeypatch):
+    monkeypatch.delenv("FUNGRAD_TRACEBACK", raising=False)
+    monkeypatch.setenv("FUNGRAD_STRICT", setting)
+    if broken:  # a NameError, which no argument explains; else a TypeError, as of NumPy
+        monkeypatch.delattr(captured_state, "_codes")
+    else:
+        monkeypatch.setattr(captured_state, "_codes", None)
+    with pytest.raises(NameError if broken else TypeError) as found:
+        fg.jit(lambda x: x * 2.0)(X)
+    assert any(name == captured_state.__file__ for name in files_of(found.value)) is kept
 
 
 def test_what_a_user_sees_on_the_terminal(tmp_path):

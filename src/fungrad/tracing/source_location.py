@@ -9,6 +9,7 @@ from __future__ import annotations
 import _thread
 import functools
 import inspect
+import opcode
 import os
 import re
 import sys
@@ -350,11 +351,43 @@ def _advise(error: BaseException) -> None:
         error.add_note(advice)
 
 
+def strict() -> bool:
+    """Whether defects of fungrad are errors that show where they come from."""
+    return os.environ.get("FUNGRAD_STRICT", "") not in ("", "0")
+
+
+_DEFECTS = (RuntimeError, AttributeError, KeyError, NameError, AssertionError, SystemError)
+"""The classes of errors of fungrad's own code that are no answers of NumPy's to an argument."""
+_MEANT = (FungradError, RecursionError, NotImplementedError, Warning)
+
+
+def _is_defect(error: BaseException) -> bool:
+    """Whether an error began in fungrad's own code, which did not raise it itself."""
+    if isinstance(error, _MEANT) or not (strict() or isinstance(error, _DEFECTS)):
+        return False
+    traceback, last = error.__traceback__, None
+    while traceback is not None:
+        if origin(traceback.tb_frame.f_code.co_filename) != "python":
+            last = traceback
+        traceback = traceback.tb_next
+    if last is None or not is_ours(last.tb_frame.f_code.co_filename):
+        return False
+    raised = last.tb_frame.f_code.co_code[last.tb_lasti] == _RAISE
+    return isinstance(error, AssertionError) or last.tb_next is not None or not raised
+
+
+_RAISE = opcode.opmap["RAISE_VARARGS"]
+
+
 def shortened(error: Exception) -> Exception:
-    """An error as it leaves a public function: without fungrad's own frames, and with advice."""
+    """An error as it leaves a public function: without fungrad's own frames, and with advice. A
+    defect of fungrad's keeps the frames.
+    """
     if os.environ.get("FUNGRAD_TRACEBACK") == "full":
         return error
-    short = _without_library_frames(error.__traceback__)
+    short = error.__traceback__
+    if not _is_defect(error):
+        short = _without_library_frames(short)
     indexed = refused_index(error) if type(error) is IndexError else None
     if indexed is not None:
         indexed.__suppress_context__ = True  # the context is NumPy's error

@@ -9,7 +9,6 @@ or a code generator fails. With FUNGRAD_STRICT=1 both are errors.
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -21,6 +20,7 @@ from fungrad.ir.graph import Graph
 from fungrad.support.lazy import Module
 from fungrad.tracing.effects import EffectLog
 from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.source_location import strict
 
 comparison: Any = Module("fungrad.compiler.self_check.comparison")
 evaluation_time: Any = Module("fungrad.rounding.evaluation_time")
@@ -77,11 +77,6 @@ def checked(
 def note(graph: Graph, text: str) -> None:
     """Keeps what is known of a Graph's program, for `lowered.checked`."""
     graph.derived["check"] = text
-
-
-def strict() -> bool:
-    """Whether defects of the compiler are errors."""
-    return os.environ.get("FUNGRAD_STRICT", "") not in ("", "0")
 
 
 def evaluator(graph: Graph) -> Runner:

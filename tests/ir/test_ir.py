@@ -18,6 +18,7 @@ import fungrad as fg
 from fungrad.errors import ArgumentError, InvalidGraphError, StructureMismatchError
 from fungrad.ir.graph import Equation, Graph, Literal, Variable
 from fungrad.ir.printer import name_of
+from fungrad.ir.type_inference import Inference
 from fungrad.ir.types import Type, of_value
 from fungrad.primitives.elementwise.family import add, mul
 from fungrad.primitives.elementwise.ufuncs import sin
@@ -80,6 +81,16 @@ def test_a_well_formed_graph_passes():
     x, y = Variable(VECTOR), Variable(VECTOR)
     graph = Graph((x,), (), (equation(sin, [x], [y]),), (y, x, Literal(1.0)))
     assert fg.check_graph(graph) is graph
+
+
+def test_types_are_inferred_anew_for_equal_parameters_of_another_type():
+    class KindOf:
+        def infer(self, types, params):
+            return (Type((), np.dtype(type(params["by"]))),)
+
+    inference, kind_of = Inference(), KindOf()
+    for by in (1, 1.0, True, 1):
+        assert inference.outputs(kind_of, (Variable(F64),), {"by": by})[0].dtype == type(by)
 
 
 def test_an_undefined_variable():

@@ -21,6 +21,7 @@ from fungrad.ir.graph import Atom, Graph, Literal, Variable
 from fungrad.retracing.graph_transforms import drop_dead
 from fungrad.retracing.staging import Staged
 from fungrad.support import forks, pytree
+from fungrad.support.garbage import uncollected
 from fungrad.support.lazy import Record
 from fungrad.tracing import interception
 from fungrad.tracing.concrete_answers import key, words
@@ -354,7 +355,8 @@ class Paths:
         keep: bool = True,
     ) -> TakenPath:
         """Traces the path that the values take; the first answers are known."""
-        return self._path(*self._traced(values, answers, nodes), keep)
+        with uncollected():
+            return self._path(*self._traced(values, answers, nodes), keep)
 
     def _traced(
         self, values: dict[int, Any], answers: list[Any], nodes: list[QuestionNode]

@@ -40,9 +40,9 @@ class GuardTrace(GraphTrace):
     """Records, and answers Python's questions from the values of its inputs."""
 
     __slots__ = (
-        "_constants", "_counted", "_depends", "_effects", "_makers", "_marks", "_numbers", "_ran",
-        "_seen", "answers", "known", "made", "marks", "questions", "read", "refuses_indices",
-        "variables", "was_refused",
+        "_constants", "_counted", "_depends", "_effects", "_makers", "_marked", "_marks",
+        "_numbers", "_ran", "_seen", "answers", "known", "made", "marks", "questions", "read",
+        "refuses_indices", "variables", "was_refused",
     )  # fmt: skip
 
     def __init__(
@@ -69,10 +69,12 @@ class GuardTrace(GraphTrace):
         """All numbered values."""
         self.read: list[tuple[int, ...]] = []
         """By position: the numbers of the values that the equation reads."""
-        self.made: list[list[int]] = []
+        self.made: list[range] = []
         """By position: the numbers of its outputs."""
-        self._marks: list[tuple[Any, tuple[int, ...]]] = []
+        self._marks: list[Any] = []
         """By position: the primitive and the numbers of its inputs, -1 for those without one."""
+        self._marked = 0
+        """Where in `_marks` the equations since the question before begin."""
         self._numbers: dict[Atom, int] = {}
         self._makers: list[int] = []
         """By number: the position of the equation, -1 for inputs."""
@@ -101,7 +103,8 @@ class GuardTrace(GraphTrace):
             refusal = error(f"{asked} of a traced value{user_line()}")
             refusal.indexes_array = True  # type: ignore[attr-defined]
             raise refusal
-        mark = (asked, number, self._mark(self.questions[-1].position if i else 0))
+        mark = (asked, number, *self._marks[self._marked :])
+        self._marked = len(self._marks)
         line = user_line()
         answer: Any = None
 
@@ -136,24 +139,27 @@ class GuardTrace(GraphTrace):
             self._makers.extend([-1] * len(self.inputs))
             self._depends.extend([True] * len(self.inputs))
             self._numbers.update((v, n) for n, v in enumerate(self.inputs))
-        numbers, depend = self._numbers, self._depends
+        numbers, depends, makers = self._numbers, self._depends, self._makers
+        number = len(makers)
         for position in range(self._counted, len(self.equations)):
             equation = self.equations[position]
             inputs = tuple([numbers.get(atom, -1) for atom in equation.inputs])
             read = inputs if -1 not in inputs else tuple([n for n in inputs if n >= 0])
             acts = effectful(equation)
-            depends = acts or any(depend[n] for n in read)
-            first = len(self.variables)
-            for n, variable in enumerate(equation.outputs, first):
-                numbers[variable] = n
-                self._makers.append(position)
-                depend.append(depends)
-            self.variables += equation.outputs
-            self.read.append(read)
-            self._marks.append((equation.primitive, inputs))
-            self.made.append(list(range(first, len(self.variables))))
             if acts:
                 self._effects.append(position)
+            moves = acts or True in [depends[n] for n in read]
+            first = number
+            for variable in equation.outputs:
+                numbers[variable] = number
+                makers.append(position)
+                depends.append(moves)
+                number += 1
+            self.variables += equation.outputs
+            self.read.append(read)
+            self._marks.append(equation.primitive)
+            self._marks += inputs
+            self.made.append(range(first, number))
         self._counted = len(self.equations)
 
     def numbers(self, atoms: Iterable[Atom]) -> list[int]:
@@ -189,8 +195,9 @@ class GuardTrace(GraphTrace):
 
     def compute(self, wanted: Sequence[int], effects: bool = False) -> None:
         """Computes values; with `effects`, runs the effects before them that have not run yet."""
+        known = self.known
         pending = self.effects(self._ran, self._counted) if effects else []
-        positions = self.needed(wanted, pending, self.known)
+        positions = self.needed(wanted, pending, known)
         if effects:
             self._ran = self._counted
         fresh = islice(self.constants.values(), self._seen, None)
@@ -200,10 +207,18 @@ class GuardTrace(GraphTrace):
         try:
             for position in positions:
                 equation = self.equations[position]
-                inputs = [self._value(atom) for atom in equation.inputs]
+                read = self.read[position]
+                inputs = (
+                    [known[n] for n in read]
+                    if len(read) == len(equation.inputs)
+                    else [self._value(atom) for atom in equation.inputs]
+                )
                 result = equation.primitive(*inputs, **equation.params)
-                results = result if equation.primitive.multiple else (result,)
-                self.known.update(zip(self.made[position], results, strict=True))
+                made = self.made[position]
+                if equation.primitive.multiple:
+                    known.update(zip(made, result, strict=True))
+                else:
+                    known[made.start] = result
         finally:
             leave(token)
 
@@ -217,9 +232,6 @@ class GuardTrace(GraphTrace):
             return atom.value
         number = self._numbers.get(atom)
         return self._constants[atom] if number is None else self.known[number]
-
-    def _mark(self, start: int) -> Any:
-        return tuple(self._marks[start : self._counted])
 
 
 def impure(name: str, line: str) -> BranchError:

@@ -12,14 +12,14 @@ from fungrad.ir.types import Type
 class Inference:
     """The output Types of primitives in one Graph: equal Types are one object.
 
-    The Types of an equation without parameters are cached by the identities of the primitive and
-    its input Types, since most equations of a long Graph are like an earlier one.
+    The Types of an equation are cached by the identities of the primitive and its input Types, and
+    by the parameters, since most equations of a long Graph are like an earlier one.
     """
 
     __slots__ = ("_held", "_known", "_types")
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, ...], tuple[Type, ...]] = {}
+        self._known: dict[tuple[Any, ...], tuple[Type, ...]] = {}
         self._held: list[Any] = []
         """The objects in the keys, kept so that no other object gets their identity."""
         self._types: dict[Any, Type] = {}
@@ -28,17 +28,23 @@ class Inference:
         self, primitive: PrimitiveLike, inputs: Sequence[Atom], params: dict[str, Any]
     ) -> tuple[Type, ...]:
         """The Types of a primitive's outputs for these inputs."""
+        key: tuple[Any, ...] = (id(primitive), *[id(atom.type) for atom in inputs])
         if params:
-            types = primitive.infer([atom.type for atom in inputs], params)
-            return tuple([self.shared(type_) for type_ in types])
-        key = (id(primitive), *[id(atom.type) for atom in inputs])
-        found = self._known.get(key)
+            key += (*map(type, params.values()), *params.items())  # 1 == True == 1.0
+        try:
+            found = self._known.get(key)
+        except TypeError:  # a parameter without a hash, such as an array
+            return self._inferred(primitive, inputs, params)
         if found is None:
-            read = [atom.type for atom in inputs]
-            found = tuple([self.shared(type_) for type_ in primitive.infer(read, params)])
-            self._known[key] = found
-            self._held.append((primitive, read))
+            found = self._known[key] = self._inferred(primitive, inputs, params)
+            self._held.append((primitive, [atom.type for atom in inputs]))
         return found
+
+    def _inferred(
+        self, primitive: PrimitiveLike, inputs: Sequence[Atom], params: dict[str, Any]
+    ) -> tuple[Type, ...]:
+        types = primitive.infer([atom.type for atom in inputs], params)
+        return tuple([self.shared(type_) for type_ in types])
 
     def shared(self, type_: Type) -> Type:
         """The one object for all Types equal to this one."""

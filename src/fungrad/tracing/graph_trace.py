@@ -124,7 +124,10 @@ class GraphTrace(Trace):
         return held
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
-        atoms = tuple([self.atom(arg) for arg in args])
+        atoms = tuple([
+            arg.extra if type(arg) is Tracer and arg.owner is self else self.atom(arg)
+            for arg in args
+        ])  # fmt: skip
         types = self._inference.outputs(primitive, atoms, params)
         source, scope, backward = provenance()
         outputs = tuple([Variable(type_) for type_ in types])

@@ -52,7 +52,7 @@ class Places(Record):
     """Whether they are a slice, so that the written value has the axis."""
 
 
-class Write(Record):
+class LinkWrite(Record):
     """What an equation writes into, None for zeros, and the places that it writes."""
 
     into: Atom | None
@@ -178,7 +178,7 @@ class _Forwarder:
             self.links += into is not None and not read
             self.whole.update([atom for atom in inputs if atom is not into])
 
-    def _write(self, equation: Equation) -> Write | None:
+    def _write(self, equation: Equation) -> LinkWrite | None:
         """The write that an equation is, if it may be a link."""
         primitive, inputs = equation.primitive, equation.inputs
         into: Atom | None = None
@@ -196,7 +196,7 @@ class _Forwarder:
         else:
             return None
         at = places_of(index, shape)
-        return None if at is None else Write(into, at)
+        return None if at is None else LinkWrite(into, at)
 
     def written(self) -> Graph:
         """The rewritten Graph."""

@@ -240,8 +240,31 @@ def test_programs_for_other_types_are_dropped_too() -> None:
         f(1.0)
     np.testing.assert_array_equal(f(X), 3.0 * X)
     table["rate"] = 4.0
-    np.testing.assert_array_equal(f(np.ones(2)), [4.0, 4.0])  # a new trace
+    with pytest.warns(CapturedStateWarning, match="rate"):
+        np.testing.assert_array_equal(f(np.ones(2)), [4.0, 4.0])  # a new trace
     np.testing.assert_array_equal(f(X), 4.0 * X)
+
+
+@pytest.mark.parametrize("branches", [False, True])
+def test_a_call_of_new_types_warns_of_a_change_with_an_effect(branches: bool) -> None:
+    table = {"rate": 2.0, "count": 0}
+
+    def f(x: Any) -> Any:
+        table["count"] += 1
+        if branches and np.sum(x) > 0.0:
+            return x * table["rate"]
+        return np.sin(x) * table["rate"]
+
+    compiled = fg.jit(f)
+    compiled(-1.0), compiled(np.float32(-1.0))
+    if not branches:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            compiled(-X)  # only the counter has changed
+    table["rate"] = 3.0
+    with pytest.warns(CapturedStateWarning, match="rate"):
+        compiled(np.full(2, -1.0))
+    assert compiled(-1.0) == np.sin(-1.0) * 3.0
 
 
 def test_functions_with_branches() -> None:

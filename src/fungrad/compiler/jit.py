@@ -9,7 +9,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from operator import is_not
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 import numpy as np
 from numpy import ndarray
@@ -422,6 +422,8 @@ class Jitted(OfFunction):
         self._misses += 1
         changed = self._state.changed()
         if changed:  # the other programs are of another state
+            if current() is EVAL and self._is_outdated():
+                warn_of_changes(self._f, changed)
             self._state.tolerate(changed)
             self._cache, self._direct = OrderedDict(), {}
         with uncollected():
@@ -464,9 +466,25 @@ class Jitted(OfFunction):
         return False
 
     def _content(self, args: Any, kwargs: Any) -> tuple[str, int]:
-        """What tells two Graphs for the same arguments apart."""
-        graph = self.lower(*args, **kwargs).graph
-        return str(graph), fingerprint(graph)
+        return _content(self.lower(*args, **kwargs).graph)
+
+    def _is_outdated(self) -> bool:
+        """Whether the Graph of the last types would be another now. True if it is not known: of a
+        function with branches on values, or that raises an error now.
+        """
+        with _lock:
+            last = next(reversed(self._cache.items()), None)
+        if last is None:
+            return False
+        (treedef, static, types, _, scalars), staged = last
+        if not isinstance(staged, Staged):
+            return True
+        arrays = [np.zeros(()) if i in scalars else None for i in range(len(types))]
+        try:
+            again, _ = self._stage(static, treedef, types, arrays, "error")
+        except Exception:
+            return True
+        return _content(staged.graph) != _content(cast(Staged, again).graph)
 
     def _parted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The static arguments with their positions or names, and the others as a tree."""
@@ -605,6 +623,11 @@ if TYPE_CHECKING:
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
         def lower(self, *args: P.args, **kwargs: P.kwargs) -> Lowered: ...
+
+
+def _content(graph: Graph) -> tuple[str, int]:
+    """What tells two Graphs for the same arguments apart."""
+    return str(graph), fingerprint(graph)
 
 
 def _is_flat(out: pytree.TreeDef) -> bool:

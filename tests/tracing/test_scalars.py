@@ -9,6 +9,7 @@ import collections
 import collections.abc
 import functools
 import numbers
+from typing import Any
 
 import numpy as np
 import pytest
@@ -358,3 +359,67 @@ def test_a_table_asked_for_a_value_that_has_no_number():
     with pytest.raises(fg.errors.AbstractValueError, match="a look-up in a table"):
         fg.vmap(LOOKED_UP["get"])(np.array([1.0, 2.5]))
     assert fg.vmap(LOOKED_UP["among words"])(np.array([1.0, 2.5])).tolist() == [5.0, 12.5]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x: float(f"{x[0]:.17g}") * x[1],
+        lambda x: complex(f"{x[0]:.3f}").real * x[1],
+        lambda x: np.sum(np.array([f"{v:.3f}" for v in x], dtype=float) * x),
+        lambda x: np.sum(x.astype(str).astype(float) * x),
+        lambda x: np.sum(x.astype("S30").astype(float) * x),
+    ],
+)
+@pytest.mark.parametrize("transform", [fg.grad, fg.jacfwd, fg.jit, lambda f: fg.jit(fg.grad(f))])
+def test_numbers_read_from_formatted_texts_are_refused(read: Any, transform: Any) -> None:
+    with pytest.raises(fg.errors.GradientCutError, match="text"):
+        transform(read)(np.array([0.7, -0.3, 1.4]))
+
+
+def test_formatted_texts_are_those_of_the_numbers() -> None:
+    def f(x: Any) -> Any:
+        texts = [f"{v:.1f}" for v in x]
+        return np.sum(x) * (len(texts[0]) + (texts[1] == "-0.3") + float(texts[2].startswith("1")))
+
+    x = np.array([0.7, -0.3, 1.4])
+    assert f(x) == fg.jit(f)(x) == fg.value_and_grad(f)(x)[0]
+    moved = x + 10.0
+    compiled = fg.jit(f)
+    assert [compiled(x), compiled(moved)] == [f(x), f(moved)]
+
+
+def by_sign(x: Any) -> Any:
+    sums: Any = collections.defaultdict(float)
+    for v in x:
+        sums[v > 0.0] += v * v
+    return sums[True] * 2.0 + sums[False] + len({v > 5.0 for v in x})
+
+
+@pytest.mark.parametrize("x", [np.array([0.7, -0.3, 1.4]), np.array([-0.9, 0.8, -6.0])])
+def test_truth_values_are_keys_by_their_values(x: Any) -> None:
+    slope = np.where(x > 0.0, 4.0, 2.0) * x
+    for f in (by_sign, fg.jit(by_sign)):
+        value, found = fg.value_and_grad(f)(x)
+        np.testing.assert_allclose(value, by_sign(x))
+        np.testing.assert_allclose(found, slope)
+        np.testing.assert_allclose(fg.jit(fg.grad(f))(x), slope)
+        np.testing.assert_allclose(fg.jacfwd(f)(x), slope)
+        np.testing.assert_allclose(fg.hessian(f)(x), np.diag(slope / x))
+    compiled = fg.jit(by_sign)
+    for argument in (x, -x, x + 3.0):
+        np.testing.assert_allclose(compiled(argument), by_sign(argument))
+    with pytest.raises(fg.errors.AbstractValueError):
+        fg.vmap(by_sign)(np.stack([x, -x]))
+
+
+def test_a_compiled_function_is_compared_with_its_plain_call_under_a_derivative() -> None:
+    def f(x: Any) -> Any:
+        sums: Any = collections.defaultdict(float)
+        for v in x:
+            sums[np.sign(v)] += v * v  # each traced number is a key of its own
+        return sums[1.0] * 2.0 + sums[-1.0]
+
+    for transform in (fg.grad, fg.jacfwd, fg.hessian):
+        with pytest.raises(fg.errors.TracingError):
+            transform(fg.jit(f))(np.array([0.7, -0.3, 1.4]))

@@ -36,7 +36,7 @@ from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, current
-from fungrad.tracing.tracing_check import CALLS, COMPILED, first_call, suspected
+from fungrad.tracing.tracing_check import CALLS, COMPILED, comparing, first_call, suspected
 from fungrad.tracing.transformed_function import OfFunction
 from fungrad.transforms.arguments import (
     SCALARS,
@@ -276,6 +276,8 @@ class Jitted(OfFunction):
     @_runs_eagerly
     def _call(self, args: Any, kwargs: Any, key: Any = None, trees: bool = False) -> Any:
         """The general path: any tree of arguments, under any trace."""
+        if comparing.get():
+            return self._f(*args, **kwargs)
         if self._hits >= self._state.due and current() is EVAL:
             self._has_dropped(args, kwargs)
         watch, before = first_call(self._f, COMPILED), Spoiled.arrays

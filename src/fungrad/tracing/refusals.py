@@ -71,6 +71,11 @@ def hashed() -> bool:
     return call is not None and getattr(call.func, "id", "") == "hash"
 
 
+def keyed() -> bool:
+    """Whether code outside of fungrad, NumPy and SciPy asks the method that calls this."""
+    return not is_library(sys._getframe(2).f_code.co_filename)
+
+
 def looked_up() -> dict[Any, Any]:
     """The plain numbers among the keys of the set or dict in which the code that calls the method
     that calls this looks a value up; empty if it does not, or they are not known.

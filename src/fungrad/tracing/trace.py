@@ -34,6 +34,7 @@ from fungrad.tracing.concrete_answers import T, ceil, floor
 from fungrad.tracing.memory_order import MemoryLayout, memory_layout
 from fungrad.tracing.refusals import (
     hashed,
+    keyed,
     looked_up,
     refused_function,
     refused_store,
@@ -543,11 +544,12 @@ class Tracer(metaclass=_TracerClass):
 
     def __hash__(self) -> int:
         """That of the object, as traced keys are different values; but `hash(x)` is that of the
-        number, and so is that of a look-up in a set or dict which has the number as a key.
+        number, and so is that of a look-up in a set or dict which has the number as a key. A truth
+        value is no more than its value.
         """
         if not is_number(self):
             return id(self)
-        if hashed():
+        if hashed() or (self.dtype.kind == "b" and keyed()):
             return self.owner.concrete(self, AbstractValueError, "hash()", hash)
         numbers = looked_up()
         if not numbers:

@@ -15,6 +15,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import CodeType, FrameType
 from typing import Any
 
@@ -64,6 +65,9 @@ def choose(value: str) -> None:
         )
     TracingCheck.runs = value
 
+
+comparing: ContextVar[bool] = ContextVar("fungrad_comparing", default=False)
+"""Whether a plain call runs that values are compared with: jitted functions run as they are."""
 
 Key = CodeType | tuple[Any, ...]
 OBSERVED: set[Key | None] = set()
@@ -311,7 +315,7 @@ class Watch:
         """The outputs of a plain call; None if it raises."""
         restore(self._states)
         given = [x.copy() if isinstance(x, np.ndarray) else x for x in leaves]
-        token = muted.set(True)
+        token, uncompiled = muted.set(True), comparing.set(True)
         try:
             with np.errstate(all="ignore"), shadowing(self.f):
                 return list(flat(*given))
@@ -321,6 +325,7 @@ class Watch:
             return None
         finally:
             muted.reset(token)
+            comparing.reset(uncompiled)
 
     def _parting(
         self, flat: Callable[..., Sequence[Any]], leaves: Sequence[Any], traced: Callable[[], Any]

@@ -69,9 +69,12 @@ def _format(self: Tracer, spec: str) -> str:
             return text_of(self, self.owner.concrete(self, AbstractValueError, "", str), str)
         except AbstractValueError:
             return str(self)
-    return self.owner.concrete(
-        self, AbstractValueError, f"format(x, {spec!r})", lambda value: format(value, spec)
-    )
+
+    def shown(value: Any) -> str:
+        return format(value, spec)
+
+    asked = f"format(x, {spec!r})"
+    return text_of(self, self.owner.concrete(self, AbstractValueError, asked, shown), shown)
 
 
 def _refused(name: str, advice: str) -> Callable[..., NoReturn]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.errors import ShapeError
+from fungrad.errors import GradientCutError, ShapeError
 from fungrad.ir.canonical import canonical_dtype
 from fungrad.ir.graph import Equation
 from fungrad.ir.types import PYTHON_SCALARS, Type
@@ -26,7 +26,8 @@ from fungrad.primitives.facts import (
 )
 from fungrad.primitives.primitive import Primitive, full, general, linear, zeros
 from fungrad.tracing.memory_order import of_reshape
-from fungrad.tracing.trace import shape_of, typeof
+from fungrad.tracing.source_location import user_line
+from fungrad.tracing.trace import Tracer, shape_of, typeof
 
 Shape = tuple[int, ...]
 
@@ -269,11 +270,20 @@ to_discrete: Primitive = general(
 def cast(x: Any, dtype: Any) -> Any:
     """x in another dtype, in the machine's byte order; x itself if it has that dtype already, or if
     that is the dtype of objects: numbers stay what they are, with their derivatives.
+
+    Raises:
+      GradientCutError: if it is a dtype of texts, and x is traced.
     """
     type_ = typeof(x)
     dtype = canonical_dtype(dtype)
     if (type_.dtype is dtype and not type_.weak) or dtype.char == "O":
         return x
+    if type_.inexact and dtype.kind in "SUT" and type(x) is Tracer:
+        raise GradientCutError(
+            f"A traced value of type {type_} was made an array of texts{user_line()}: numbers "
+            "that are read from them have no gradient. Take the value itself, or np.round(x, "
+            "decimals); for texts that are shown, fg.stop_gradient(x)."
+        )
     return (
         convert(x, dtype=dtype)
         if dtype.kind in "fc" and type_.inexact

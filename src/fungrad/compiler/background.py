@@ -77,12 +77,12 @@ class _Job:
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        started = time.perf_counter()
+        started = time.thread_time()
         try:
             self._program = self._run() if self._run else None
         except BaseException as error:  # raised again where the program is needed
             self._error = error
-        self._run, self.seconds = None, time.perf_counter() - started
+        self._run, self.seconds = None, time.thread_time() - started
         self.ended = True
 
     def program(self) -> Runner | None:

@@ -52,18 +52,36 @@ class Undefined(Exception):
     """A perturbed run has left the domain of an operation: any number may be right there."""
 
 
+class Limit:
+    """So many seconds of this thread's CPU time, which do not depend on other work of the machine.
+
+    At least as much time has passed on the clock, which is read faster and asked first.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.thread_time() + seconds
+        self._earliest = time.perf_counter() + seconds
+
+    def check(self) -> None:
+        """Raises TooLong where the time is over."""
+        if time.perf_counter() > self._earliest:
+            left = self._end - time.thread_time()
+            if left < 0.0:
+                raise TooLong
+            self._earliest = time.perf_counter() + left
+
+
 class TimedTrace(EvalTrace):
-    """Evaluates primitives, until a time of time.perf_counter; then it raises TooLong."""
+    """Evaluates primitives up to a limit of time; then it raises TooLong."""
 
-    __slots__ = ("end",)
+    __slots__ = ("limit",)
 
-    def __init__(self, end: float) -> None:
+    def __init__(self, limit: Limit) -> None:
         super().__init__(None, lambda: "an evaluation")
-        self.end = end
+        self.limit = limit
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
-        if time.perf_counter() > self.end:
-            raise TooLong
+        self.limit.check()
         return primitive.eval(*args, **params)
 
 
@@ -74,7 +92,7 @@ class PerturbedTrace(TimedTrace):
       seed: of the random numbers.
       regrouped: whether sums and products of two numbers are perturbed, too. Otherwise these, and
         quotients and roots, are as IEEE 754 rounds them.
-      end: the time, of time.perf_counter, at which it raises TooLong.
+      limit: the time after which it raises TooLong.
       zeros: whether sums and products of two numbers that are zero get either sign, if they are
         perturbed: in programs that add in another order.
     """
@@ -82,9 +100,9 @@ class PerturbedTrace(TimedTrace):
     __slots__ = ("random", "regrouped", "together", "zeros")
 
     def __init__(
-        self, seed: int, regrouped: bool, end: float = math.inf, zeros: bool = True
+        self, seed: int, regrouped: bool, limit: Limit | None = None, zeros: bool = True
     ) -> None:
-        super().__init__(end)
+        super().__init__(limit or Limit(math.inf))
         self.regrouped, self.zeros = regrouped, zeros
         with _import:
             self.random = np.random.default_rng(seed)
@@ -93,8 +111,7 @@ class PerturbedTrace(TimedTrace):
         """
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
-        if time.perf_counter() > self.end:
-            raise TooLong
+        self.limit.check()
         rounding = rounding_of(primitive)
         if primitive is copysign or primitive is signbit:
             args = [self.with_any_sign(arg) for arg in args]
@@ -304,7 +321,7 @@ class PerturbedRuns:
         self.graph = graph
         self.args = args
         self.regrouped, self.zeros = regrouped, zeros
-        self._end = time.perf_counter() + seconds
+        self._limit = Limit(seconds)
         self._around = around
         self._runs: list[Sequence[Any]] = []
 
@@ -315,7 +332,7 @@ class PerturbedRuns:
           TooLong: if they take too long.
         """
         while len(self._runs) < count:
-            trace = PerturbedTrace(len(self._runs) + 1, self.regrouped, self._end, self.zeros)
+            trace = PerturbedTrace(len(self._runs) + 1, self.regrouped, self._limit, self.zeros)
             with self._around():
                 try:
                     outputs = evaluated(self.graph, self.args, trace)

@@ -57,7 +57,7 @@ def checked(
       compile: makes the program of another Graph in the same way.
       seconds: the time that the build has taken before.
     """
-    started = time.perf_counter()
+    started = time.thread_time()
     try:
         program = build()
     except Exception as error:
@@ -70,7 +70,7 @@ def checked(
         graph.derived.setdefault("check", UNASKED)
         return program
     graph.derived.setdefault("check", NOT_RUN)
-    seconds += time.perf_counter() - started
+    seconds += time.thread_time() - started
     return CheckedProgram(graph, program, settle, compile, seconds)
 
 
@@ -120,7 +120,7 @@ class CheckedProgram:
             return self.program(*args)
         log = EffectLog()
         token = _within.set(True)
-        started = time.perf_counter()
+        started = time.thread_time()
         try:
             with log.recording():
                 found = self.program(*args)
@@ -132,7 +132,7 @@ class CheckedProgram:
             return self._after(error, args, log)
         finally:
             _within.reset(token)
-        limit = max(LEAST_SECONDS, self._seconds + time.perf_counter() - started)
+        limit = max(LEAST_SECONDS, self._seconds + time.thread_time() - started)
         expected, wrong = self._compared(args, found, log, limit)
         if wrong is None:
             if not self._always:

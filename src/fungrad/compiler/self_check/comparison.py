@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from fungrad.primitives.movement.stack_iota import basis
 from fungrad.retracing.graph_transforms import memoised
 from fungrad.rounding.agreement import Disagreement, disagreement
 from fungrad.rounding.perturbed_evaluation import (
+    Limit,
     PerturbedRuns,
     TimedTrace,
     accumulated_ulp,
@@ -37,7 +37,7 @@ def compared(
     Raises:
       TooLong: if the evaluator takes longer.
     """
-    trace = TimedTrace(time.perf_counter() + seconds)
+    trace = TimedTrace(Limit(seconds))
     with log.replaying():
         expected = evaluated(graph, args, trace)
     seconds *= PATIENCE

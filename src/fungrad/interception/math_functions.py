@@ -18,12 +18,15 @@ import numpy as np
 
 from fungrad.errors import ArgumentError
 from fungrad.interception.python_numbers import NEVER_TRACED, traced_in
+from fungrad.primitives.elementwise.ufuncs import power
 from fungrad.primitives.movement.reshape_broadcast_cast import number, reshape
 from fungrad.primitives.movement.stack_iota import stack
+from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.reduction.reduce import exact_sum
 from fungrad.tracing import interception
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, Tracer, current, registry
+from fungrad.transforms.engine.numbers import of_one, of_two
 
 
 def _float(name: str, x: Any) -> Any:
@@ -171,12 +174,14 @@ OF_NUMBERS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 """The functions of numbers, each with NumPy's equivalent."""
 
+SPECIAL = {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}
+"""Those that fungrad.scipy.special has, with their names there."""
+
 TABLE: dict[str, Callable[..., Any]] = {
     **{name: _by_numpy(name, numpys) for name, numpys in OF_NUMBERS.items()},
     **{f"is{kind}": _asked(f"is{kind}", getattr(np, f"is{kind}"))
        for kind in ("finite", "inf", "nan")},
-    **{name: _special(name, ours) for name, ours in
-       {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}.items()},
+    **{name: _special(name, ours) for name, ours in SPECIAL.items()},
     "frexp": _frexp, "gcd": _whole("gcd", np.gcd), "hypot": _hypot, "isclose": _isclose,
     "lcm": _whole("lcm", np.lcm), "ldexp": _ldexp, "log": _log, "modf": _modf,
     "remainder": _remainder,
@@ -184,14 +189,43 @@ TABLE: dict[str, Callable[..., Any]] = {
 """The names in the module math, and their replacements."""
 
 
+def _on_floats(name: str, original: Callable[..., Any]) -> tuple[int, Callable[..., Any]]:
+    """A function of math on traced floats, the short way (`of_one`, `of_two`), and the number of
+    its arguments: 0 if it has none.
+    """
+    if name in SPECIAL:
+
+        @functools.cache
+        def made() -> Callable[..., Any]:
+            ufunc = getattr(registry.scipy("special"), SPECIAL[name])
+            return of_one(registry.ufuncs[ufunc], original)
+
+        return 1, lambda x: made()(x)
+    ufunc = {**OF_NUMBERS, "log": np.log, "hypot": np.hypot}.get(name)
+    primitive = power if name == "pow" else registry.ufuncs.get(ufunc)
+    if not isinstance(primitive, Primitive) or not primitive.plain:
+        return 0, _by_numpy
+    if len(primitive.slopes) == 1:
+        return 1, of_one(primitive, original)
+    left = of_two(primitive, original)
+    right = of_two(primitive, original, swapped=True)
+    return 2, lambda x, y: left(x, y) if type(x) is Tracer else right(y, x)
+
+
 def _replacing(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
     original = getattr(math, name)
+    count, on_floats = _on_floats(name, original)
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
         for arg in args:
-            if type(arg) is Tracer and current() is not EVAL:
-                return ours(*args, **kwargs)
+            if type(arg) is Tracer:
+                if type(arg.inner) is float and len(args) == count:
+                    found = on_floats(*args)
+                    if found is not None:
+                        return found
+                if current() is not EVAL:
+                    return ours(*args, **kwargs)
         if not NEVER_TRACED.issuperset(map(type, args)) and current() is not EVAL:
             if any(traced_in(arg, "__float__") is not None for arg in args):
                 return ours(*args, **kwargs)

@@ -83,6 +83,7 @@ class Primitive:
       cuts: the positions of arguments whose derivative is zero on purpose; True for all.
       partials: of an elementwise primitive, in place of vjp: for each argument a function
         `(cotangent, output, args) -> cotangent`, or None (see elementwise/family.py).
+      slopes: the partials as they were declared there, by themselves.
       degree: "linear" if it is linear in the arguments that are not cut, taken together;
         "multilinear" if it is linear in each alone; else "".
       ufunc: the NumPy ufunc that eval applies, if any: a backend may call it with `out=`.
@@ -130,7 +131,7 @@ class Primitive:
         "_ufunc", "batch", "collect", "commutative", "cost", "cuts", "degree", "effect",
         "eval", "forward", "fresh", "inline", "jvp", "keep", "kink", "module", "moves", "multiple",
         "name", "order", "partials", "plain", "pure", "reads", "reduces", "rounding", "scalar",
-        "sections", "simple", "type", "undo", "view", "vjp",
+        "sections", "simple", "slopes", "type", "undo", "view", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -149,6 +150,7 @@ class Primitive:
         forward: Rule | None = None,
         cuts: bool | Sequence[int] = (),
         partials: tuple[Any, ...] | None = None,
+        slopes: tuple[Any, ...] | None = None,
         ufunc: np.ufunc | Later | None = None,
         degree: str = "",
         moves: bool = False,
@@ -184,6 +186,7 @@ class Primitive:
         write(self, "forward", forward)
         write(self, "cuts", cuts if isinstance(cuts, bool) else frozenset(cuts))
         write(self, "partials", partials)
+        write(self, "slopes", slopes)
         write(self, "_ufunc", ufunc)
         write(self, "degree", degree)
         write(self, "moves", moves)
@@ -212,6 +215,7 @@ class Primitive:
     forward: Rule | None
     cuts: bool | frozenset[int]
     partials: tuple[Any, ...] | None
+    slopes: Any
     _ufunc: np.ufunc | Later | None
     degree: str
     moves: bool

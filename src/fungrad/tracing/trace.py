@@ -66,6 +66,8 @@ class Trace:
     """The class that its tracers show in place of NumPy's, where neither NumPy nor SciPy asks; the
     emulation of another library sets it.
     """
+    note: Callable[[tuple[Any, ...]], None] | None = None
+    """Records an operation on Python floats; None if they are processed as any others."""
     closed = False
     """Whether the running function is recorded, so that it must not write into captured arrays."""
 

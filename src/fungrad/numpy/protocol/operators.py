@@ -7,6 +7,7 @@ of ndarray.
 from __future__ import annotations
 
 import numbers
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,6 +35,7 @@ from fungrad.tracing.trace import (
     current,
     registry,
 )
+from fungrad.transforms.engine.numbers import of_comparison, of_one, of_two
 
 BINARY: dict[str, Any] = {
     "add": e.add, "sub": e.sub, "mul": e.mul, "truediv": e.div, "floordiv": u.floor_divide,
@@ -56,10 +58,23 @@ def _stand_in(other: Any) -> Any:
     return other if type(other) in PLAIN else registry.operand(other)
 
 
-def forward(primitive: Primitive) -> Callable[..., Any]:
-    """The method of an operator, with the tracer on the left."""
+def _by_rules(self: Tracer, *others: Any) -> None:
+    """For operators that have no short way on floats."""
+
+
+def forward(primitive: Primitive, on_floats: Callable[..., Any] = _by_rules) -> Callable[..., Any]:
+    """The method of an operator, with the tracer on the left.
+
+    Args:
+      primitive: what it does.
+      on_floats: the short way for a traced float; it returns None where it has no result.
+    """
 
     def method(self: Tracer, other: Any) -> Any:
+        if type(self.inner) is float:
+            found = on_floats(self, other)
+            if found is not None:
+                return found
         if type(other) not in PLAIN:
             other = registry.operand(other)
             if other is NotImplemented:
@@ -74,6 +89,10 @@ def forward(primitive: Primitive) -> Callable[..., Any]:
 
 def _power(self: Tracer, other: Any) -> Any:
     """self ** other: as `forward`, but the square of booleans is int8, as NumPy's."""
+    if type(self.inner) is float:
+        found = _power_of_floats(self, other)
+        if found is not None:
+            return found
     if type(other) not in PLAIN:
         other = registry.operand(other)
         if other is NotImplemented:
@@ -86,11 +105,16 @@ def _power(self: Tracer, other: Any) -> Any:
     return trace.process(u.power, (self, other), NO_PARAMS)
 
 
+_power_of_floats = of_two(u.power, operator.pow)
 _BOOL = np.dtype(np.bool_)
 
 
-def _reflected(primitive: Primitive) -> Callable[..., Any]:
+def _reflected(primitive: Primitive, on_floats: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Tracer, other: Any) -> Any:
+        if type(self.inner) is float:
+            found = on_floats(self, other)
+            if found is not None:
+                return found
         other = _stand_in(other)
         if other is NotImplemented:
             return NotImplemented
@@ -102,8 +126,12 @@ def _reflected(primitive: Primitive) -> Callable[..., Any]:
     return method
 
 
-def _unary(primitive: Primitive) -> Callable[..., Any]:
+def _unary(primitive: Primitive, on_floats: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Tracer) -> Any:
+        if type(self.inner) is float:
+            found = on_floats(self)
+            if found is not None:
+                return found
         trace = current()
         if trace is EVAL:
             return primitive(self)
@@ -208,12 +236,19 @@ def of_numbers(objects: Any, items: Sequence[Any]) -> Any:
 def install() -> None:
     """Sets the operators of Tracer."""
     for name, primitive in BINARY.items():
-        setattr(Tracer, f"__{name}__", _power if name == "pow" else forward(primitive))
-        setattr(Tracer, f"__r{name}__", _reflected(primitive))
+        left: Any = _by_rules
+        right: Any = _by_rules
+        if name in ("add", "sub", "mul", "truediv", "pow"):
+            apply = getattr(operator, name)
+            left, right = of_two(primitive, apply), of_two(primitive, apply, swapped=True)
+        setattr(Tracer, f"__{name}__", _power if name == "pow" else forward(primitive, left))
+        setattr(Tracer, f"__r{name}__", _reflected(primitive, right))
     for name, primitive in COMPARISONS.items():
-        setattr(Tracer, f"__{name}__", forward(primitive))
+        short: Any = of_comparison(getattr(operator, name))
+        setattr(Tracer, f"__{name}__", forward(primitive, short))
     for name, primitive in UNARY.items():
-        setattr(Tracer, f"__{name}__", _unary(primitive))
+        short = _by_rules if name == "invert" else of_one(primitive, getattr(operator, name))
+        setattr(Tracer, f"__{name}__", _unary(primitive, short))
     registry.operand = operand
 
 

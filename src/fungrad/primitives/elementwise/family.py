@@ -154,8 +154,8 @@ def elementwise(
         reads = () if constant else range(len(partials))
     facts.setdefault("cost", 1 if constant and isinstance(source, np.ufunc) else TRANSCENDENTAL)
     primitive = Primitive(
-        name, eval=eval, type=result_type, jvp=jvp, batch=batch, partials=scalers, reads=reads,
-        degree=degree or ("linear" if constant else ""), ufunc=source,
+        name, eval=eval, type=result_type, jvp=jvp, batch=batch, partials=scalers, slopes=partials,
+        reads=reads, degree=degree or ("linear" if constant else ""), ufunc=source,
         cuts=True if len(cuts) == len(partials) else cuts, **facts,
     )  # fmt: skip
     if source is not None:
@@ -259,11 +259,15 @@ def plain(cotangent: Any) -> Any:
     kind = type(cotangent)
     if kind is ndarray or kind is float64 or kind is Tracer:
         return cotangent
+    if kind is float:
+        return float64(cotangent)
     return cotangent.value if kind is Masked or isinstance(cotangent, Collected) else cotangent
 
 
 def whole(cotangent: Any) -> Any:
-    """The cotangent as rules take it: an array, or masked, but not collected."""
+    """The cotangent as rules take it: an array, or masked, but not collected, and no float."""
+    if type(cotangent) is float:
+        return float64(cotangent)
     return cotangent.total() if isinstance(cotangent, Collected) else cotangent
 
 

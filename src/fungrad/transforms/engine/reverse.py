@@ -34,7 +34,7 @@ from fungrad.tracing.trace import (
     typeof,
 )
 from fungrad.tracing.traced_again import traced
-from fungrad.transforms.engine.tape import Tape, walk
+from fungrad.transforms.engine.tape import NUMBERS, Tape, walk
 
 blank = object.__new__
 """Makes a Tracer in a third of the time of a call of its class."""
@@ -50,7 +50,7 @@ class VjpTrace(Trace):
     are one integer. The place, the user's line and scope, is known only if a Graph is recorded.
     """
 
-    __slots__ = ("slots", "tape")
+    __slots__ = ("note", "slots", "tape")
 
     def __init__(
         self, parent: Trace, label: Callable[[], str], keeper: WriteGuards | None = None
@@ -59,6 +59,7 @@ class VjpTrace(Trace):
         if locked_memory:
             forget_ended()
         self.tape = Tape()
+        self.note = self.tape.extend if parent is EVAL else None
         self.slots = 0
         if self.keeper is None:
             self.keeper = keeper
@@ -213,17 +214,22 @@ class VjpTrace(Trace):
         live = set(reached)
         kept: list[Any] = []
         for record in self.tape.backwards():
-            _, out, _, _, slots, _, _ = record
+            origin, out, _, _, slots, other, _ = record
             if out in live if type(out) is int else not live.isdisjoint(out):
+                if origin is NUMBERS and other:
+                    live.add(other)
                 live.update((slots,) if type(slots) is int else filter(None, slots))
                 kept.extend(record)
         self.tape = Tape(kept[::-1])
+        self.note = None  # it holds the whole tape
 
     def apart(self, values: Sequence[Any]) -> list[Any]:
         """The values as arrays that the tape does not hold."""
         held: set[int] = set()
         opaque = False
-        for primitive, _, _, args, output, _, _ in self.tape.records():
+        for primitive, _, _, args, output, _, origin in self.tape.records():
+            if origin is NUMBERS:
+                continue
             opaque = opaque or primitive.multiple or primitive.forward is not None
             for array in (*args, output):
                 if type(array) is ndarray:

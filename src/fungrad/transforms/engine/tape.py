@@ -25,6 +25,11 @@ from fungrad.tracing.trace import EVAL, Tracer, current, shape_of
 from fungrad.transforms.engine import collected
 from fungrad.transforms.engine.accumulation import add_to, match
 
+NUMBERS = object()
+"""The origin of a record on floats: (primitive, second slot, first slot, derivative by the first,
+derivative by the second, output slot). The second slot is 0 if there is none.
+"""
+
 
 class Tape(list[Any]):
     """Records of seven entries each, in one flat list.
@@ -61,6 +66,34 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
     trace = current()
     for origin, out, output, args, slots, params, primitive in tape.backwards():
         if origin is not None:
+            if origin is NUMBERS:
+                cotangent = cotangents[out]
+                if cotangent is None:
+                    continue
+                if type(cotangent) is not float:
+                    cotangent = _of_number(cotangent)
+                    if type(cotangent) is Masked:
+                        scales = (lambda c, z, a: c * a[0]), (lambda c, z, a: c * a[1])
+                        _scale_masked(
+                            cotangents, cotangent, 0.0, (args, output), (slots, params), scales
+                        )
+                        continue
+                held = cotangents[slots]
+                if held is None:
+                    cotangents[slots] = cotangent * args
+                elif type(held) is float:
+                    cotangents[slots] = held + cotangent * args
+                else:
+                    cotangents[slots] = add_cotangents(held, cotangent * args)
+                if params:
+                    held = cotangents[params]
+                    if held is None:
+                        cotangents[params] = cotangent * output
+                    elif type(held) is float:
+                        cotangents[params] = held + cotangent * output
+                    else:
+                        cotangents[params] = add_cotangents(held, cotangent * output)
+                continue
             replayed.set(origin)
         if type(out) is int:
             cotangent = cotangents[out]
@@ -92,6 +125,12 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
                 cotangents[slots] = held + new
             else:
                 cotangents[slots] = add_cotangents(held, new)
+
+
+def _of_number(cotangent: Any) -> Any:
+    """The cotangent of a number as a float, unless it is traced or masked."""
+    cotangent = whole(cotangent)
+    return cotangent if type(cotangent) in (Tracer, Masked) else float(cotangent)
 
 
 def _of_outputs(cotangents: list[Any], slots: Sequence[int]) -> tuple[Any, ...] | None:

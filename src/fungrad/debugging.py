@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from fungrad.control_flow.reverse_with_tape import RECORDS
 from fungrad.control_flow.unroll import (
     holds_inf,
     holds_nan,
@@ -27,7 +28,6 @@ from fungrad.control_flow.unroll import (
     unfold,
     unfolds,
 )
-from fungrad.control_flow.without_tape import RECORDS
 from fungrad.custom_rules.closures_and_arguments import Arguments
 from fungrad.errors import TrapError
 from fungrad.host.host_function import Host
@@ -76,7 +76,7 @@ class TrapTrace(Trace):
 
     def _look_inside(self, primitive: Any, args: Any, params: dict[str, Any]) -> None:
         """Evaluates a call, branch or loop once more, to raise at the line inside."""
-        primitive = RECORDS.get(primitive, primitive)
+        primitive = RECORDS[primitive]() if primitive in RECORDS else primitive
         if unfolds(primitive):
             params = {key: value for key, value in params.items() if key != "wanted"}
             self.run(unfold, primitive, args, params)

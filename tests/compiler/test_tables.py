@@ -16,7 +16,7 @@ FOLDERS = (
     "compiler", "control_flow", "inspect", "linear_maps", "retracing", "serialisation", "slowness",
     "source_export", "sparse", "testing",
 )  # fmt: skip
-MOST = 12
+MOST = 10
 
 
 def elements(node: ast.AST) -> list[Any]:

@@ -109,6 +109,12 @@ def _for_output(cotangent: Any, have: bool, axis: int | None, size: int) -> Any:
     return moveaxis(whole, 0, axis) if axis else whole
 
 
+RECORDS: dict[Any, Callable[[], Primitive]] = {}
+"""For each `W_record` a function that returns W."""
+PULLBACKS: dict[Any, Callable[[], Primitive]] = {}
+"""For each `W_pullback` the same."""
+
+
 class Reverse:
     """The reverse mode of a structural primitive W, `forward` and `vjp`, and its batch rule.
 
@@ -143,6 +149,7 @@ class Reverse:
             pure=False,  # a tape keeps its arguments
             module=module,
         )
+        RECORDS[self.record] = PULLBACKS[self.pullback] = get
 
     def apply(self, *args: Any, **params: Any) -> Any:
         """W itself."""

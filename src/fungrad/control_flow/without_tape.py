@@ -11,26 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fungrad.control_flow.loop_bodies import body_counts
-from fungrad.control_flow.reverse_with_tape import parted
-from fungrad.control_flow.scan import scan, scan_pullback, scan_record
-from fungrad.control_flow.switch import switch, switch_pullback, switch_record
-from fungrad.control_flow.while_loop import while_loop, while_loop_pullback, while_loop_record
+from fungrad.control_flow.reverse_with_tape import PULLBACKS, RECORDS, parted
+from fungrad.control_flow.scan import scan, scan_pullback
+from fungrad.control_flow.switch import switch, switch_pullback
 from fungrad.ir.graph import Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.retracing.graph_transforms import pullback_graph, single_equation
-
-RECORDS: dict[Any, Any] = {
-    scan_record: scan,
-    switch_record: switch,
-    while_loop_record: while_loop,
-}
-"""By a record primitive of reverse mode: the primitive with the same outputs."""
-PULLBACKS: dict[Any, Any] = {
-    scan_pullback: scan,
-    switch_pullback: switch,
-    while_loop_pullback: while_loop,
-}
-"""By a pullback primitive of reverse mode: the primitive that it differentiates."""
 
 
 def uses_tape(primitive: Any) -> bool:
@@ -50,7 +36,7 @@ def without_tape(
     """
     rest = {key: value for key, value in params.items() if key not in ("wanted", "taped")}
     if primitive in RECORDS:
-        return single_equation(RECORDS[primitive], types, rest)
+        return single_equation(RECORDS[primitive](), types, rest)
     wanted, taped = params["wanted"], params["taped"]
     args, tape, cotangents = parted(types, wanted, taped)
     if primitive is switch_pullback:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from fungrad.compiler.scalar.structural import structural
 from fungrad.control_flow.call import call
 from fungrad.control_flow.loop_bodies import halves_of
+from fungrad.control_flow.reverse_with_tape import RECORDS
 from fungrad.control_flow.scan import scan, scan_pullback, scan_record
-from fungrad.control_flow.without_tape import RECORDS
 from fungrad.implicit import iteration
 from fungrad.ir.graph import Equation, Graph, inner_graphs
 from fungrad.ir.types import size_in_bytes

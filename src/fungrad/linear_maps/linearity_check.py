@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fungrad.control_flow.loop_bodies import body_counts
+from fungrad.control_flow.reverse_with_tape import RECORDS
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.switch import switch
 from fungrad.control_flow.while_loop import while_loop, while_loop_pullback
-from fungrad.control_flow.without_tape import RECORDS, uses_tape, without_tape
+from fungrad.control_flow.without_tape import uses_tape, without_tape
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.retracing.graph_transforms import (
     drop_dead,

@@ -20,10 +20,11 @@ import numpy as np
 
 from fungrad.compiler.jit import jit
 from fungrad.control_flow.call import call
+from fungrad.control_flow.reverse_with_tape import RECORDS
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.switch import switch
 from fungrad.control_flow.while_loop import while_loop
-from fungrad.control_flow.without_tape import RECORDS, as_scan, uses_tape, without_tape
+from fungrad.control_flow.without_tape import as_scan, uses_tape, without_tape
 from fungrad.custom_rules.custom_vjp_jvp import custom
 from fungrad.host.external import opaque as external
 from fungrad.ir.graph import Atom, Equation, Graph, Literal

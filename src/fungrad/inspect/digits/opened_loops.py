@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fungrad.control_flow.call import run
+from fungrad.control_flow.reverse_with_tape import RECORDS
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.tape_type import as_tape
 from fungrad.control_flow.unroll import value_of
 from fungrad.control_flow.while_loop import parts, while_loop_pullback, while_loop_record
-from fungrad.control_flow.without_tape import RECORDS, as_scan, uses_tape, without_tape
+from fungrad.control_flow.without_tape import as_scan, uses_tape, without_tape
 from fungrad.custom_rules.custom_vjp_jvp import custom
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import typeof

@@ -223,7 +223,6 @@ def test_without_a_library_that_can_be_told(monkeypatch):
     assert blas_threads._openblas() is None
     monkeypatch.setattr(blas_threads, "one_blas_thread", lambda: None)
     monkeypatch.setattr(blas_threads._State, "single", False)
-    assert not blas_threads.single_in_clusters()
     assert not blas_threads.one_thread(np.dtype(np.float64))
 
 

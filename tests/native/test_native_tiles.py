@@ -30,7 +30,6 @@ def one_blas_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products join clusters whatever the machine is, and small arrays are in tiles."""
     monkeypatch.setattr(costs, "fused_array", 1 << 13)
     monkeypatch.setattr(blas_threads, "single_blas", lambda: True)
-    monkeypatch.setattr(row_access, "single_blas", lambda: True)
 
 
 @pytest.fixture
@@ -186,7 +185,7 @@ def network(w1: Any, b1: Any, w2: Any, x: Any, y: Any) -> Any:
 
 
 def logistic(w: Any, x: Any, y: Any) -> Any:
-    z = np.tanh(x) @ w
+    z = np.tanh(x @ np.outer(w, w)) @ w
     return np.mean(np.logaddexp(0.0, z) - y * z)
 
 
@@ -197,8 +196,9 @@ def gram(x: Any) -> Any:
 
 
 def columns(x: Any, y: Any) -> Any:
-    """Products over the first axes, and rows along the last."""
-    return np.sum(np.exp(-np.abs(x.T @ y)) * 0.1) + np.sum(np.tanh(y @ np.sin(y).T))
+    """Products over the first axes, and of two arrays with rows."""
+    z = np.sin(0.1 * (x.T @ y))
+    return np.sum(np.exp(-np.abs(z)) * 0.1) + np.sum(np.tanh(z @ z.T))
 
 
 CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
@@ -208,11 +208,11 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "network": (network, [(30, 80), (80,), (80, 10), (300, 30), (300, 10)]),
     "logistic": (logistic, [(60,), (300, 60), (300,)]),
     "vector first": (
-        lambda w, x, y: np.sum(np.tanh(w @ x.T) * y) + np.sum(np.sin((y * y) @ x)),
+        lambda w, x, y: np.sum(np.tanh(w[:9] @ np.sin(x @ x[:9].T).T) * y) + np.sum((y * y) @ x),
         [(60,), (300, 60), (300,)],
     ),
     "outer": (
-        lambda x, y: np.sum(np.sin(np.multiply.outer(x, y) @ y) * np.tanh(x)), [(200,), (60,)],
+        lambda x, y: np.sum(np.sin(np.multiply.outer(x, y) @ np.outer(y, y)) * y), [(200,), (60,)],
     ),
     "columns": (columns, [(150, 150), (150, 100)]),
     "joined": (
@@ -233,12 +233,12 @@ def test_values_gradients_and_hessian_products(name: str, dtype: Any) -> None:
         return fg.jvp(fg.grad(f, every), xs, xs)[1]
 
     with pytest.MonkeyPatch.context() as patch:
-        small = {"fused_array": 2, "tile_elements": 300, "product_rows": 7, "light_product": 1000}
-        for constant, value in {**small, "shared_product_terms": 1}.items():
+        small = {"fused_array": 2, "tile_elements": 300, "product_rows": 7}
+        for constant, value in small.items():
             patch.setattr(costs, constant, value)
         for g in (fg.value_and_grad(f, every), hessian_product):
             graph = graph_of(g, *args)
-            tiled = with_tiles(graph, lambda _, part: build(part))
+            tiled = with_tiles(graph, lambda part, _: build(part))
             assert any(e.primitive.name == "tiles" for e in tiled.equations)
             for x, y in zip(build(tiled)(*args), evaluate(graph, args), strict=True):
                 scale = np.max(np.abs(y), initial=1e-30)
@@ -247,10 +247,9 @@ def test_values_gradients_and_hessian_products(name: str, dtype: Any) -> None:
 
 
 def test_a_blas_without_control_has_no_products_in_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_access, "single_blas", lambda: False)
-    monkeypatch.setattr(row_access, "one_thread", lambda dtype: False)
-    for found in clusters(graph_of(fg.value_and_grad(nearest), *clouds(1200))):
-        assert not any(map(row_access.multiplies, found.body.equations))
+    monkeypatch.setattr(blas_threads, "single_blas", lambda: False)
+    monkeypatch.setattr(blas_threads, "one_blas_thread", lambda: None)
+    assert not clusters(graph_of(fg.value_and_grad(nearest), *clouds(1200)))
 
 
 def test_threads_of_the_pool_do_not_share_again() -> None:

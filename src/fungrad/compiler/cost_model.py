@@ -85,16 +85,8 @@ class CostModel:
     """
     fused_product_sum: int = 1 << 15
     """The most elements of a sum of products over the rows: k-means 100x10000x16."""
-    light_product: int = 16
-    """The most terms per element read or written of a product that runs in tiles: memory takes
-    longer than the terms. Others are left to the BLAS's threads, if any: attention 512x64.
-    """
-    shared_light_product: int = 64
-    """The same limit for large products: threads of the pool wait for each other once per cluster,
-    those of a BLAS at every product: attention 256x64.
-    """
     shared_product_terms: int = 3_200_000
-    """A product of at least so many terms is large in that sense: attention 256x64."""
+    """Threads share tiles with a product of at least so many terms: attention 256x64."""
     freed_array: int = 1 << 10
     """A scan frees an array of at least so many elements before the next iteration replaces it:
     LSTM 50x32x64x128.

@@ -18,7 +18,7 @@ from typing import Any
 
 from fungrad.errors import MissingExtraError
 from fungrad.runtime.openblas import openblas
-from fungrad.runtime.thread_pool import positive, usable_cores
+from fungrad.runtime.thread_pool import num_threads, positive, usable_cores
 from fungrad.support.lazy import Record, imported
 
 OWN_THREADS = 1
@@ -136,14 +136,10 @@ def single_blas() -> bool:
     return _State.single
 
 
-def single_in_clusters() -> bool:
-    """Whether a product uses one thread inside of a cluster."""
-    return single_blas() or one_blas_thread() is not None
-
-
 def one_thread(dtype: Any) -> bool:
-    """Whether the BLAS computes products of a dtype, and can do so in one thread each."""
-    return dtype.char in "fdFD" and single_in_clusters()
+    """Whether the BLAS computes products of a dtype, in one thread each while others share them."""
+    controlled = num_threads() > 1 and one_blas_thread() is not None
+    return dtype.char in "fdFD" and (single_blas() or controlled)
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.programs import long_kernel
 from fungrad.compiler.native.short_axes import is_narrow_product, unrollable
 from fungrad.compiler.native.single_equations import SINGLE, separate, single, single_kernel
-from fungrad.compiler.native.tiling.tiles import with_products_in_tiles
+from fungrad.compiler.native.tiling.tiles import tile, with_tiles
 from fungrad.compiler.numpy_backend.backend import NumpyBackend, build
 from fungrad.compiler.numpy_backend.shared_factors import with_shared_factors
 from fungrad.compiler.passes.pipeline import expanded_size, optimised, repeats
@@ -161,7 +161,11 @@ class Native(CheckedBackend):
             return functools.partial(_in_reused_memory, found, reused) if reused else found
 
         once = Once(made)
-        in_tiles = with_products_in_tiles(with_shared_factors(graph), make)
+
+        def of_tile(part: Graph, times: float) -> Runner | None:
+            return tile(part, functools.partial(make, times=times))
+
+        in_tiles = with_tiles(with_shared_factors(graph), of_tile)
         graph.derived["reasons"] = reasons = Reasons()
         mixed = with_clusters(in_tiles, make, reasons=reasons) or in_tiles
         if mixed is graph:

@@ -1,6 +1,7 @@
 """Clusters: equations over large arrays that run together, tile by tile.
 
-Equations of one odd level (`Levels`) with the same number of rows form a cluster.
+A product starts a cluster. What follows joins it: equations of one odd level (`Levels`) with the
+same number of rows.
 """
 
 from __future__ import annotations
@@ -10,15 +11,14 @@ from typing import Any
 
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.native.levels import Levels
+from fungrad.compiler.native.short_axes import times_vector
 from fungrad.compiler.native.tiling.row_access import (
     REDUCED,
     RowAccess,
-    axis_of,
     matrix_first,
     multiplies,
     product,
     row_access,
-    terms,
 )
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
 from fungrad.primitives.elementwise.by_elements import elementwise
@@ -47,28 +47,16 @@ class Cluster(Record):
         """The number of rows of a tile, which does not depend on the number of threads; the same
         for all tiles if possible.
         """
-        most = 2 * costs.tile_elements // self._widest
-        least = costs.product_rows if any(map(multiplies, self.body.equations)) else 1
-        count = -(-self.length // max(least, min(most, self.length // 2)))
+        made = [v for e in self.body.equations for v in e.outputs if self.axes[v] != REDUCED]
+        most = 2 * costs.tile_elements * self.length // max([v.type.size for v in made])
+        count = -(-self.length // max(costs.product_rows, min(most, self.length // 2)))
         even = [n for n in range(count, 2 * count) if self.length % n == 0]
         return -(-self.length // (even or [count])[0])
 
-    @property
-    def _widest(self) -> int:
-        """The number of elements of the longest row that an equation computes."""
-        made = [e.outputs[0] for e in self.body.equations]
-        rows = [v.type.size // self.length for v in made if self.axes[v] != REDUCED]
-        return max([1, *rows])
-
-    @property
-    def shared(self) -> bool:
-        """Whether threads share it; one thread runs a small cluster faster."""
-        return any(terms(e) >= costs.shared_product_terms for e in self.body.equations)
-
 
 def clusters(graph: Graph) -> list[Cluster]:
-    """The clusters of a Graph that are longer than a tile; none if it has effects, which keep their
-    order.
+    """The clusters of a Graph that are longer than a tile, and do more than multiply; none if it
+    has effects, which keep their order.
     """
     made = [v for e in graph.equations for v in e.outputs]
     small = max([v.type.size for v in (*graph.inputs, *made)], default=0) < costs.fused_array
@@ -78,7 +66,11 @@ def clusters(graph: Graph) -> list[Cluster]:
     for equation in graph.equations:
         finder.place(equation)
     found = [_cluster(graph, *key, members) for key, members in finder.members.items()]
-    return [cluster for cluster in found if cluster.rows < cluster.length]
+    return [
+        cluster
+        for cluster in found
+        if cluster.rows < cluster.length and any(map(elementwise, cluster.body.equations))
+    ]
 
 
 class _Finder:
@@ -115,19 +107,9 @@ class _Finder:
 
 
 def _first(equation: Equation) -> tuple[RowAccess | None, int]:
-    """The row access of an equation that starts a cluster, or None; and the number of rows."""
-    if len(equation.outputs) != 1:
-        return None, 0
-    reduces = equation.primitive.reduces is not None
-    if elementwise(equation) or reduces:
-        type_ = (equation.inputs[0] if reduces else equation.outputs[0]).type
-        long = [i for i, length in enumerate(type_.shape) if length > 1]
-        if not long or type_.size < costs.fused_array:
-            return None, 0
-        axis, length = long[0], type_.shape[long[0]]
-        axes = [axis_of(a.type.shape, type_.shape, axis) for a in equation.inputs]
-        return row_access(equation, axes, length) if {*axes} - {None} else None, length
-    if multiplies(equation) and equation.outputs[0].type.size >= costs.fused_array:
+    """The row access of a product that starts a cluster, or None; and the number of rows."""
+    large = equation.outputs[0].type.size >= costs.fused_array
+    if large and multiplies(equation) and not times_vector(equation):
         matrix, _ = matrix_first(equation, equation.inputs)
         for axis, length in enumerate(matrix.type.shape):
             found = product(equation, matrix_first(equation, (axis, None)))

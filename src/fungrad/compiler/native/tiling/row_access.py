@@ -7,7 +7,6 @@ returns a value without rows.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,8 +23,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
     transpose,
 )
 from fungrad.primitives.movement.stack_iota import stack
-from fungrad.runtime.blas_threads import one_thread, single_blas, single_in_clusters
-from fungrad.runtime.thread_pool import num_threads
+from fungrad.runtime.blas_threads import one_thread
 from fungrad.support.lazy import Record
 
 REDUCED = -1
@@ -66,21 +64,16 @@ def row_access(equation: Equation, axes: Sequence[int | None], length: int) -> R
 
 def _elementwise(equation: Equation, axes: Sequence[int | None], length: int) -> RowAccess | None:
     shape = equation.outputs[0].type.shape
-    found = {
-        axis + len(shape) - atom.type.ndim
-        for atom, axis in zip(equation.inputs, axes, strict=True)
-        if axis is not None
-    }
+    before = [len(shape) - atom.type.ndim for atom in equation.inputs]
+    found = {axis + n for axis, n in zip(axes, before, strict=True) if axis is not None}
     (place, *others) = found
     if others or shape[place] != length:
         return None
-    return RowAccess(tuple(axis_of(a.type.shape, shape, place) for a in equation.inputs), place)
-
-
-def axis_of(shape: Shape, output: Shape, place: int) -> int | None:
-    """The operand's axis that becomes an axis of the output; None if it is missing or broadcast."""
-    axis = place - (len(output) - len(shape))
-    return axis if axis >= 0 and shape[axis] == output[place] else None
+    along = [n <= place and a.type.shape[place - n] == length
+             for a, n in zip(equation.inputs, before, strict=True)]  # fmt: skip
+    return RowAccess(
+        tuple([place - n if own else None for own, n in zip(along, before, strict=True)]), place
+    )
 
 
 def _moved(equation: Equation, axes: Sequence[int | None]) -> RowAccess | None:
@@ -115,14 +108,6 @@ def multiplies(equation: Equation) -> bool:
     return equation.primitive is dot_general and any(a.type.ndim > 1 for a in equation.inputs)
 
 
-def terms(equation: Equation) -> int:
-    """The number of products of numbers in a product with a matrix; 0 for other equations."""
-    if not multiplies(equation):
-        return 0
-    x, (contracted, _) = equation.inputs[0].type, equation.params["contract"]
-    return int(equation.outputs[0].type.size * math.prod([x.shape[i] for i in contracted]))
-
-
 def matrix_first(equation: Equation, both: Sequence[Any]) -> Sequence[Any]:
     """The entries of `both` factors, reversed if the first factor is a vector: the matrix comes
     first, since the product is the same.
@@ -136,31 +121,18 @@ def product(equation: Equation, axes: Sequence[int | None]) -> RowAccess | None:
     """
     x, y = matrix_first(equation, [atom.type for atom in equation.inputs])
     contract, batch = equation.params["contract"], equation.params["batch"]
-    blas = x.dtype == y.dtype and one_thread(x.dtype)
     flat = x.ndim == 2 and 1 <= y.ndim <= 2 and len(contract[0]) == 1 and not batch[0]
-    if not (blas and flat):
+    if x.dtype != y.dtype or not flat or not one_thread(x.dtype):
         return None
     (over_x,), (over_y,) = matrix_first(equation, contract)
     at_x, at_y = matrix_first(equation, axes)
     if at_x == over_x or at_y == over_y:
         alike = at_x in (None, over_x) and at_y in (None, over_y)
         rows, found, output = x.shape[over_x], (over_x, over_y), REDUCED
-        read, made = x.size // rows, y.size // rows
         fits = equation.outputs[0].type.size <= costs.fused_product_sum
     else:
         alike = at_x is not None and at_y is None
         rows, found, output = x.shape[1 - over_x], (1 - over_x, None), 0
-        read, made = x.shape[over_x], equation.outputs[0].type.size // rows
         fits = y.size <= costs.fused_matrix
-    fits = alike and fits and rows > costs.product_rows and _light(rows, read, made)
+    fits = alike and fits and rows > costs.product_rows
     return RowAccess(tuple(matrix_first(equation, found)), output) if fits else None
-
-
-def _light(rows: int, read: int, made: int) -> bool:
-    """Whether a product may be in clusters, given its rows and the elements per row that it reads
-    and makes.
-    """
-    shared = rows * read * made >= costs.shared_product_terms
-    most = costs.shared_light_product if shared else costs.light_product
-    alone = single_blas() or (single_in_clusters() and num_threads() > 1)
-    return alone or read * made <= most * (read + made)

@@ -9,40 +9,43 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.cost_model import tuned
+from fungrad.compiler.cost_model import costs, tuned
 from fungrad.compiler.native.clusters import with_clusters
-from fungrad.compiler.native.short_axes import times_vector
 from fungrad.compiler.native.tiling.clusters import Cluster, clusters
 from fungrad.compiler.native.tiling.row_access import REDUCED, multiplies
 from fungrad.compiler.numpy_backend.array_lowering import tile_program
 from fungrad.compiler.numpy_backend.program_calls import in_order, program_call
-from fungrad.ir.graph import Equation, Graph, Literal, Variable
-from fungrad.primitives.elementwise.by_elements import elementwise
+from fungrad.ir.graph import Equation, Graph, Variable
+from fungrad.retracing.inlining import copied
 from fungrad.runtime import blas_threads, buffer_pool, thread_pool
 from fungrad.support.snapshots import snapshot
 
 Runner = Callable[..., Any]
-Make = Callable[[Cluster, Graph], Runner | None]
-"""Makes the program of a tile of a cluster; None if the cluster is to run as a whole."""
+Make = Callable[[Graph, float], Runner | None]
+"""Makes the program of a tile's Graph, given its number of runs; None if the cluster is to run as a
+whole.
+"""
 
 
 def with_tiles(graph: Graph, make: Make) -> Graph:
-    """The Graph with a call in place of each cluster that runs in tiles."""
+    """The Graph, after the passes, with a call in place of each cluster that runs in tiles."""
     calls, gone = list[Equation](), set[Equation]()
     made = {v: e for e in graph.equations for v in e.outputs}
     for cluster in clusters(graph):
         lengths = {cluster.rows, cluster.length % cluster.rows} - {0}
-        programs = {rows: make(cluster, tile_graph(cluster, rows)) for rows in lengths}
-        if None in programs.values():
+        times = cluster.length / cluster.rows
+        made_for = {rows: make(tile_graph(cluster, rows), times) for rows in lengths}
+        programs = {rows: run for rows, run in made_for.items() if run is not None}
+        if len(programs) < len(lengths):
             continue
         outputs = cluster.body.outputs
-        kept = [v in graph.outputs for v in outputs]
-        tiles = Tiles(cluster, programs, kept)  # type: ignore[arg-type]
+        tiles = Tiles(cluster, programs, [v in graph.outputs for v in outputs])
         members = [made[e.outputs[0]] for e in cluster.body.equations]
         calls.append(program_call("tiles", members[0], tiles, cluster.inputs, outputs, members))
         gone.update(members)
@@ -50,50 +53,34 @@ def with_tiles(graph: Graph, make: Make) -> Graph:
     return graph.replace(equations=tuple(in_order([*left, *calls], graph))) if calls else graph
 
 
-def with_products_in_tiles(graph: Graph, native: Callable[[Graph, float], Any]) -> Graph:
-    """The Graph, after the passes, with calls in place of clusters with products.
+def tile(part: Graph, native: Callable[[Graph], Any]) -> Runner | None:
+    """The program of a tile's Graph on NumPy, with native clusters; None if it has none.
 
     Args:
-      graph: the Graph.
-      native: makes the native program of a Graph, given its number of runs per call.
+      part: the Graph.
+      native: makes the native program of a Graph.
     """
-
-    def tile(cluster: Cluster, part: Graph) -> Runner | None:
-        members = cluster.body.equations
-        products = any(multiplies(e) and not times_vector(e) for e in members)
-        if not (products and any(map(elementwise, members))):
-            return None
-        times = cluster.length / cluster.rows
-        mixed = with_clusters(part, lambda inner: native(inner, times), tuned.repeated_elements)
-        return None if mixed is None else tile_program(mixed)
-
-    return with_tiles(graph, tile)
+    mixed = with_clusters(part, native, tuned.repeated_elements)
+    return None if mixed is None else tile_program(mixed)
 
 
 def tile_graph(cluster: Cluster, rows: int) -> Graph:
     """The Graph of a cluster for so many rows."""
-    axes = cluster.axes
+    body, axes = cluster.body, cluster.axes
 
-    def cut(shape: Sequence[int], old: Variable) -> tuple[int, ...]:
-        return tuple([rows if i == axes[old] else n for i, n in enumerate(shape)])
+    def cut(shape: Sequence[int], value: Variable) -> tuple[int, ...]:
+        return tuple([rows if i == axes[value] else n for i, n in enumerate(shape)])
 
-    new: dict[Any, Variable] = {
-        v: Variable(v.type.with_shape(cut(v.type.shape, v))) for v in cluster.body.inputs
-    }
-    inputs, equations = tuple(new.values()), []
-    for equation in cluster.body.equations:
-        given = tuple([a if isinstance(a, Literal) else new[a] for a in equation.inputs])
-        params, (old,) = equation.params, equation.outputs
+    new: dict[Any, Variable] = {v: Variable(v.type.with_shape(cut(v.type.shape, v))) for v in axes}
+    equations = []
+    for equation in body.equations:
+        params, (out,) = equation.params, equation.outputs
         if "shape" in params:
-            params = {**params, "shape": cut(params["shape"], old)}
-        (type_,) = equation.primitive.infer([a.type for a in given], params)
-        out = new[old] = Variable(type_)
-        equations.append(
-            Equation(equation.primitive, given, (out,), params, equation.source, equation.scope,
-                     equation.backward)
-        )  # fmt: skip
-    outputs = tuple([new[v] for v in cluster.body.outputs])
-    return Graph(inputs, (), tuple(equations), outputs, cluster.body.name)
+            params = {**params, "shape": cut(params["shape"], out)}
+        given = tuple([new.get(a, a) for a in equation.inputs])
+        equations.append(copied(equation, given, (new[out],), params))
+    inputs, outputs = [tuple([new[v] for v in vs]) for vs in (body.inputs, body.outputs)]
+    return Graph(inputs, (), tuple(equations), outputs, body.name)
 
 
 class Tiles:
@@ -119,34 +106,19 @@ class Tiles:
         ]
         ufuncs = {e.outputs[0]: e.primitive.reduces or np.add for e in body.equations}
         self._sums = [ufuncs[v] for v in outputs if cluster.axes[v] == REDUCED]
-        self._multiplies = any(map(multiplies, body.equations))
-        self._shared = cluster.shared
-
-    @property
-    def program(self) -> Any:
-        """The program of a tile, as loop IR."""
-        return self._tile.program
-
-    @property
-    def text(self) -> str:
-        """The program of a tile."""
-        found: str = self._tile.text
-        return found
-
-    @property
-    def __globals__(self) -> dict[str, Any]:
-        return {k: v for k, v in snapshot(self._tile.__globals__).items() if v is not self._tile}
-
-    @property
-    def _tile(self) -> Any:
-        return self.programs[self.rows]
+        products = [(*e.inputs, *e.outputs) for e in body.equations if multiplies(e)]
+        terms = [math.prod([a.type.size for a in atoms]) ** 0.5 for atoms in products]
+        self._shared = max(terms) >= costs.shared_product_terms
+        tile: Any = programs[self.rows]
+        self.program, self.text = tile.program, tile.text
+        self.__globals__ = {k: v for k, v in snapshot(tile.__globals__).items() if v is not tile}
 
     def __call__(self, *args: Any) -> list[Any]:
         made = [None if axis == REDUCED else empty(shape, dtype)
                 for axis, empty, shape, dtype in self._outputs]  # fmt: skip
         threads = thread_pool.num_threads() if self._shared else 1
         count = -(-self.cluster.length // self.rows)
-        scope = blas_threads.one_blas_thread() if self._multiplies and threads > 1 else None
+        scope = blas_threads.one_blas_thread() if threads > 1 else None
         with scope or contextlib.nullcontext():
             parts = thread_pool.share(functools.partial(self._run, args, made), count, 1, threads)
         totals = iter([self._total(n, parts) for n in range(len(self._sums))])

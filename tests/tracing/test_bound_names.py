@@ -402,6 +402,35 @@ def test_a_global_that_is_bound_again(monkeypatch):
             assert fg.grad(g)(4.0) == pytest.approx(slope)
 
 
+@pytest.mark.parametrize("place", ["module", "attribute", "class", "item"])
+@pytest.mark.parametrize("transform", [fg.grad, lambda f: fg.jit(fg.grad(f)), fg.hessian])
+def test_a_name_that_a_called_function_reads_is_bound_again(place, transform):
+    class Holder:
+        pass
+
+    module, holder, table = types.ModuleType("fungrad_tests_bound"), Holder(), {}
+
+    def bind(function):
+        module.g = table["g"] = holder.g = function
+        Holder.h = staticmethod(function)
+
+    names = {"holder": holder, "table": table, "__name__": module.__name__}
+    module.__dict__.update(names)
+    call = {"module": "g", "attribute": "holder.g", "class": "holder.h", "item": "table['g']"}
+    bind(math.sin)
+    exec(f"def called(x): return {call[place]}(x) * 2.0", module.__dict__)
+
+    space = {"called": module.called, "__name__": "fungrad_tests_calling"}
+    exec("def f(x): return called(x) + 0.0", space)
+    slopes = {math.sin: math.cos, math.cos: lambda x: -math.sin(x), math.exp: math.exp}
+    bends = {math.sin: lambda x: -math.sin(x), math.cos: lambda x: -math.cos(x)}
+    for function in (math.sin, math.cos, math.exp, math.sin):
+        bind(function)
+        want = bends.get(function, math.exp) if transform is fg.hessian else slopes[function]
+        assert transform(space["f"])(0.7) == pytest.approx(2.0 * want(0.7))
+        assert module.g is function
+
+
 def test_objects_that_hold_themselves():
     class Fit:
         def __init__(self, f):

@@ -119,11 +119,12 @@ def read_binding(place: Any, key: Any) -> Any:
         return None
 
 
-def compare_and_set(place: Any, key: Any, old: Any, new: Any) -> None:
+def compare_and_set(place: Any, key: Any, old: Any, new: Any) -> bool:
     """Writes `new` to a place if it still holds `old`. None stands for a global name that is not
-    bound.
+    bound. Returns whether the place holds `new` then.
     """
-    if read_binding(place, key) is old:
+    found = read_binding(place, key)
+    if found is old:
         if new is None and isinstance(place, type):
             type.__delattr__(place, key)
         elif new is None:
@@ -134,6 +135,7 @@ def compare_and_set(place: Any, key: Any, old: Any, new: Any) -> None:
             type.__setattr__(place, key, new)
         else:
             object.__setattr__(place, key, new)
+    return found is old or found is new
 
 
 class _Places:

@@ -670,8 +670,10 @@ def _start(holder: Any, run: Any, make: Callable[[Any], PairOf] | None) -> None:
         if _special:
             _replace_special()
     found = _bindings_for(holder.label, run)
-    if found:
-        _use(found)
+    if found and not _use(found):  # a name has got another value since they were found
+        _found.clear()
+        _simple.clear()
+        _use(_bindings_for(holder.label, run))
     if _shadowed:
         (_had.discard if make is None else _had.add)(get_ident())
     if make is not None:
@@ -684,12 +686,16 @@ def _forget(holder: Any) -> None:
     _overdue.discard(holder)
 
 
-def _use(bindings: list[Binding]) -> None:
+def _use(bindings: list[Binding]) -> bool:
+    """Writes the replacements to their places. Returns whether all of them hold theirs then."""
+    same = True
     for binding in bindings:
         place, key, own, ours = binding
-        _written.setdefault((id(place), key), binding)
-        if not State.paused:
-            compare_and_set(place, key, own, ours)
+        if State.paused or compare_and_set(place, key, own, ours):
+            _written.setdefault((id(place), key), binding)
+        else:
+            same = False
+    return same
 
 
 def _restore_places() -> None:

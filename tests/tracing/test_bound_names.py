@@ -174,14 +174,14 @@ def test_another_thread_keeps_the_behaviour_of_the_originals():
     inside, done, found = threading.Event(), threading.Event(), []
 
     def other():
-        inside.wait(10)
+        inside.wait(60)
         found.append(root(1.3))
         found.append(fg.grad(root)(1.3))
         done.set()
 
     def f(x):
         inside.set()
-        assert done.wait(10)
+        assert done.wait(60)
         return root(x)
 
     thread = threading.Thread(target=other)

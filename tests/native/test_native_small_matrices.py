@@ -107,6 +107,7 @@ STACKED = {
     "inv": lambda a: np.tanh(np.linalg.inv(a)),
     "solve": lambda a: np.linalg.solve(a, a[..., :1] * 2.0 + 1.0),
     "cholesky": lambda a: np.linalg.cholesky(a @ a.mT + np.eye(3, dtype=a.dtype)),
+    "eigvalsh": lambda a: (np.linalg.eigvalsh(a), np.linalg.eigvalsh(a[:, :2, :2], "U")),
     "product": lambda a: np.sin(a @ a.mT),
     "forms": lambda a: np.einsum("nij,ni,nj->n", a, a[..., 0], a[:, 0]),
     "prod": lambda a: np.prod(a, axis=-1),
@@ -185,6 +186,50 @@ def test_stacks_in_threads_are_the_same() -> None:
         one = run(a)
         patch.setattr(fg.config, "num_threads", 2)
         np.testing.assert_array_equal(run(a), one)
+
+
+def test_eigenvalues_of_stacks_with_special_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    a = np.random.default_rng(5).normal(size=(COUNT, 3, 3))
+    a = a + a.mT
+    a[0], a[1], a[2], a[3] = 0.0, 1.0, 2.0 * np.eye(3), np.diag([3.0, -1.0, 3.0])
+    a[4], a[5] = np.diag([1e200, 1e-200, 1e200]), a[5] * 1e-170
+    value = lambda a: np.linalg.eigvalsh(a)  # noqa: E731
+    gradient = fg.grad(lambda a: np.sum(np.sin(np.linalg.eigvalsh(a))))
+    curvature = lambda a: fg.jvp(gradient, (a,), (np.cos(a),))[1]  # noqa: E731
+    for f, which in ((value, a), (gradient, a), (curvature, a[6:]), (fg.vmap(gradient), a)):
+        found, expected = fg.jit(f)(which), f(which)
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+    for wrong in (np.nan, np.inf):
+        a[7, 1, 0] = wrong
+        outcomes = []
+        for setting in ("native", "numpy"):
+            monkeypatch.setattr(fg.config, "backend", setting)
+            try:
+                outcomes.append(fg.jit(value)(a))
+            except np.linalg.LinAlgError as error:
+                outcomes.append(str(error).split("\n")[0])
+        np.testing.assert_equal(*outcomes)
+
+
+def test_vectors_have_the_signs_of_lapack() -> None:
+    a = np.random.default_rng(5).normal(size=(COUNT, 2, 2))
+    f = fg.value_and_grad(lambda a: np.sum(np.sin(np.linalg.eigh(a)[1])))
+    for found, expected in zip(fg.jit(f)(a), f(a), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+
+
+def test_eigenvalues_in_loops() -> None:
+    def steps(a: Any) -> Any:
+        def step(c: Any, _: Any) -> Any:
+            return c * 0.5 + a, np.linalg.eigvalsh(c)
+
+        return np.sum(np.tanh(lax.scan(step, a, None, length=5)[1]))
+
+    for n in (1, 2, 3):
+        a = np.random.default_rng(n).normal(size=(n, n))
+        derivative = fg.grad(steps)
+        assert fg.jit(derivative).lower(a).native
+        np.testing.assert_allclose(fg.jit(derivative)(a), derivative(a), rtol=1e-12, atol=1e-14)
 
 
 def test_factors_and_determinants_in_loops() -> None:

@@ -65,8 +65,8 @@ def test_a_gradient_costs_at_most_five_times_the_function():
     # A factorisation, or an integral over many points, is one equation, and dearer than all the
     # products of its rule together.
     factorisations = {
-        "beta_slope", "cholesky", "cholesky_pullback", "cofactors_along", "eig", "eigh", "eigvals",
-        "eigvalsh", "gamma_slope", "pinv", "qr", "slogdet", "svd", "svdvals",
+        "beta_slope", "cholesky", "cholesky_pullback", "cofactors_along", "eig", "eigenspaces",
+        "eigh", "eigvals", "eigvalsh", "gamma_slope", "pinv", "qr", "slogdet", "svd", "svdvals",
     }  # fmt: skip
     # So is a special function of SciPy, next to which products and sums are cheap.
     dear = {

@@ -72,6 +72,12 @@ for dtype in DTYPES:
     for lower in (True, False):
         add("eigh", positive("eigh", (3, 3), dtype, False), lower=lower, upto=upto(dtype, 2 * real))
     add("eigh", positive("eigh", (2, 2, 2), dtype, True), lower=True, upto=0)
+    add(
+        "eigenspaces",
+        positive("eigh", (3, 3), dtype, False),
+        lower=real,
+        upto=upto(dtype, 2 * real),
+    )
     for shape in ((3, 3), (4, 2), (2, 3), (2, 2, 2)):
         whole = shape[-1] == shape[-2]
         add("svd", draw("svd", shape, dtype), full=False, upto=upto(dtype, 2 * real))

@@ -56,8 +56,8 @@ def cases(name: str) -> list[tuple[int, int, Callable[..., Any], np.ndarray]]:
 
 WIDE = frozenset(
     """abs all_pole apart arctan2 cholesky cholesky_pullback cofactors cofactors_along cummax cummin
-    cumprod det dot_general eigh eigvalsh fabs fmax fmin fmod hermitian_function huber hypot i0 imag
-    index_max index_min index_multiply index_set irfft linear_recurrence logaddexp lu
+    cumprod det dot_general eigenspaces eigh eigvalsh fabs fmax fmin fmod hermitian_function huber
+    hypot i0 imag index_max index_min index_multiply index_set irfft linear_recurrence logaddexp lu
     matrix_function maximum minimum partition power product_of_others qr reduce_logaddexp
     reduce_logaddexp2 reduce_max reduce_min reduce_prod scan scan_pullback scan_record select
     share_ties sort sparse_solve svd""".split()

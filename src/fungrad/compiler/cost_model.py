@@ -187,6 +187,8 @@ class Tuned:
     """The most rows of a matrix whose factorisation is unrolled: gradbench."""
     unrolled_minors: int = 5
     """The most rows of a matrix whose cofactors are polynomials: gradbench."""
+    unrolled_spectra: int = 3
+    """The most rows of a matrix whose eigenvalues are: `benchmarks.cliffs`, eigvalsh."""
     unrolled_terms: int = 216
     """The most terms of an unrolled product of two matrices: gradbench."""
     narrow_terms: int = 64

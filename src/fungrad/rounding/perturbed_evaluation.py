@@ -29,6 +29,7 @@ from fungrad.primitives.movement.scatter import index_max, index_min
 from fungrad.retracing.graph_transforms import memoised
 from fungrad.rounding.evaluation_time import trips
 from fungrad.support import forks
+from fungrad.support.lazy import imported
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import EVAL, EvalTrace, enter, leave
 
@@ -39,6 +40,7 @@ LONG_SUM = 512
 an array one by one."""
 OPERAND_ULP = 64.0
 """The units in the last place by which the operands of backward stable algorithms are moved."""
+_SPECTRA = "fungrad.primitives.linalg.spectra"
 _import = forks.lock()
 """Held while NumPy may import its module of random numbers: a child that is forked meanwhile would
 wait for the end of the import."""
@@ -151,6 +153,10 @@ class PerturbedTrace(TimedTrace):
             result = primitive.eval(*given, **params)
         except np.linalg.LinAlgError:  # a matrix at the edge of what LAPACK takes
             result = _raising(primitive, args, params)
+        if primitive.module == _SPECTRA and primitive is imported(_SPECTRA).eigenspaces:
+            values, vectors = result  # with any signs
+            signs = self.random.choice(np.array([-1.0, 1.0]), values.shape)
+            result = values, vectors * signs[..., None, :].astype(values.dtype)
         if rounding == TERMS:
             result = self.with_any_overflow(result, primitive, args, params)
         if primitive.multiple:

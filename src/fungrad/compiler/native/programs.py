@@ -31,6 +31,7 @@ from fungrad.primitives.linalg.cholesky_qr import cholesky
 from fungrad.primitives.linalg.determinant import det, slogdet
 from fungrad.primitives.linalg.finite import finite
 from fungrad.primitives.linalg.solve import inv, solve
+from fungrad.primitives.linalg.spectra import eigenspaces, eigvalsh
 from fungrad.primitives.movement.diagonal_roll import diagonal, from_diagonal
 from fungrad.primitives.movement.gather import getitem
 from fungrad.rematerialisation.checkpoint import checkpointed
@@ -338,7 +339,9 @@ def _formed(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Eleme
     return list(results)
 
 
-LEAVING = frozenset((inv, solve, cholesky, det, slogdet, finite, *short_sorts.RULES))
+LEAVING = frozenset(
+    (inv, solve, cholesky, det, slogdet, eigvalsh, eigenspaces, finite, *short_sorts.RULES)
+)
 """Primitives that leave the program to NumPy for some numbers."""
 RULES = {
     **dict.fromkeys((*FORMS, *ALONG), ElementRule(_formed)),

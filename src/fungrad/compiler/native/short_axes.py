@@ -18,6 +18,7 @@ import numpy as np
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.gathers import bounds, indirect
 from fungrad.compiler.native.index_maps import SHORT, WIDEST
+from fungrad.compiler.native.jacobi_rotations import diagonalised
 from fungrad.compiler.passes.pipeline import as_optimised
 from fungrad.compiler.refusal import Refused
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
@@ -28,7 +29,7 @@ from fungrad.primitives.linalg.cholesky_pullback import cholesky_pullback
 from fungrad.primitives.linalg.cholesky_qr import cholesky, hermitian_weights
 from fungrad.primitives.linalg.determinant import cofactors, det, slogdet
 from fungrad.primitives.linalg.solve import inv, solve
-from fungrad.primitives.linalg.spectra import shares
+from fungrad.primitives.linalg.spectra import eigenspaces, eigvalsh, shares
 from fungrad.primitives.movement.diagonal_roll import from_diagonal
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
@@ -591,6 +592,23 @@ def _cholesky_pullback(wrong: list[Any], y: Elements, ct: Elements) -> Sequence[
         for k in range(j):
             g[j, k] = g[j, k] - 2.0 * (g[j, j] * y[j, k])
     return [g]
+
+
+@FORMS.rule(eigvalsh, rows=tuned.unrolled_spectra)
+def _eigvalsh(wrong: list[Any], a: Elements, *, lower: bool) -> Sequence[Elements]:
+    return _eigenspaces(wrong, a, lower=lower)[:1]
+
+
+@FORMS.rule(eigenspaces, rows=tuned.unrolled_spectra)
+def _eigenspaces(wrong: list[Any], a: Elements, *, lower: bool) -> Sequence[Elements]:
+    """In double precision, as NumPy's."""
+    count, given = len(a), a if lower else a.T
+    below = {(i, j): cast(given[i, j], np.float64) for i in range(count) for j in range(i + 1)}
+    w, v, done = diagonalised(below, count)
+    wrong.append(~done)
+    values = np.empty(count, object)
+    values[:] = w
+    return [values, _matrix(v)]
 
 
 @FORMS.rule(hermitian_weights, rows=tuned.unrolled_rows)

@@ -250,6 +250,7 @@ def _hermitian(a: Any, lower: bool) -> Any:
 
 
 @rule(spectra.eigh)
+@rule(spectra.eigenspaces)
 def _eigh(a: Any, *, lower: bool) -> Any:
     return tuple(jnp.linalg.eigh(_hermitian(a, lower), symmetrize_input=False))
 

@@ -292,13 +292,25 @@ eigh: Primitive = general(
 """`eigh(a, lower=)`: eigenvalues and eigenvectors of Hermitian matrices, from one triangle.
 M. Giles (2008), section 3.1. The phase of a complex vector moves so that v^H dv is zero."""
 
+eigenspaces: Primitive = general(
+    "eigenspaces",
+    cost=flop_counts.cubed(9),
+    eval=lambda a, *, lower: eigh.eval(a, lower=lower),
+    type=_type_eigh,
+    vjp=_vjp_eigh,
+    batch=lambda args, batched, size, *, lower: eigenspaces(args[0], lower=lower),
+    multiple=True,
+)
+"""`eigenspaces(a, lower=)`: as `eigh`, for functions that do not depend on the signs (phases) of
+vectors, nor on the choice among those of equal values: these are left open."""
+
 eigvalsh: Primitive = general(
     "eigvalsh",
     cost=flop_counts.cubed(4 / 3),
     eval=lambda a, *, lower: np.linalg.eigvalsh(a, "L" if lower else "U"),
     type=lambda a, *, lower: _type_eigh(a, lower=lower)[0],
     vjp=lambda ct, w, args, wanted, *, lower: _vjp_eigh(
-        (ct, None), eigh(args[0], lower=lower), args, wanted, lower=lower
+        (ct, None), eigenspaces(args[0], lower=lower), args, wanted, lower=lower
     ),
     batch=lambda args, batched, size, *, lower: eigvalsh(args[0], lower=lower),
 )

@@ -9,15 +9,13 @@ times as long.
 
 from __future__ import annotations
 
-from typing import Any
-
 from fungrad.compiler.passes.patterns import AnyValue, made, rule
 from fungrad.compiler.passes.rewriter import Writer, apply_rules, rewritten
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.linalg.cholesky_qr import cholesky
 from fungrad.primitives.linalg.solve import inv, solve
-from fungrad.primitives.linalg.spectra import eigh, eigvalsh, svd, svdvals
+from fungrad.primitives.linalg.spectra import eigenspaces, eigh, eigvalsh, svd, svdvals
 from fungrad.primitives.movement.reshape_broadcast_cast import conj, transpose
 from fungrad.retracing.inlining import placed
 
@@ -90,16 +88,21 @@ def values_with_vectors(graph: Graph) -> Graph:
     """Takes eigenvalues and singular values from the factorisation of the same matrix that also
     computes vectors, if there is one after them.
     """
-    whole: dict[Any, Any] = {eigvalsh: eigh, svdvals: svd}
-    found = {(e.primitive, *e.inputs): e for e in graph.equations if e.primitive in (eigh, svd)}
+    every = (eigh, eigenspaces, svd)
+    found = {(e.primitive, *e.inputs): e for e in graph.equations if e.primitive in every}
 
     def replace(equation: Equation) -> Equation:
-        pair = whole.get(equation.primitive)
-        other = None if pair is None else found.get((pair, *equation.inputs))
-        if other is None or other.params.get("lower") != equation.params.get("lower"):
+        if equation.primitive not in (eigvalsh, eigenspaces, svdvals):
             return equation
-        outputs = [Variable(v.type) for v in other.outputs]
-        outputs[0 if other.primitive is eigh else 1] = equation.outputs[0]
-        return placed(other, other.primitive, equation.inputs, tuple(outputs), other.params)
+        for whole in (svd,) if equation.primitive is svdvals else (eigh, eigenspaces):
+            other = found.get((whole, *equation.inputs))
+            if other is None or other.params.get("lower") != equation.params.get("lower"):
+                continue
+            outputs = [Variable(v.type) for v in other.outputs]
+            outputs[1 if whole is svd else 0] = equation.outputs[0]
+            if equation.primitive is eigenspaces:
+                outputs = list(equation.outputs)
+            return placed(other, whole, equation.inputs, tuple(outputs), other.params)
+        return equation
 
     return rewritten(graph, replace) if found else graph

@@ -189,49 +189,62 @@ TABLE: dict[str, Callable[..., Any]] = {
 """The names in the module math, and their replacements."""
 
 
-def _on_floats(name: str, original: Callable[..., Any]) -> tuple[int, Callable[..., Any]]:
-    """A function of math on traced floats, the short way (`of_one`, `of_two`), and the number of
-    its arguments: 0 if it has none.
-    """
-    if name in SPECIAL:
+def _of_special(name: str, original: Callable[..., Any]) -> Callable[[Any], Any]:
+    """The short way of a function that is declared in fungrad.scipy.special, once it is used."""
 
-        @functools.cache
-        def made() -> Callable[..., Any]:
-            ufunc = getattr(registry.scipy("special"), SPECIAL[name])
-            return of_one(registry.ufuncs[ufunc], original)
+    @functools.cache
+    def made() -> Callable[..., Any]:
+        return of_one(registry.ufuncs[getattr(registry.scipy("special"), SPECIAL[name])], original)
 
-        return 1, lambda x: made()(x)
+    return lambda x: made()(x)
+
+
+def _none(*args: Any) -> None:
+    """The short way of a function that has none."""
+
+
+def _short_ways(name: str, original: Callable[..., Any]) -> tuple[Any, Callable[..., Any]]:
+    """How a function of math computes with one traced float, or None; and with two numbers."""
     ufunc = {**OF_NUMBERS, "log": np.log, "hypot": np.hypot}.get(name)
     primitive = power if name == "pow" else registry.ufuncs.get(ufunc)
+    if name in SPECIAL:
+        return _of_special(name, original), _none
     if not isinstance(primitive, Primitive) or not primitive.plain:
-        return 0, _by_numpy
+        return None, _none
     if len(primitive.slopes) == 1:
-        return 1, of_one(primitive, original)
-    left = of_two(primitive, original)
-    right = of_two(primitive, original, swapped=True)
-    return 2, lambda x, y: left(x, y) if type(x) is Tracer else right(y, x)
+        return of_one(primitive, original), _none
+    left, right = of_two(primitive, original), of_two(primitive, original, swapped=True)
+    return None, lambda x, y: left(x, y) if type(x) is Tracer else right(y, x)
 
 
 def _replacing(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
     original = getattr(math, name)
-    count, on_floats = _on_floats(name, original)
+    of_number, of_numbers = _short_ways(name, original)
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
         for arg in args:
-            if type(arg) is Tracer:
-                if type(arg.inner) is float and len(args) == count:
-                    found = on_floats(*args)
-                    if found is not None:
-                        return found
-                if current() is not EVAL:
-                    return ours(*args, **kwargs)
+            if type(arg) is Tracer and current() is not EVAL:
+                short = type(arg.inner) is float and len(args) == 2
+                found = of_numbers(*args) if short else None
+                return ours(*args, **kwargs) if found is None else found
         if not NEVER_TRACED.issuperset(map(type, args)) and current() is not EVAL:
             if any(traced_in(arg, "__float__") is not None for arg in args):
                 return ours(*args, **kwargs)
         return original(*args, **kwargs)
 
-    return function
+    if of_number is None:
+        return function
+
+    @functools.wraps(original)
+    def function_of_number(x: Any, /, *others: Any) -> Any:
+        if type(x) is Tracer and type(x.inner) is float and not others:
+            found = of_number(x)
+            if found is not None:
+                return found
+        return function(x, *others)
+
+    return function_of_number
 
 
 def _parts(values: Any) -> tuple[Any, bool]:

@@ -85,15 +85,29 @@ LEAST, MOST = sys.float_info.min, sys.float_info.max
 """The range of normal floats."""
 
 
-def _normal(quotient: float, exact: bool) -> float:
-    """A quotient by which a cotangent is multiplied in place of a division.
+def _inverse(divisor: float) -> float:
+    """The factor by which a cotangent is multiplied in place of a division.
 
     Raises:
       ArithmeticError: if it has fewer digits than a float, so that the product would have, too.
     """
-    if LEAST <= abs(quotient) <= MOST or exact:
-        return quotient
+    factor = 1.0 / divisor
+    if LEAST <= abs(factor) <= MOST or math.isinf(divisor):
+        return factor
     raise ArithmeticError
+
+
+def _after_sum(partial: AfterSum) -> Callable[[float, float, float], float]:
+    scale, finish = _rebound(partial.scale), _rebound(partial.finish)
+
+    def derivative(z: float, x: float, y: float) -> float:
+        args = x, y
+        factor: float = finish(scale(1.0, z, args), args)
+        if LEAST <= abs(factor) <= MOST or z == 0:
+            return factor
+        raise ArithmeticError  # as for `_inverse`
+
+    return derivative
 
 
 def slope(primitive: Primitive, position: int) -> Callable[..., float]:
@@ -101,10 +115,11 @@ def slope(primitive: Primitive, position: int) -> Callable[..., float]:
     partial = primitive.slopes[position]
     if isinstance(partial, Over):
         divisor = _rebound(partial.function)
-        return lambda *args: _normal(1.0 / (d := divisor(*args)), math.isinf(d))
+        if len(primitive.slopes) == 1:
+            return lambda z, x: _inverse(divisor(z, x))
+        return lambda z, x, y: _inverse(divisor(z, x, y))
     if isinstance(partial, AfterSum):
-        scale, finish = _rebound(partial.scale), _rebound(partial.finish)
-        return lambda z, *args: _normal(finish(scale(1.0, z, args), args), z == 0)
+        return _after_sum(partial)
     if isinstance(partial, operator.itemgetter):
         return lambda z, *args: partial(args)
     if callable(partial):

@@ -46,6 +46,7 @@ class TrapTrace(Trace):
     """Examines the operands and outputs of each primitive."""
 
     __slots__ = ("inf", "kinks", "nan")
+    block = True
 
     def __init__(self, parent: Trace, nan: bool, inf: bool, kinks: bool) -> None:
         super().__init__(parent, lambda: "the block debug.trap")

@@ -227,3 +227,22 @@ def test_a_loop_of_math_is_compiled():
 
     assert fg.jit(f)(0.3) == pytest.approx(f(0.3), rel=1e-13)
     assert fg.jit(fg.grad(f))(0.3) == pytest.approx(fg.grad(f)(0.3), rel=1e-12)
+
+
+@pytest.mark.parametrize("block", [fg.debug.trap, fg.no_gradient])
+def test_functions_are_replaced_inside_of_a_block(block):
+    def f(x):
+        return math.sin(x) * np.asarray([x, 1.0])[0]
+
+    wanted = math.cos(1.0) + math.sin(1.0)
+    with block():
+        assert fg.grad(f)(1.0) == pytest.approx(wanted, rel=1e-14)
+        assert fg.jit(fg.grad(f))(1.0) == pytest.approx(wanted, rel=1e-14)
+        assert fg.jvp(f, (1.0,), (1.0,))[1] == pytest.approx(wanted, rel=1e-14)
+        second = 2 * math.cos(1.0) - math.sin(1.0)
+        assert fg.grad(fg.grad(f))(1.0) == pytest.approx(second, rel=1e-14)
+
+
+def test_a_trap_names_the_function_of_math_that_made_an_infinity():
+    with fg.debug.trap(), pytest.raises(fg.errors.TrapError, match="backward pass of `sqrt`"):
+        fg.grad(lambda x: math.sqrt(x * x))(0.0)

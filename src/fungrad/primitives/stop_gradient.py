@@ -107,6 +107,7 @@ class NoGradientTrace(Trace):
     """Stops every value that enters a block, and so all values computed in it."""
 
     __slots__ = ("entered", "made", "name", "order")
+    block = True
 
     def __init__(self, parent: Trace, name: str | None, order: int) -> None:
         super().__init__(parent, lambda: f"the block no_gradient({name!r})")

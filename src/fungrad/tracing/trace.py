@@ -68,6 +68,8 @@ class Trace:
     """
     note: Callable[[tuple[Any, ...]], None] | None = None
     """Records an operation on Python floats; None if they are processed as any others."""
+    block = False
+    """Whether it is that of a block, and of no transform: around it no function is replaced."""
     closed = False
     """Whether the running function is recorded, so that it must not write into captured arrays."""
 
@@ -139,7 +141,10 @@ class Trace:
         if not registry.complete:
             registry.installer.load()  # type: ignore[union-attr]
         before = _current.get()
-        if before is not EVAL or self is EVAL:
+        around: Any = before
+        while around.block:
+            around = around.parent
+        if around is not EVAL or self is EVAL:
             try:
                 _current.set(self)
                 return f(*args)
@@ -153,7 +158,7 @@ class Trace:
         finally:
             self.running = False
             try:
-                _current.set(EVAL)
+                _current.set(before)
                 interception.end(self)
             except BaseException:
                 interception.end(self)

@@ -11,7 +11,8 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import fungrad as fg
-from fungrad.compiler.native import entry, fused
+from fungrad.compiler.cost_model import tuned
+from fungrad.compiler.native import backend, entry, fused
 from fungrad.compiler.native.fused import fused_kernel
 from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.llvm_ir import Function
@@ -562,3 +563,35 @@ def test_moves_of_moved_arrays_end_before_they_multiply() -> None:
     graph = optimised(fg.make_jaxpr(fg.grad(f, (0, 1)))(np.ones(120), 0.2))
     with pytest.raises(Refused, match="moves of moved arrays"):
         fused_kernel(graph)
+
+
+def standardised(v: Any) -> Any:
+    return (v - np.mean(v, axis=-1, keepdims=True)) / np.std(v, axis=-1, keepdims=True)
+
+
+@pytest.mark.usefixtures("native")
+@pytest.mark.parametrize("shape", [(1, 2), (1, 9)])
+def test_buffered_values_that_depend_on_no_loop(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "GENERATORS", [fused.cheap_kernel])
+    monkeypatch.setattr(tuned, "cluster_elements", 0)
+    x, w = rng.normal(size=shape), rng.normal(size=shape)
+
+    def pulled_back(v: Any, w: Any) -> Any:
+        return fg.vjp(lambda v: standardised(v / 3.0), v)[1](w)[0]
+
+    found = fg.jit(pulled_back)(x, w)
+    np.testing.assert_allclose(found, pulled_back(x, w), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.usefixtures("native")
+@pytest.mark.parametrize("shape", [(64, 64), (67, 64)])
+def test_reductions_that_end_a_group_of_rows(shape: tuple[int, ...]) -> None:
+    w = rng.normal(size=shape)
+
+    def f(v: Any) -> Any:
+        return np.sum(np.cumsum(standardised(v), -1) * np.mean(v, 0, keepdims=True) * w)
+
+    x = rng.normal(size=shape)
+    np.testing.assert_allclose(fg.jit(fg.grad(f))(x), fg.grad(f)(x), rtol=1e-9, atol=1e-9)

@@ -219,10 +219,9 @@ class Nest:
         inner.pointers = found
         self.extra = {**self.extra, **found}
         for nest in self.columns.values():
-            body = Body(nest.source, nest.maps, code, {}, None, 1, nest.entry(code))
-            body.pointers = nest.extra = found
-            nest.tails = self.tails
-            nest.whole_rows(code, body, 0, nest.rows)
+            nest.extra, nest.tails = found, self.tails
+            nest.whole_rows(code, nest.entry(code, found), 0, nest.rows)
+        self.settle(inner, self.demanded)
         self.unit(code, inner, unit)
 
     def join(self, code: Function, outer: Body) -> None:
@@ -246,11 +245,15 @@ class Nest:
             code.for_range(whole, type_.size, functools.partial(add, lanes=1))
             at += self.copies * room
 
-    def entry(self, code: Function) -> Body:
-        """The values that are constant in all loops."""
+    def entry(self, code: Function, extra: Mapping[int, Value] | None = None) -> Body:
+        """The values that are constant in all loops. Those of a nest with buffers wait for their
+        pointers, `extra` (`prepared`).
+        """
         body = Body(self.source, self.maps, code, {}, None)
         body.point(range(self.source.pointers))
-        self.settle(body, self.demanded)
+        body.pointers.update(extra or {})
+        if extra is not None or not self.columns:
+            self.settle(body, self.demanded)
         return body
 
     def settle(self, body: Body, demanded: Mapping[Key, Piece]) -> None:
@@ -487,8 +490,7 @@ class BoxNest(Nest):
             given = [("ptr", "arrays"), ("i64", "row"), ("i64", "low"), ("i64", "high"),
                      ("ptr", "tails"), *[("ptr", f"extra{n}") for n in self.extra]]  # fmt: skip
             code = Function(module, self.name, "void", given, attributes="internal")
-            entry = self.entry(code)
-            entry.pointers.update(zip(self.extra, code.parameters[5:], strict=True))
+            entry = self.entry(code, dict(zip(self.extra, code.parameters[5:], strict=True)))
             index = self.indices(code, code.parameters[1])
 
             def step(i: Value) -> None:

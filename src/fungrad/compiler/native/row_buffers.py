@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.block_sums import reduction
@@ -161,9 +161,9 @@ class BufferedNest(BoxNest):
             self.kept[source.pointers + n] = self.buffer, row
             self.buffer += -(-row * (self.per + self.high - self.low) // 64) * 64
 
-    def entry(self, code: Function) -> Body:
+    def entry(self, code: Function, extra: Mapping[int, Value] | None = None) -> Body:
         self.ahead_entry = self.ahead.entry(code)
-        return super().entry(code)
+        return super().entry(code, extra)
 
     def unit(self, code: Function, entry: Body, unit: Value) -> None:
         """Fills the buffers with the rows that a unit reads, and runs the unit."""

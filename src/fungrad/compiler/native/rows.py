@@ -184,7 +184,7 @@ class RowNest(Nest):
         (loop,) = self.outer
         all_of = Body(self.source, self.maps, code, {loop: first}, self.box, self.group, entry)
         all_of.last = loop
-        for now in range(self.last_phase + 1):
+        for now in range(self.last_phase + 2):  # the last reads the reductions of the one before
             for key, piece in self.demanded.items():
                 if self._inside(key[1]):
                     continue

@@ -226,10 +226,10 @@ values_with_vectors = _of(
     "fungrad.compiler.passes.simplify.factors",
     "values_with_vectors",
 )
-products_of_inverses = _of(
+products_with_vectors = _of(
     ("fungrad.primitives.linalg.solve",),
     "fungrad.compiler.passes.simplify.factors",
-    "products_of_inverses",
+    "products_with_vectors",
 )
 forward_stores = _of(
     ("fungrad.primitives.movement.scatter", "fungrad.primitives.movement.gather"),
@@ -285,7 +285,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     simplify_loops,
     rematerialise_residuals,
     split_loops,
-    products_of_inverses,
+    products_with_vectors,
     simplify_outer_products,
     values_with_vectors,
     simplify,

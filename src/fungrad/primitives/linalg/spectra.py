@@ -42,6 +42,10 @@ from fungrad.tracing.trace import shape_of, typeof
 def _eval_coincide(w: Any, *, opposite: bool) -> Any:
     size = np.abs(w).max(-1, initial=0)[..., None, None]
     tolerance = 4 * w.shape[-1] * np.finfo(w.dtype).eps * size
+    if not opposite and w.ndim == 1 and w.dtype.kind == "f" and len(w) > 1:
+        gap = np.diff(np.sort(w)).min()
+        if gap > tolerance:  # the usual answer, without comparing all pairs
+            return np.eye(len(w), dtype=bool)
     left, right = w[..., :, None], w[..., None, :]
     return np.abs(left + right if opposite else left - right) <= tolerance
 
@@ -89,10 +93,11 @@ _ADVICE = (
 
 
 def _eval_apart(x: Any, same: Any, g: Any, *, values: str, strict: bool) -> Any:
+    pairs = same
     if same.ndim >= 2 and same.shape[-1] == same.shape[-2]:
-        pairs = same & ~np.eye(same.shape[-1], dtype=bool)
-    else:
-        pairs = same
+        pairs = same.copy()
+        diagonal = np.arange(same.shape[-1])
+        pairs[..., diagonal, diagonal] = False
     if pairs.any():
         size = np.abs(x)
         limit = 1e3 * x.shape[-1] * np.finfo(x.dtype).eps * np.max(size, initial=0)

@@ -14,7 +14,7 @@ from fungrad.compiler.passes.rewriter import Writer, apply_rules, rewritten
 from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.linalg.cholesky_qr import cholesky
-from fungrad.primitives.linalg.solve import inv, solve
+from fungrad.primitives.linalg.solve import solve
 from fungrad.primitives.linalg.spectra import eigenspaces, eigh, eigvalsh, svd, svdvals
 from fungrad.primitives.movement.reshape_broadcast_cast import conj, transpose
 from fungrad.retracing.inlining import placed
@@ -48,26 +48,35 @@ def _outer(writer: Writer, atom: Atom) -> tuple[Atom, ...] | None:
     return found.inputs
 
 
-@rule(made(dot_general), "a product of an inverse and an outer product is one with a vector")
+@rule(made(dot_general), "in a derivative, a product with an outer product is one with a vector")
 def of_an_outer_product(writer: Writer, equation: Equation) -> Atom | None:
-    for n, (other, summed) in enumerate(
-        zip(equation.inputs, equation.params["contract"], strict=True)
-    ):
+    summed, batch = equation.params["contract"], equation.params["batch"]
+    for n, other in enumerate(equation.inputs if equation.backward else ()):
         vectors = _outer(writer, equation.inputs[1 - n])
-        if vectors and len(summed) == len(other.type.shape) - 1 == 1 and _inverse(writer, other):
-            (axis,) = equation.params["contract"][1 - n]
-            product = {"contract": (summed, (0,)), "batch": ((), ())}
+        if vectors and other.type.ndim == 2 and len(summed[n]) == 1 and not batch[0]:
+            ((axis,),) = summed[1 - n : 2 - n]
+            product = {"contract": (summed[n], (0,)), "batch": batch}
             vector = writer.add(equation, dot_general, other, vectors[axis], **product)
             pair = (vector, vectors[1 - axis])
             return writer.add(equation, dot_general, *(pair[::-1] if n else pair), **_OUTER)
     return None
 
 
-def _inverse(writer: Writer, atom: Atom) -> bool:
-    step = writer.definition(atom, inv, transpose)
-    while step is not None and step.primitive is transpose:
-        step = writer.definition(step.inputs[0], inv, transpose)
-    return step is not None
+@rule(made(dot_general, AnyValue("x"), AnyValue("v")), "and one of a product with a vector is two")
+def of_a_vector(writer: Writer, equation: Equation, x: Atom, v: Atom) -> Atom | None:
+    first, batch = writer.sole_use_definition(x, dot_general), equation.params["batch"]
+    if first is None or not equation.backward or (x.type.ndim, v.type.ndim) != (2, 1):
+        return None
+    contract, summed = first.params["contract"], equation.params["contract"]
+    if any(a.type.ndim != 2 for a in first.inputs) or len(contract[0]) != 1 or not summed[0]:
+        return None
+    near, far = summed[0][0], 1 - summed[0][0]  # the operand whose axis is summed, and the other
+    free = 1 - contract[near][0]
+    v = writer.add(
+        equation, dot_general, first.inputs[near], v, contract=((free,), (0,)), batch=batch
+    )
+    return writer.add(equation, dot_general, first.inputs[far], v,
+                      contract=(contract[far], (0,)), batch=batch)  # fmt: skip
 
 
 @rule(made(transpose, AnyValue("x")), "an outer product, transposed, is one")
@@ -78,9 +87,11 @@ def of_exchanged_vectors(writer: Writer, equation: Equation, x: Atom) -> Atom | 
     return writer.add(equation, dot_general, *vectors[::-1], **_OUTER)
 
 
-def products_of_inverses(graph: Graph) -> Graph:
-    """Multiplies inverses by the vectors of outer products, not by the matrices."""
-    rules = {dot_general: (of_an_outer_product,), transpose: (of_exchanged_vectors,)}
+def products_with_vectors(graph: Graph) -> Graph:
+    """Multiplies by the vectors of outer products, not by the matrices."""
+    rules = {
+        dot_general: (of_an_outer_product, of_a_vector), transpose: (of_exchanged_vectors,),
+    }  # fmt: skip
     return apply_rules(graph, lambda primitive: rules.get(primitive, ()))
 
 

@@ -33,28 +33,19 @@ def _beyond_one(x: Any) -> Any:
     return np.abs(x) > 1
 
 
-@implements(np.emath.sqrt)
-def sqrt(x: Any) -> Any:
-    """As np.emath.sqrt."""
-    return np.sqrt(_widened(x, _negative))
+def _declare(name: str, outside: Any) -> None:
+    """Declares np.emath's function of a name as NumPy's, with widened arguments."""
+    function = getattr(np, name)
+
+    @implements(getattr(np.emath, name))
+    def widened(x: Any) -> Any:
+        return function(_widened(x, outside))
 
 
-@implements(np.emath.log)
-def log(x: Any) -> Any:
-    """As np.emath.log."""
-    return np.log(_widened(x, _negative))
-
-
-@implements(np.emath.log10)
-def log10(x: Any) -> Any:
-    """As np.emath.log10."""
-    return np.log10(_widened(x, _negative))
-
-
-@implements(np.emath.log2)
-def log2(x: Any) -> Any:
-    """As np.emath.log2."""
-    return np.log2(_widened(x, _negative))
+for _name in ("sqrt", "log", "log10", "log2"):
+    _declare(_name, _negative)
+for _name in ("arccos", "arcsin", "arctanh"):
+    _declare(_name, _beyond_one)
 
 
 @implements(np.emath.logn)
@@ -70,21 +61,3 @@ def power(x: Any, p: Any) -> Any:
     if typeof(p).dtype.kind in "iu" and bool(np.any(p < 0)):
         p = p * 1.0
     return np.power(x, p)
-
-
-@implements(np.emath.arccos)
-def arccos(x: Any) -> Any:
-    """As np.emath.arccos."""
-    return np.arccos(_widened(x, _beyond_one))
-
-
-@implements(np.emath.arcsin)
-def arcsin(x: Any) -> Any:
-    """As np.emath.arcsin."""
-    return np.arcsin(_widened(x, _beyond_one))
-
-
-@implements(np.emath.arctanh)
-def arctanh(x: Any) -> Any:
-    """As np.emath.arctanh."""
-    return np.arctanh(_widened(x, _beyond_one))

@@ -98,8 +98,8 @@ class DataParallel:
     def _computed(
         self, what: str, params: Any, vectors: Sequence[Any], args: Sequence[Any]
     ) -> tuple[Any, Any]:
-        (found,) = _dask().compute(self._whole(what, params, vectors, args))
-        return _value_and_tree(found)
+        (result,) = _dask().compute(self._whole(what, params, vectors, args))
+        return _value_and_tree(result)
 
     def _whole(self, what: str, params: Any, vectors: Sequence[Any], args: Sequence[Any]) -> Any:
         """The sum of all chunks' parts, as a Dask value."""

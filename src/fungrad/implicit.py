@@ -36,14 +36,14 @@ def iterate(step: Callable[[Any], Any], start: Any, tol: float, maxiter: int) ->
         return pytree.leaves(step(pytree.unflatten(treedef, values)))
 
     if current() is EVAL:
-        found = _search(lambda xs: flat(*xs), leaves, tol, maxiter)
+        solution = _search(lambda xs: flat(*xs), leaves, tol, maxiter)
     else:
         graph, closure = captured(flat, leaves, step)
         constants = len(closure)
-        found = list(
+        solution = list(
             iteration(*closure, *leaves, graph=graph, constants=constants, tol=tol, maxiter=maxiter)
         )
-    return pytree.unflatten(treedef, found)
+    return pytree.unflatten(treedef, solution)
 
 
 def _search(
@@ -108,9 +108,9 @@ class _Closed:
         out: list[pytree.TreeDef] = []
 
         def flat(*values: Any) -> list[Any]:
-            found, out_def = flat_results(f(pytree.unflatten(treedef, values)))
+            results, out_def = flat_results(f(pytree.unflatten(treedef, values)))
             out[:] = [out_def]
-            return found
+            return results
 
         graph: Graph
         graph, self.closure = captured(flat, leaves, f)
@@ -197,8 +197,8 @@ def custom_root(
     closed = _Closed(f, initial_guess, "custom_root: the function")
 
     def find(closure: Sequence[Any], guess: Any) -> Any:
-        found = solve(lambda x: closed(closure, x), guess)
-        return found if has_aux else (found, None)
+        solution = solve(lambda x: closed(closure, x), guess)
+        return solution if has_aux else (solution, None)
 
     def rule(primals: Any, tangents: Any) -> Any:
         closure, guess = primals
@@ -272,8 +272,8 @@ def _linear_solution(
     """The function (closure, b) -> (x, aux) with the rules of a linear equation in both modes."""
 
     def find(closure: Sequence[Any], b: Any) -> Any:
-        found = solve(lambda x: matvec(closure, x), b)
-        return found if has_aux else (found, None)
+        solution = solve(lambda x: matvec(closure, x), b)
+        return solution if has_aux else (solution, None)
 
     def transposed(closure: Sequence[Any], y: Any) -> Any:
         if symmetric:

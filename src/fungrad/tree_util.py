@@ -274,8 +274,11 @@ def register_pytree_with_keys(
 
     def flatten(x: Any) -> tuple[Sequence[Any], Any]:
         pairs, aux = flatten_with_keys(x)
-        found = list(pairs)
-        return [child for _, child in found], (aux, tuple(_key(key) for key, _ in found))
+        children_with_keys = list(pairs)
+        return [child for _, child in children_with_keys], (
+            aux,
+            tuple(_key(key) for key, _ in children_with_keys),
+        )
 
     pytree.register(
         nodetype,

@@ -56,21 +56,25 @@ def grad_command(options: Namespace, output: TextIO) -> int:
     value = evaluate(call)
     rows: Iterable[tuple[str, Any]]
     if options.order == 1:
-        found = gradient(call, names)
-        leaves, structure = pytree.flatten(found)
+        gradients = gradient(call, names)
+        leaves, structure = pytree.flatten(gradients)
         rows = zip(leaf_labels(structure), leaves, strict=True)
     else:
         with progress("differentiating"):
             blocks = derivatives(call, names, options.order)
-        found = {",".join(labels): block for labels, block in blocks.items()}
-        rows = found.items()
+        gradients = {",".join(labels): block for labels, block in blocks.items()}
+        rows = gradients.items()
     findings = []
     if options.check:
         findings = check(call, names)
         if options.order > 1:
             findings += check(call, names, order=options.order)[:1]
     if options.json:
-        content = head(call, names) | {"value": value, "order": options.order, "derivative": found}
+        content = head(call, names) | {
+            "value": value,
+            "order": options.order,
+            "derivative": gradients,
+        }
         if options.check:
             content["check"] = [_finding_json(finding) for finding in findings]
         answer_json(content, call, output)
@@ -218,21 +222,21 @@ def why_command(options: Namespace, output: TextIO) -> int:
     if not names:
         raise InputError(f"{call.name} takes no arguments; there is nothing to differentiate by.")
     with quiet(call.notes), user_code(call, EVALUATED):
-        found = fg.why(_Keywords(call))(**{name: call.values[name] for name in names})
-        if found.error is not None:
-            raise found.error
+        explanation = fg.why(_Keywords(call))(**{name: call.values[name] for name in names})
+        if explanation.error is not None:
+            raise explanation.error
     if options.json:
-        answer_json(head(call, names) | found.as_json(), call, output)
+        answer_json(head(call, names) | explanation.as_json(), call, output)
         return PASSED
     report = titled(call)
-    if found.output.verdict != "fine":
-        report.line(f"  {found.output}")
+    if explanation.output.verdict != "fine":
+        report.line(f"  {explanation.output}")
     report.heading("gradient")
-    for finding in found.findings:
+    for finding in explanation.findings:
         report.line(f"  {finding}")
-    if found.stops or found.remarks:
+    if explanation.stops or explanation.remarks:
         report.heading("stops")
-    for text in [*map(stop_text, found.stops), *found.remarks]:
+    for text in [*map(stop_text, explanation.stops), *explanation.remarks]:
         report.line(f"  {text}")
     finish(report, call, output)
     return PASSED

@@ -37,11 +37,11 @@ def gradient(call: UserCall, names: Sequence[str]) -> dict[str, Any]:
     """The gradient with respect to each named argument, in its own structure and dtype."""
     selected = {name: call.values[name] for name in names}
     with quiet(call.notes), user_code(call, "was being differentiated"):
-        found: dict[str, Any] = fg.grad(call)(selected)
+        result: dict[str, Any] = fg.grad(call)(selected)
     for name in names:
         mend = "`fungrad why` with the same arguments names the line; move away from it"
-        check_finite(found[name], f"the gradient with respect to {name}", call.allow_nan, mend)
-    return found
+        check_finite(result[name], f"the gradient with respect to {name}", call.allow_nan, mend)
+    return result
 
 
 class Flat:

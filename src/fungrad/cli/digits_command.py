@@ -21,18 +21,18 @@ def digits_command(options: Namespace, output: TextIO) -> int:
     with progress("digits"), quiet(call.notes), user_code(call, "was being analysed"):
         try:
             analyse = fg.digits(function, inputs=options.inputs, check=options.check)
-            found = analyse(*function.values)
+            digits = analyse(*function.values)
         except MissingExtraError as error:
             raise InputError(str(error)) from None
     if options.plot:
-        _plot(found, options.plot)
+        _plot(digits, options.plot)
     if options.json:
-        content = head(call, by) | {"gradient": options.grad, "digits": found.to_dict()}
+        content = head(call, by) | {"gradient": options.grad, "digits": digits.to_dict()}
         answer_json(content, call, output)
         return PASSED
     report = titled(call)
     report.heading(f"digits of the {_of(options.grad, by)}")
-    report.tables(found.tables())
+    report.tables(digits.tables())
     if options.plot:
         report.line(f"  drawn in {options.plot}")
     finish(report, call, output)

@@ -38,14 +38,14 @@ def cost_command(options: Namespace, output: TextIO) -> int:
     """`fungrad cost`: operations, bytes and memory of a function or of its gradient."""
     call, function, by = to_be_traced(options)
     with quiet(call.notes), user_code(call, "was being traced"):
-        found = fg.jit(function).lower(*function.values).cost()
+        costs = fg.jit(function).lower(*function.values).cost()
     if options.json:
-        content = head(call, by) | {"gradient": options.grad, "cost": found.to_dict()}
+        content = head(call, by) | {"gradient": options.grad, "cost": costs.to_dict()}
         answer_json(content, call, output)
         return PASSED
     report = titled(call)
     report.heading(f"cost of the {_of(options, by)}")
-    report.tables(found.tables())
+    report.tables(costs.tables())
     finish(report, call, output)
     return PASSED
 
@@ -55,14 +55,14 @@ def profile_command(options: Namespace, output: TextIO) -> int:
     call, function, by = to_be_traced(options)
     with progress("profiling"), quiet(call.notes), user_code(call, "was being profiled"):
         measure: Any = fg.explain_speed if options.explain else fg.profile
-        found = measure(function, repetitions=options.repetitions)(*function.values)
+        measured = measure(function, repetitions=options.repetitions)(*function.values)
     if options.json:
-        content = head(call, by) | {"gradient": options.grad, "profile": found.to_dict()}
+        content = head(call, by) | {"gradient": options.grad, "profile": measured.to_dict()}
         answer_json(content, call, output)
         return PASSED
     report = titled(call)
     report.heading(f"{'speed' if options.explain else 'profile'} of the {_of(options, by)}")
-    report.tables(found.tables())
+    report.tables(measured.tables())
     finish(report, call, output)
     return PASSED
 

@@ -34,9 +34,9 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 def listed(names: Iterable[str]) -> str:
     """Names for a message, shortened where there are many."""
-    found = list(names)
-    shown = ", ".join(found[:12])
-    return f"{shown}, ... ({len(found)} in all)" if len(found) > 12 else shown or "none"
+    texts = list(names)
+    shown = ", ".join(texts[:12])
+    return f"{shown}, ... ({len(texts)} in all)" if len(texts) > 12 else shown or "none"
 
 
 def parse_arguments(texts: Sequence[str]) -> dict[str, Any]:

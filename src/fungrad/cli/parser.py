@@ -207,10 +207,10 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Parses the options, and refuses unknown ones."""
-        found, unknown = super().parse_known_args(args, namespace)
+        options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"there is no argument '{unknown[0]}'")
-        return found, unknown
+        return options, unknown
 
 
 def parser() -> Parser:

@@ -118,12 +118,12 @@ def wrapped(text: str, width: int) -> str:
     lines = []
     for line in text.splitlines():
         indent = " " * (len(line) - len(line.lstrip()))
-        found = textwrap.wrap(
+        texts = textwrap.wrap(
             line, max(width, 20), initial_indent=indent, subsequent_indent=f"{indent}  ",
             break_long_words=False, break_on_hyphens=False, replace_whitespace=False,
             drop_whitespace=True,
         ) if len(line) > width else [line]  # fmt: skip
-        lines += found or [""]
+        lines += texts or [""]
     return "\n".join(lines)
 
 
@@ -296,8 +296,8 @@ class Positional:
             return self.call(selected)
         rest = {name: value for name, value in selected.items() if name not in self.by}
         gradients = fg.grad(lambda part: self.call(rest | part))({n: selected[n] for n in self.by})
-        found = tuple(gradients[name] for name in self.by)
-        return found if len(found) > 1 else found[0]
+        values = tuple(gradients[name] for name in self.by)
+        return values if len(values) > 1 else values[0]
 
 
 def to_be_traced(options: Namespace) -> tuple[UserCall, Positional, list[str]]:

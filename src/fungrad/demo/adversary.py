@@ -94,10 +94,10 @@ def run(seed: int) -> Result:
     plain = trained(loss, images, labels)
     wrongness = (probabilities(plain, images) - labels)[:, None]
 
-    found = fg.grad(loss, argnums=1)(plain, images, labels)
+    slope = fg.grad(loss, argnums=1)(plain, images, labels)
     result.compare(
         "gradient with respect to the images = (p - y) w / n",
-        found,
+        slope,
         wrongness * plain["slope"] / IMAGES,
     )
     moved = attacked(plain, images, labels)

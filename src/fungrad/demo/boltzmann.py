@@ -100,11 +100,11 @@ def run(seed: int) -> Result:
 
     uniform = generator.random((len(data), HIDDEN))
     by_hand = gradient_by_hand(weights, data, uniform)
-    found = gradient_of(weights, data, uniform)
+    gradient = gradient_of(weights, data, uniform)
     parts = {"pairs": "weights", "visible": "visible biases", "hidden": "hidden biases"}
     for name, part in parts.items():
         result.compare(
-            f"gradient with respect to the {part} = hand formula", found[name], by_hand[name]
+            f"gradient with respect to the {part} = hand formula", gradient[name], by_hand[name]
         )
     wrong = fg.grad(contrastive_unstopped)(weights, data, uniform)
     gap = relative_gap(wrong["pairs"], by_hand["pairs"])

@@ -191,8 +191,8 @@ def _operation(flat: _Flat) -> Callable[..., Any]:
             result: list[Any] = [None] * len(inputs)
             if moving and counted:
                 pull = flat.pullback(moving, counted, len(inputs))
-                found = pull.call(*inputs, *[cotangents[i] for i in counted])
-                for i, cotangent in zip(moving, found, strict=True):
+                cotangents_of_inputs = pull.call(*inputs, *[cotangents[i] for i in counted])
+                for i, cotangent in zip(moving, cotangents_of_inputs, strict=True):
                     result[i] = cotangent
             return tuple(result)
 
@@ -202,8 +202,10 @@ def _operation(flat: _Flat) -> Callable[..., Any]:
             moving = tuple([i for i, t in enumerate(tangents) if t is not None])
             counted = tuple([i for i, inexact in enumerate(ctx.results) if inexact])
             push = flat.pushforward(moving, counted, len(inputs))
-            found = iter(push.call(*inputs, *[tangents[i] for i in moving]))
-            return tuple([next(found) if inexact else None for inexact in ctx.results])
+            tangents_of_outputs = iter(push.call(*inputs, *[tangents[i] for i in moving]))
+            return tuple(
+                [next(tangents_of_outputs) if inexact else None for inexact in ctx.results]
+            )
 
     class Eager(Rules):
         @staticmethod

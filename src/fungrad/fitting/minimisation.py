@@ -121,11 +121,11 @@ def minimize(
         for one in called:
             one(x)
 
-    found = optimize.minimize(
+    minimum = optimize.minimize(
         function, x0, given, method, bounds=_bounds(bounds, x0), constraints=constraints, tol=tol,
         callback=after if called else None, options=options,
     )  # fmt: skip
-    return Minimum(found)
+    return Minimum(minimum)
 
 
 class _Progress:

@@ -72,12 +72,12 @@ class Parameters:
 
     def _positions(self, name: str, argument: str) -> list[int]:
         """Those of a parameter, or of the numbers in an array."""
-        found = [i for i, n in enumerate(self.names) if n == name or n.startswith(f"{name}[")]
-        if not found:
+        positions = [i for i, n in enumerate(self.names) if n == name or n.startswith(f"{name}[")]
+        if not positions:
             raise ArgumentError(
                 f"{argument}= names {name!r}, but the parameters are {', '.join(self.names)}."
             )
-        return found
+        return positions
 
     def vector(self, free: Any) -> Any:
         """All parameters, from the free ones; differentiable."""
@@ -104,12 +104,12 @@ def _start(f: Any, p0: Any, ends: Any) -> tuple[Any, tuple[str, ...], Callable[.
         parts = [_numbered(path.strip(".[]'\""), leaf) for path, leaf in leaves_with_paths(p0)]
         return p0, tuple([name for part in parts for name in part]), f
     try:
-        found = list(inspect.signature(f).parameters.values())[1:]
+        given = list(inspect.signature(f).parameters.values())[1:]
     except (TypeError, ValueError):  # a builtin without a signature
-        found = []
-    taken = [p for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        given = []
+    taken = [p for p in given if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if p0 is None:
-        if not taken or len(taken) < len(found):
+        if not taken or len(taken) < len(given):
             raise ArgumentError(
                 f"The number of parameters of {describe(f)} does not follow from its signature: "
                 "give p0."

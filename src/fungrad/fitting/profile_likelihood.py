@@ -97,12 +97,12 @@ class _Path:
             return moved
 
         bounds = (residuals.low[others], residuals.high[others])
-        found = _scipy_optimize.least_squares(
+        refitted = _scipy_optimize.least_squares(
             lambda w: residuals(full(w)), v[others],
             lambda w: residuals.jacobian(full(w))[:, others],
             bounds, x_scale="jac", ftol=1e-12, xtol=1e-12, gtol=1e-12,
         )  # fmt: skip
-        return full(found.x)
+        return full(refitted.x)
 
 
 def profiled(

@@ -57,11 +57,11 @@ class Data:
     def _matched(self, sigma: Any) -> list[Any]:
         if self.treedef is pytree.LEAF or sigma is None or isinstance(sigma, (int, float)):
             return [sigma] * len(self.arrays)
-        children, found = pytree.flatten(sigma, is_leaf=lambda s: isinstance(s, (int, float)))
-        if found != self.treedef:
+        children, structure = pytree.flatten(sigma, is_leaf=lambda s: isinstance(s, (int, float)))
+        if structure != self.treedef:
             raise ArgumentError(
                 "sigma must have an entry where ydata has an array: "
-                f"{pytree.difference(self.treedef, found)}."
+                f"{pytree.difference(self.treedef, structure)}."
             )
         return children
 
@@ -153,15 +153,15 @@ class Residuals:
         """
         size = self.start.size
         tight = {"ftol": 1e-15, "xtol": 1e-15, "gtol": 1e-15, "max_nfev": 2000 * max(size, 1)}
-        found = _scipy_optimize.least_squares(
+        minimum = _scipy_optimize.least_squares(
             self, self.start, self.jacobian, (self.low, self.high), method,
             **{"x_scale": "jac", **tight, **options},
         )  # fmt: skip
-        if not found.success:
-            raise RuntimeError(f"curve_fit found no minimum: {found.message} Give a nearer p0.")
-        if np.any(found.active_mask) or options.get("loss", "linear") != "linear":
-            return found.x
-        return self.polished(found.x, np.arange(size))
+        if not minimum.success:
+            raise RuntimeError(f"curve_fit found no minimum: {minimum.message} Give a nearer p0.")
+        if np.any(minimum.active_mask) or options.get("loss", "linear") != "linear":
+            return minimum.x
+        return self.polished(minimum.x, np.arange(size))
 
     def polished(self, v: Any, free: Any) -> Any:
         """Gauss-Newton steps of some unknowns from a minimum, as long as they get shorter.

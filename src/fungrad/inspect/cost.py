@@ -99,19 +99,19 @@ def tally(graph: Graph, inner: Callable[[Graph], Graph]) -> Tally:
     for equation in graph.equations:
         name = equation.primitive.name
         result.equations[name] += 1
-        found = bodies_of(equation)
-        if found is None:
+        bodies = bodies_of(equation)
+        if bodies is None:
             work = work_of(equation)
             if work is None:
                 result.unknown[name] += 1
             else:
                 result.add(name, work)
             continue
-        result.by_trip[name] += found.by_trip
-        parts = [(tally(inner(body.graph), inner), body.times) for body in found.bodies]
+        result.by_trip[name] += bodies.by_trip
+        parts = [(tally(inner(body.graph), inner), body.times) for body in bodies.bodies]
         worst = max(range(len(parts)), key=lambda i: (sum(parts[i][0].work), -i))
         for index, (part, times) in enumerate(parts):
-            result.take(part, 0 if found.choice and index != worst else times)
+            result.take(part, 0 if bodies.choice and index != worst else times)
     return result
 
 
@@ -177,17 +177,17 @@ class Cost:
         header = ["primitive", "equations", "flops", "transcendentals"]
         rows = [[row[0], *map(number, row[1:])] for row in self.by_primitive]
         passes = [[row[0], *map(number, row[1:])] for row in self.passes if any(row[1:])]
-        found = [
+        tables = [
             Table("totals", ["", "count"], totals, right),
             Table("by primitive", header, rows, right),
         ]
         if passes:
-            found.append(Table("removed by", ["pass", *header[1:]], passes, right))
+            tables.append(Table("removed by", ["pass", *header[1:]], passes, right))
         notes = [[name, "no rule", number(count)] for name, count in self.unknown.items()]
         notes += [[name, "one trip counted", number(n)] for name, n in self.by_trip.items()]
         if notes:
-            found.append(Table("not in the figures", ["primitive", "why", "equations"], notes))
-        return found
+            tables.append(Table("not in the figures", ["primitive", "why", "equations"], notes))
+        return tables
 
     def __repr__(self) -> str:
         return plain(f"cost of {self.name}", self.tables())
@@ -211,24 +211,24 @@ def cost(graph: Graph) -> Cost:
     (48, 8, 272)
     """
     final = optimised(graph)
-    found = tally(final, optimised)
+    total = tally(final, optimised)
     moved = traffic(final)
     rows = [
-        PrimitiveCost(name, count, *found.by_primitive.get(name, NOTHING))
-        for name, count in found.equations.items()
+        PrimitiveCost(name, count, *total.by_primitive.get(name, NOTHING))
+        for name, count in total.equations.items()
     ]
     rows.sort(key=lambda row: (-row.flops - row.transcendentals, row.primitive))
     return Cost(
         graph.name or "a graph",
-        *found.work,
+        *total.work,
         moved.read,
         moved.written,
-        sum(found.equations.values()),
+        sum(total.equations.values()),
         peak(final),
         tuple(rows),
-        _passes(graph, found),
-        dict(found.unknown),
-        {name: count for name, count in found.by_trip.items() if count},
+        _passes(graph, total),
+        dict(total.unknown),
+        {name: count for name, count in total.by_trip.items() if count},
     )
 
 

@@ -219,8 +219,8 @@ class Profile:
             times[what] = times.get(what, 0.0) + equation.seconds
             counts[what] = counts.get(what, 0) + equation.runs
         total = self.seconds or 1.0
-        found = [Share(what, spent, spent / total, counts[what]) for what, spent in times.items()]
-        return sorted(found, key=lambda share: -share.seconds)
+        shares = [Share(what, spent, spent / total, counts[what]) for what, spent in times.items()]
+        return sorted(shares, key=lambda share: -share.seconds)
 
     def to_dict(self) -> dict[str, Any]:
         """The profile as plain data."""
@@ -248,7 +248,7 @@ class Profile:
             ["compiled", seconds(self.compiled)],
         ]
         header = ["time", "share", "runs"]
-        found = [
+        parts = [
             Table(f"one call, median of {self.repetitions}", ["", "time"], whole, right),
             Table("by line", ["line", *header, "source"], _lines(self.by_line, self), right),
             self.program.by_line()._replace(title="by line, in the compiled program"),
@@ -257,8 +257,8 @@ class Profile:
         for name, shares in (*tables, ("pass", self.by_pass)):
             if len(shares) > 1:
                 rows = [[share.what, *_figures(share)] for share in shares[:SHOWN]]
-                found.append(Table(f"by {name}", [name, *header], [*rows, *_rest(shares)], right))
-        return found
+                parts.append(Table(f"by {name}", [name, *header], [*rows, *_rest(shares)], right))
+        return parts
 
     def __repr__(self) -> str:
         return plain(f"profile of {self.name}", self.tables())

@@ -99,8 +99,8 @@ def _derivatives(model: Any, *args: Any) -> Any:
     if key not in model._exact_compiled:
         limits = np.where(np.isnan(limits), [-np.inf, np.inf], limits)
         model._exact_compiled[key] = _rows(_of_vector(model, ties, limits))
-    found = np.asarray(model._exact_compiled[key](parameters, *inputs), np.float64)
-    return found.reshape(len(parameters), *np.broadcast_shapes(*[x.shape for x in inputs]))
+    derivatives = np.asarray(model._exact_compiled[key](parameters, *inputs), np.float64)
+    return derivatives.reshape(len(parameters), *np.broadcast_shapes(*[x.shape for x in inputs]))
 
 
 def _rows(f: Callable[..., Any]) -> Callable[..., Any]:

@@ -52,8 +52,8 @@ class Callback(casadi.Callback):
         self.construct(name, {})
 
     def _results(self, *values: Any) -> tuple[Any, ...]:
-        found = self._f(*values)
-        return found if isinstance(found, tuple) else (found,)
+        results = self._f(*values)
+        return results if isinstance(results, tuple) else (results,)
 
     # --- what CasADi asks
 
@@ -88,10 +88,10 @@ class Callback(casadi.Callback):
         places = tuple(range(count))
 
         def blocks(*values: Any) -> tuple[Any, ...]:
-            found = jacobian(self._columns, places)(*values[:count])
+            blocks_of_columns = jacobian(self._columns, places)(*values[:count])
             return tuple(
                 np.reshape(block, (-1, _size(size)))
-                for row in found
+                for row in blocks_of_columns
                 for block, size in zip(map(_transposed, row, self._sizes), self._sizes, strict=True)
             )
 

@@ -97,8 +97,8 @@ class ExplicitComponent(_api.ExplicitComponent):
 
     def compute_partials(self, inputs: Any, partials: Any, *rest: Any) -> None:
         """The partial derivatives."""
-        found = self._partials(*[np.array(inputs[name]) for name in self._given])
-        for key, block in self._blocks(found):
+        jacobians = self._partials(*[np.array(inputs[name]) for name in self._given])
+        for key, block in self._blocks(jacobians):
             if block.nnz:
                 partials[key] = block.data
 

@@ -69,8 +69,8 @@ class FunctionOp(_graph.Op):
         return _graph.Apply(self, variables, results)
 
     def perform(self, node: Any, inputs: Any, output_storage: Any, *rest: Any) -> None:
-        found = self._program(*inputs)
-        values = found if isinstance(found, tuple) else (found,)
+        results = self._program(*inputs)
+        values = results if isinstance(results, tuple) else (results,)
         for place, value, ndim in zip(output_storage, values, self.dims, strict=True):
             if np.ndim(value) != ndim:
                 raise ArgumentError(
@@ -91,8 +91,8 @@ class FunctionOp(_graph.Op):
             y.zeros_like() if isinstance(c.type, disconnected) else c
             for y, c in zip(outputs, cotangents, strict=True)
         ]
-        found = self._pullbacks[key](*inputs, *known, return_list=True)
-        given = dict(zip(moving, found, strict=True))
+        pulled = self._pullbacks[key](*inputs, *known, return_list=True)
+        given = dict(zip(moving, pulled, strict=True))
         undefined = pytensor.gradient.grad_undefined
         return [given[i] if i in given else undefined(self, i, x) for i, x in enumerate(inputs)]
 
@@ -110,8 +110,8 @@ class FunctionOp(_graph.Op):
 
             pullback = vjp(of_moving, *[values[i] for i in moving])[1]
             cotangents = values[count:]
-            found = pullback(cotangents if len(cotangents) > 1 else cotangents[0])
-            return found if len(moving) > 1 else found[0]
+            pulled = pullback(cotangents if len(cotangents) > 1 else cotangents[0])
+            return pulled if len(moving) > 1 else pulled[0]
 
         pull.__name__ = f"the vjp of {getattr(self.f, '__name__', 'a function')}"
         return pull

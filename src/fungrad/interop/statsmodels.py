@@ -47,10 +47,10 @@ class ExactDerivatives:
         return self._exact("loglike").hessian(params)
 
     def _exact(self, name: str) -> VectorFunction:
-        found = self.__dict__.setdefault("_exact_derivatives", {})
-        if name not in found:
-            found[name] = VectorFunction(getattr(self, name))
-        made: VectorFunction = found[name]
+        derivatives = self.__dict__.setdefault("_exact_derivatives", {})
+        if name not in derivatives:
+            derivatives[name] = VectorFunction(getattr(self, name))
+        made: VectorFunction = derivatives[name]
         return made
 
 

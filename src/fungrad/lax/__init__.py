@@ -26,8 +26,10 @@ _IMPLICIT = ("custom_linear_solve", "custom_root")
 @functools.cache
 def _operations() -> dict[str, str]:
     """Imports the functions besides control flow; returns SciPy's names of JAX's functions."""
-    found = vars(_imported(f"{__name__}.lazy_functions"))
-    globals().update({name: found[name] for name in list(found) if not name.startswith("_")})
+    functions = vars(_imported(f"{__name__}.lazy_functions"))
+    globals().update(
+        {name: functions[name] for name in list(functions) if not name.startswith("_")}
+    )
     special: dict[str, str] = _imported(f"{__name__}.elementwise").SPECIAL
     return special
 

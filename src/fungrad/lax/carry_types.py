@@ -21,8 +21,8 @@ from fungrad.tracing.trace import typeof
 
 def strong_leaf(value: Any, type_: Type) -> Any:
     """A leaf of a carry, cast to the carry's type, which is never weak."""
-    found = typeof(value)
-    if found == type_:
+    own = typeof(value)
+    if own == type_:
         return value
     if type(value) in (int, float, bool, complex):
         return type_.dtype.type(value)
@@ -183,14 +183,14 @@ def _params(equation: Equation, changed: Sequence[bool]) -> dict[str, Any] | Non
         fed = {"graph": changed}
     else:
         return None
-    found = dict(params)
+    named = dict(params)
     for key, flags in fed.items():
         whole = params[key]
         graphs = [_firm(graph, flags) for graph in (whole if type(whole) is tuple else (whole,))]
         if any(graph is None for graph in graphs):
             return None
-        found[key] = tuple(graphs) if type(whole) is tuple else graphs[0]
-    return found
+        named[key] = tuple(graphs) if type(whole) is tuple else graphs[0]
+    return named
 
 
 def carry_body(

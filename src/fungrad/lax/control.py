@@ -233,10 +233,10 @@ def _told(f: Callable[..., Any], named: Any, callback: Callable[[int, Any], Any]
 def _pair(f: Any, out: Any) -> Any:
     """The results of a body, checked to be a carry and a y."""
     if not (isinstance(out, tuple) and len(out) == 2):
-        found = f"{len(out)} values" if isinstance(out, tuple) else f"{type(out).__name__}"
+        described = f"{len(out)} values" if isinstance(out, tuple) else f"{type(out).__name__}"
         raise StructureMismatchError(
             f"The body {describe(f)} of scan has to return a pair (carry, y), but it returned "
-            f"{found}{user_line()}."
+            f"{described}{user_line()}."
         )
     return out
 

@@ -33,10 +33,10 @@ def sizes_of(what: str, given: Any, count: int) -> Sizes:
     """
     if given is None:
         return (1,) * count
-    found = (operator.index(given),) * count if np.ndim(given) == 0 else tuple(map(int, given))
-    if len(found) != count or any(n < 1 for n in found):
+    sizes = (operator.index(given),) * count if np.ndim(given) == 0 else tuple(map(int, given))
+    if len(sizes) != count or any(n < 1 for n in sizes):
         raise ArgumentError(f"{what}={given!r}{user_line()}: {count} integers of at least 1.")
-    return found
+    return sizes
 
 
 def padtype_to_pads(
@@ -153,8 +153,8 @@ def reduce_window(
         if result is not None:
             return pytree.unflatten(treedef, [arranged(result, back)])
     parts, starts = pytree.unflatten(treedef, seen), pytree.unflatten(treedef, list(inits))
-    found = pytree.leaves(reduce(parts, starts, computation, axes))
-    return pytree.unflatten(treedef, [arranged(result, back) for result in found])
+    reduced = pytree.leaves(reduce(parts, starts, computation, axes))
+    return pytree.unflatten(treedef, [arranged(result, back) for result in reduced])
 
 
 def _reduced_fast(x: Any, axes: Sizes, init: Any, computation: Callable[[Any, Any], Any]) -> Any:

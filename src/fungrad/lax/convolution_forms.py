@@ -162,11 +162,11 @@ def conv_general_dilated_patches(
     (x,) = promoted([array_of(lhs)], preferred_element_type)
     shape = shape_of(x)
     numbers = conv_dimension_numbers(shape, (1,) * len(shape), dimension_numbers)
-    found = _patches(
+    patches = _patches(
         arranged(x, numbers.lhs_spec), filter_shape, window_strides, padding, lhs_dilation,
         rhs_dilation,
     )  # fmt: skip
-    return arranged(found, s.inverse_permutation(numbers.out_spec))
+    return arranged(patches, s.inverse_permutation(numbers.out_spec))
 
 
 __all__ = ["conv_general_dilated_patches", "conv_transpose"]

@@ -105,12 +105,12 @@ class ScatterDimensionNumbers:
 
 
 def _checked_axes(name: str, axes: Sequence[int], ndim: int) -> tuple[int, ...]:
-    found = tuple([operator.index(axis) for axis in axes])
-    if len(set(found)) != len(found) or any(not 0 <= axis < ndim for axis in found):
+    checked = tuple([operator.index(axis) for axis in axes])
+    if len(set(checked)) != len(checked) or any(not 0 <= axis < ndim for axis in checked):
         raise ArgumentError(
-            f"{name}={found}{user_line()} has to hold different axes of 0 ... {ndim - 1}."
+            f"{name}={checked}{user_line()} has to hold different axes of 0 ... {ndim - 1}."
         )
-    return found
+    return checked
 
 
 def _places(
@@ -215,18 +215,18 @@ def gather(
         raise ShapeError(f"gather{user_line()} needs an operand with elements.")
     spread = (*blocks, *sizes)
     places = broadcast_to(select(inside, position, 0), shape=spread)
-    found = getitem(flat, places, index=Index((ARRAY,), unique=unique_indices))
+    gathered = getitem(flat, places, index=Index((ARRAY,), unique=unique_indices))
     if not clip:
         fill = _fill(typeof(x).dtype) if fill_value is None else cast(fill_value, typeof(x).dtype)
-        found = select(broadcast_to(inside, shape=spread), found, fill)
-    found = reshape(found, shape=whole)
+        gathered = select(broadcast_to(inside, shape=spread), gathered, fill)
+    gathered = reshape(gathered, shape=whole)
     offsets = _checked_axes("offset_dims", d.offset_dims, len(whole))
     if len(offsets) != len(kept):
         raise ArgumentError(
             f"offset_dims={offsets}{user_line()} names {len(offsets)} axes for blocks of {kept}."
         )
     rest = [axis for axis in range(len(whole)) if axis not in offsets]
-    return _placed(found, (*rest, *offsets))
+    return _placed(gathered, (*rest, *offsets))
 
 
 def _placed(x: Any, axes: tuple[int, ...]) -> Any:

@@ -131,13 +131,13 @@ def eig(
     """
     _none("eig", implementation=implementation, use_magma=use_magma)
     w, right = np.linalg.eig(array_of(x))
-    found = [w + 0j]
+    results = [w + 0j]
     if compute_left_eigenvectors:
         left = _adjoint(np.linalg.inv(right + 0j))
-        found.append(left / np.linalg.norm(left, axis=-2, keepdims=True))
+        results.append(left / np.linalg.norm(left, axis=-2, keepdims=True))
     if compute_right_eigenvectors:
-        found.append(right + 0j)
-    return found
+        results.append(right + 0j)
+    return results
 
 
 def symmetric_product(

@@ -144,8 +144,8 @@ def reduce(
     xs = [s.reshape(s.transpose(x, axes=(*axes, *left)), shape=(count, *kept)) for x in xs]
 
     def combine(a: list[Any], b: list[Any]) -> list[Any]:
-        found = computation(pytree.unflatten(treedef, a), pytree.unflatten(treedef, b))
-        return list(pytree.match(treedef, found, "result of the computation of lax.reduce"))
+        combined = computation(pytree.unflatten(treedef, a), pytree.unflatten(treedef, b))
+        return list(pytree.match(treedef, combined, "result of the computation of lax.reduce"))
 
     results = [s.broadcast_to(init, shape=kept) for init in inits]
     return pytree.unflatten(treedef, _by_halves(xs, results, combine))

@@ -208,8 +208,8 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     4.0
     """
     x = array_of(operand)
-    found = np.take(x, operator.index(index), axis)
-    return np.expand_dims(found, axis) if keepdims else found
+    item = np.take(x, operator.index(index), axis)
+    return np.expand_dims(item, axis) if keepdims else item
 
 
 def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:

@@ -55,8 +55,8 @@ def associative_scan(
 
     def combine(a: list[Any], b: list[Any]) -> list[Any]:
         back = [pytree.unflatten(treedef, [_axis_back(x, axis) for x in side]) for side in (a, b)]
-        found = pytree.match(treedef, fn(*back), "result of the associative function")
-        return [moveaxis(x, axis % len(shape_of(x)), 0) for x in found]
+        combined = pytree.match(treedef, fn(*back), "result of the associative function")
+        return [moveaxis(x, axis % len(shape_of(x)), 0) for x in combined]
 
     result = _prefix(combine, moved)
     if reverse:

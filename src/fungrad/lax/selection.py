@@ -48,18 +48,18 @@ def select_n(which: Any, *cases: Any) -> Any:
     >>> select_n(np.array([0, 2, 1]), np.zeros(3), np.ones(3), np.full(3, 2.0))
     array([0., 2., 1.])
     """
-    found = [array_of(case) for case in cases]
+    arrays = [array_of(case) for case in cases]
     which = array_of(which)
-    shapes = {shape_of(case) for case in found}
+    shapes = {shape_of(case) for case in arrays}
     if len(shapes) != 1 or shape_of(which) not in ((), *shapes):
         raise ShapeError(
             f"lax.select_n takes cases of one shape, and which of that shape or (){user_line()}, "
             f"not {sorted(shapes)} and {shape_of(which)}."
         )
-    if which.dtype == np.bool_ and len(found) > 2:
-        raise ArgumentError(f"Booleans choose between two cases, not {len(found)}{user_line()}.")
-    result = found[0]
-    for i, case in enumerate(found[1:], 1):
+    if which.dtype == np.bool_ and len(arrays) > 2:
+        raise ArgumentError(f"Booleans choose between two cases, not {len(arrays)}{user_line()}.")
+    result = arrays[0]
+    for i, case in enumerate(arrays[1:], 1):
         result = np.where(which >= i, case, result)
     return result
 

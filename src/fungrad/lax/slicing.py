@@ -35,8 +35,8 @@ def _start(index: Any, length: int, size: int) -> Any:
     if type(index) is Tracer:
         wrapped = np.where(np.less(index, 0), np.add(index, length), index)
         return np.clip(wrapped, 0, length - size)
-    found = int(index)
-    return min(max(found + length if found < 0 else found, 0), length - size)
+    start = int(index)
+    return min(max(start + length if start < 0 else start, 0), length - size)
 
 
 def _starts(indices: Any, shape: tuple[int, ...], sizes: Sequence[int]) -> list[Any]:
@@ -105,8 +105,8 @@ def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool
     >>> float(dynamic_index_in_dim(np.arange(5.0), 9, keepdims=False))
     4.0
     """
-    found = dynamic_slice_in_dim(operand, index, 1, axis)
-    return found if keepdims else np.squeeze(found, axis)
+    sliced = dynamic_slice_in_dim(operand, index, 1, axis)
+    return sliced if keepdims else np.squeeze(sliced, axis)
 
 
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Any:

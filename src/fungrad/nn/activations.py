@@ -22,8 +22,8 @@ from fungrad.tracing.trace import shape_of
 
 def _floats(x: Any) -> Any:
     """An array-like as floats: integers become doubles, as in NumPy's ufuncs."""
-    found = array_of(x)
-    return cast(found, np.float64) if found.dtype.kind in "iub" else found
+    array = array_of(x)
+    return cast(array, np.float64) if array.dtype.kind in "iub" else array
 
 
 def identity(x: Any) -> Any:

@@ -106,11 +106,11 @@ def logsumexp(
         total = np.where(sign < 0, np.nan, total)
     zero = sign == 0
     result = np.where(zero, -np.inf, np.log(np.where(zero, 1, total)) + largest)
-    found = [result, sign] if return_sign else [result]
-    found = [cast(y, np.result_type(x.dtype, *([] if b is None else [b.dtype]))) for y in found]
+    results = [result, sign] if return_sign else [result]
+    results = [cast(y, np.result_type(x.dtype, *([] if b is None else [b.dtype]))) for y in results]
     if not keepdims:
-        found = [np.squeeze(y, _axes(axis, len(shape_of(y)))) for y in found]
-    return tuple(found) if return_sign else found[0][()]
+        results = [np.squeeze(y, _axes(axis, len(shape_of(y)))) for y in results]
+    return tuple(results) if return_sign else results[0][()]
 
 
 def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
@@ -191,10 +191,10 @@ def softmax_cross_entropy(logits: Any, labels: Any, axis: int = -1, where: Any =
     >>> softmax_cross_entropy(np.array([[0.0, 0.0]]), np.array([[0.5, 0.5]]))
     array([0.69314718])
     """
-    found = log_softmax(logits, axis, where)
+    log_probabilities = log_softmax(logits, axis, where)
     labels = array_of(labels)
-    absent = (stop_gradient(labels) == 0) & (stop_gradient(found) == -np.inf)
-    return -np.sum(labels * np.where(absent, 0, found), axis=axis)
+    absent = (stop_gradient(labels) == 0) & (stop_gradient(log_probabilities) == -np.inf)
+    return -np.sum(labels * np.where(absent, 0, log_probabilities), axis=axis)
 
 
 def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any, axis: int = -1) -> Any:

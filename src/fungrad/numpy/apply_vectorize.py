@@ -42,11 +42,11 @@ def apply_along_axis(
         raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
     results = [array_of(func1d(moved[place], *args, **kwargs)) for place in np.ndindex(lead)]
     dtype = results[0].dtype
-    found = stack(*[cast(r, dtype) for r in results])
+    stacked = stack(*[cast(r, dtype) for r in results])
     inner = shape_of(results[0])
-    found = reshape(found, shape=(*lead, *inner))
+    stacked = reshape(stacked, shape=(*lead, *inner))
     order = (*range(axis), *range(last, last + len(inner)), *range(axis, last))
-    return transpose(found, axes=order) if order != tuple(range(len(order))) else found
+    return transpose(stacked, axes=order) if order != tuple(range(len(order))) else stacked
 
 
 @implements(np.apply_over_axes)

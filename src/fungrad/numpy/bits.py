@@ -141,14 +141,14 @@ class Bits:
 
 
 def _bits(x: Any, wanted: np.dtype[Any]) -> Any:
-    found = typeof(x).dtype
-    if wanted == found:
+    dtype = typeof(x).dtype
+    if wanted == dtype:
         return x
-    shape = np.empty(shape_of(x), found).view(wanted).shape  # raises as NumPy does
-    if found.kind == "c" and wanted == _real_of(found):
+    shape = np.empty(shape_of(x), dtype).view(wanted).shape  # raises as NumPy does
+    if dtype.kind == "c" and wanted == _real_of(dtype):
         pairs = np.stack([u.real(x), u.imag(x)], axis=-1)
         return s.reshape(pairs, shape=shape)
-    if wanted.kind == "c" and found == _real_of(wanted):
+    if wanted.kind == "c" and dtype == _real_of(wanted):
         pairs = s.reshape(x, shape=(*shape, 2))
         return u.complex_of(pairs[..., 0], pairs[..., 1])
     return bitcast(x, dtype=wanted)

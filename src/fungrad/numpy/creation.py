@@ -48,11 +48,11 @@ def array(
     if type(x) is not Tracer:
         made = np.array(x, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin)  # type: ignore[call-overload]
         return writable(made) if copy else made
-    found = _cast(object, x, dtype, copy, order)  # a Python number becomes an array
-    shape = found.shape
+    result = _cast(object, x, dtype, copy, order)  # a Python number becomes an array
+    shape = result.shape
     if len(shape) < ndmin:
-        found = s.reshape(found, shape=(1,) * (ndmin - len(shape)) + shape)
-    return array_over(found)
+        result = s.reshape(result, shape=(1,) * (ndmin - len(shape)) + shape)
+    return array_over(result)
 
 
 def _cast(given: Any, x: Any, dtype: Any, copy: Any, order: str | None) -> Any:
@@ -63,12 +63,12 @@ def _cast(given: Any, x: Any, dtype: Any, copy: Any, order: str | None) -> Any:
     """
     if isinstance(copy, _CopyMode):
         copy = None if copy is _CopyMode.IF_NEEDED else bool(copy)
-    found = cast(x, x.dtype if dtype is None else dtype)
-    if copy is False and (isinstance(given, (list, tuple)) or found.dtype != x.dtype):
-        raise ValueError(f"An array of {found.dtype} cannot be made without a copy{user_line()}.")
+    result = cast(x, x.dtype if dtype is None else dtype)
+    if copy is False and (isinstance(given, (list, tuple)) or result.dtype != x.dtype):
+        raise ValueError(f"An array of {result.dtype} cannot be made without a copy{user_line()}.")
     if copy:
-        return copy_in_order(found, order) if type(found) is Tracer else found
-    return as_order(found, order) if type(found) is Tracer else found
+        return copy_in_order(result, order) if type(result) is Tracer else result
+    return as_order(result, order) if type(result) is Tracer else result
 
 
 @implements(np.asarray, np.asanyarray, np.asarray_chkfinite)
@@ -109,8 +109,8 @@ def copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     """The array in another dtype, as np.astype; by default a copy."""
-    found = cast(array_of(x), dtype)
-    return fresh(found) if copy and found is x and type(x) is Tracer else found
+    result = cast(array_of(x), dtype)
+    return fresh(result) if copy and result is x and type(x) is Tracer else result
 
 
 if hasattr(np, "astype"):  # of NumPy 2.1
@@ -210,10 +210,10 @@ def arange(
     first, last, step = array_of(first), array_of(last), array_of(1 if step is None else step)
     count = known(np.ceil((last - first) / step), "the count of numbers of np.arange")
     steps = np.arange(max(int(count), 0))
-    found = first + steps * ((first + step) - first)  # NumPy's rounding
+    values = first + steps * ((first + step) - first)  # NumPy's rounding
     if dtype is not None:
-        found = cast(found, dtype)
-    return found if type(found) is Tracer else _new(np.asarray(found))
+        values = cast(values, dtype)
+    return values if type(values) is Tracer else _new(np.asarray(values))
 
 
 @implements(np.linspace)
@@ -226,13 +226,13 @@ def linspace(
     count = operator.index(num)
     if count < 0:
         raise ValueError(f"Number of samples, {count}, must be non-negative.")
-    found = common_dtype(start, stop)
-    found = found if found.kind in "fc" else np.dtype(np.float64)
-    first, last = cast(array_of(start), found), cast(array_of(stop), found)
-    dtype = found if dtype is None else canonical_dtype(dtype)
+    common = common_dtype(start, stop)
+    common = common if common.kind in "fc" else np.dtype(np.float64)
+    first, last = cast(array_of(start), common), cast(array_of(stop), common)
+    dtype = common if dtype is None else canonical_dtype(dtype)
     steps = count - 1 if endpoint else count
     delta = last - first
-    positions = np.arange(count, dtype=found).reshape((count,) + (1,) * len(delta.shape))
+    positions = np.arange(count, dtype=common).reshape((count,) + (1,) * len(delta.shape))
     step = delta / steps if steps > 0 else np.nan
     points = _multiples(positions, delta, step, steps) + first
     if endpoint and count > 1:

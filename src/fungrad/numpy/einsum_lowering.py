@@ -49,10 +49,10 @@ def _labels(term: str, ndim: int) -> Labels:
 
 def _output(text: str | None, inputs: Sequence[Labels]) -> Labels:
     """The given output labels; by default those of the ellipsis, then letters that occur once."""
-    found = [label for labels in inputs for label in labels]
-    hidden = sorted({label for label in found if isinstance(label, int)})
+    all_labels = [label for labels in inputs for label in labels]
+    hidden = sorted({label for label in all_labels if isinstance(label, int)})
     if text is None:
-        letters = [label for label in found if isinstance(label, str)]
+        letters = [label for label in all_labels if isinstance(label, str)]
         return (*hidden, *sorted(c for c in set(letters) if letters.count(c) == 1))
     head, dots, tail = text.replace(" ", "").partition("...")
     if hidden and not dots:
@@ -61,7 +61,7 @@ def _output(text: str | None, inputs: Sequence[Labels]) -> Labels:
         )
     output: Labels = (*head, *hidden, *tail)
     for label in output:
-        if label not in found:
+        if label not in all_labels:
             raise ValueError(f"einstein sum output names {label!r}, which no operand has")
     if len(set(output)) != len(output):
         raise ValueError(f"einstein sum output {text!r} names an axis twice")
@@ -294,12 +294,16 @@ def einsum(
     plan = _plan(text, tuple([x.shape for x in arrays]), _hashable(optimize))
     if len(arrays) == 1 and _is_view(text):
         x = arrays[0]
-        found = _contracted(x, plan=plan)
-        return found if found is x else linked(found, x, Again(_contracted, (), {"plan": plan}))
-    found = _contracted(*arrays, plan=plan)
+        contracted = _contracted(x, plan=plan)
+        return (
+            contracted
+            if contracted is x
+            else linked(contracted, x, Again(_contracted, (), {"plan": plan}))
+        )
+    contracted = _contracted(*arrays, plan=plan)
     if optimize is not False or order != "K":
-        return with_layout(found, None) if order == "C" else found
-    return with_numpy_layout(lambda *examples: np.einsum(text, *examples), found, arrays)
+        return with_layout(contracted, None) if order == "C" else contracted
+    return with_numpy_layout(lambda *examples: np.einsum(text, *examples), contracted, arrays)
 
 
 def _contracted(*operands: Any, plan: EinsumPlan) -> Any:

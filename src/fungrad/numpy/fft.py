@@ -21,8 +21,8 @@ from fungrad.primitives.movement.reshape_broadcast_cast import cast, conj, pad, 
 def _frequencies(function: Any) -> Any:
     def frequencies(n: int, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> Any:
         given = {} if device is None else {"device": device}
-        found = function(n, d, **given)
-        return found if dtype is None else cast(found, dtype)
+        result = function(n, d, **given)
+        return result if dtype is None else cast(result, dtype)
 
     frequencies.__name__ = frequencies.__qualname__ = function.__name__
     frequencies.__doc__ = (
@@ -46,12 +46,12 @@ def _norm(norm: str | None) -> str:
 
 def _resized(x: Any, axis: int, length: int) -> Any:
     """x cropped or filled with zeros at the end of an axis."""
-    found = x.shape[axis]
-    if length < found:
+    size = x.shape[axis]
+    if length < size:
         return slice_axis(x, axis=axis, start=0, stop=length)
-    if length > found:
+    if length > size:
         widths = [(0, 0)] * len(x.shape)
-        widths[axis] = (0, length - found)
+        widths[axis] = (0, length - size)
         return pad(x, widths=tuple(widths))
     return x
 

@@ -92,18 +92,18 @@ def _getitem(self: Tracer, index: Any) -> Any:
             row, mask = row_and_mask(self, index)
             return selected(row, mask, error)
         if arrays or x is not self:
-            found = getitem(x, *arrays, index=static)
-            return array_over(found) if static.view else found
-    found = trace.process(getitem, (self,), static.params or {"index": static})
-    if type(found) is not Tracer or (type(found.inner) is float64 and not static.view):
-        return found
-    if static.view or found.owner.shape(found):  # a number is no view
+            item = getitem(x, *arrays, index=static)
+            return array_over(item) if static.view else item
+    item = trace.process(getitem, (self,), static.params or {"index": static})
+    if type(item) is not Tracer or (type(item.inner) is float64 and not static.view):
+        return item
+    if static.view or item.owner.shape(item):  # a number is no view
         step = static.step
         if step is None:
             step = static.step = Indexed(static)
-        link(found, self, step)
-        return array_over(found) if static.view else found
-    return found
+        link(item, self, step)
+        return array_over(item) if static.view else item
+    return item
 
 
 def _read(array: np.ndarray, index: Any) -> Any:

@@ -68,10 +68,10 @@ def stack(
                 f"stack needs arrays of one shape, but got {sorted({p.shape for p in parts})}."
             )
     axis = axis_index(axis, len(shape) + 1)
-    found = s.moveaxis(stack_iota.stack(*promoted(parts, dtype)), 0, axis)
+    stacked = s.moveaxis(stack_iota.stack(*promoted(parts, dtype)), 0, axis)
     if one_order(shape):
-        return found if axis == 0 else with_layout(found, None)
-    return with_numpy_layout(lambda *examples: np.stack(examples, axis), found, parts)
+        return stacked if axis == 0 else with_layout(stacked, None)
+    return with_numpy_layout(lambda *examples: np.stack(examples, axis), stacked, parts)
 
 
 @implements(np.hstack)

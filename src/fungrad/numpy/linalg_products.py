@@ -44,14 +44,14 @@ def matrices(name: str, *arrays: Any) -> list[Any]:
       numpy.linalg.LinAlgError: if there are fewer axes.
       TypeError: for half and extended precision, which LAPACK does not have.
     """
-    found = [array_of(a) for a in arrays]
-    for x in found:
+    stacks = [array_of(a) for a in arrays]
+    for x in stacks:
         if len(x.shape) < 2:
             raise Error(
                 f"{len(x.shape)}-dimensional array given to {name}. Array must be at least "
                 "two-dimensional"
             )
-    return common(found)
+    return common(stacks)
 
 
 def common(arrays: Sequence[Any]) -> list[Any]:
@@ -69,13 +69,13 @@ def squares(name: str, *arrays: Any) -> list[Any]:
     Raises:
       numpy.linalg.LinAlgError: if they are not square.
     """
-    found = matrices(name, *arrays)
-    for x in found:
+    stacks = matrices(name, *arrays)
+    for x in stacks:
         if x.shape[-1] != x.shape[-2]:
             raise Error(
                 f"Last 2 dimensions of the array given to {name} must be square, not {x.shape[-2:]}"
             )
-    return found
+    return stacks
 
 
 # --- powers and chains ----------------------------------------------------------------------------

@@ -143,12 +143,12 @@ def std(
 def _weights(weights: Any, shape: tuple[int, ...], axis: Any, axes: Axes) -> Any:
     """Weights as an array that broadcasts against the averaged one, as numpy.average reads them."""
     weights = as_array(weights)
-    found = shape_of(weights)
-    if found == shape:
+    given = shape_of(weights)
+    if given == shape:
         return weights
     if axis is None:
         raise TypeError("Axis must be specified when shapes of a and weights differ.")
-    if found != tuple([shape[i] for i in axes]):
+    if given != tuple([shape[i] for i in axes]):
         raise ValueError(
             "Shape of weights must be consistent with shape of a along specified axis."
         )

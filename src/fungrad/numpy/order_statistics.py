@@ -182,8 +182,8 @@ def _quantile(
     if weights is not None:
         order = s.argsort(rows, axis=last, kind=None)
         places = _weighted(ordered, order, weights, q, a, axis)
-        found = registry.functions[np.take_along_axis](ordered, places, -1)
-        result = reshape(moveaxis(found, last, 0), shape=(*q.shape, *shape_of(ordered)[:-1]))
+        chosen = registry.functions[np.take_along_axis](ordered, places, -1)
+        result = reshape(moveaxis(chosen, last, 0), shape=(*q.shape, *shape_of(ordered)[:-1]))
     elif ignore:
         number = reduce_sum(np.logical_not(_rows(nan, axis)[0]), axes=(last,))
         wide = reshape(q, shape=(*q.shape, *[1] * last))
@@ -210,8 +210,8 @@ def _at_each(ordered: Any, places: Any, count: int) -> Any:
     shape = shape_of(places)
     lead = shape_of(ordered)[:-1]
     flat = reshape(places, shape=(math.prod(shape[:count]), *lead))
-    found = registry.functions[np.take_along_axis](ordered, moveaxis(flat, 0, len(lead)), -1)
-    return reshape(moveaxis(found, len(lead), 0), shape=(*shape[:count], *lead))
+    chosen = registry.functions[np.take_along_axis](ordered, moveaxis(flat, 0, len(lead)), -1)
+    return reshape(moveaxis(chosen, len(lead), 0), shape=(*shape[:count], *lead))
 
 
 @implements(np.quantile)

@@ -126,12 +126,12 @@ def _widths(width: Any, ndim: int) -> list[tuple[int, int]]:
             before, after = (given, given) if is_integer(given) else given
             pairs[axis_index(axis, ndim)] = (before, after)
         return pairs
-    found = np.asarray(known(width, "the pad_width of np.pad"))
-    if found.dtype.kind != "i":
+    widths = np.asarray(known(width, "the pad_width of np.pad"))
+    if widths.dtype.kind != "i":
         raise TypeError("`pad_width` must be of integral type.")
-    if np.any(found < 0):
+    if np.any(widths < 0):
         raise ValueError("index can't contain negative values")
-    return [(int(before), int(after)) for before, after in np.broadcast_to(found, (ndim, 2))]
+    return [(int(before), int(after)) for before, after in np.broadcast_to(widths, (ndim, 2))]
 
 
 def _pairs(values: Any, ndim: int) -> list[Pair]:
@@ -201,8 +201,8 @@ def _by_statistics(
 
 
 def _statistic(x: Any, function: Callable[..., Any], axis: int, start: int, stop: int) -> Any:
-    found = function(_part(x, axis, start, stop), axis=axis, keepdims=True)
-    return np.round(found) if x.dtype.kind in "iu" else found
+    statistic = function(_part(x, axis, start, stop), axis=axis, keepdims=True)
+    return np.round(statistic) if x.dtype.kind in "iu" else statistic
 
 
 def _by_ramps(x: Any, widths: list[tuple[int, int]], ends: Any) -> Any:

@@ -107,10 +107,10 @@ def polyder(p: Any, m: Any = 1) -> Any:
     order = operator.index(m)
     if order < 0:
         raise ValueError("Order of derivative must be positive (see polyint)")
-    found = _coefficients(p)
+    coefficients = _coefficients(p)
     for _ in range(order):
-        found = found[:-1] * np.arange(found.size - 1, 0, -1)
-    return _as_given(found, p)
+        coefficients = coefficients[:-1] * np.arange(coefficients.size - 1, 0, -1)
+    return _as_given(coefficients, p)
 
 
 @implements(np.polyint)
@@ -119,15 +119,17 @@ def polyint(p: Any, m: Any = 1, k: Any = None) -> Any:
     order = operator.index(m)
     if order < 0:
         raise ValueError("Order of integral must be positive (see polyder)")
-    found = _coefficients(p)
+    coefficients = _coefficients(p)
     constants = _coefficients(0.0 if k is None else k)
     if constants.size == 1 and order > 1:
         constants = constants[0] * np.ones(order)
     if constants.size < order:
         raise ValueError("k must be a scalar or a rank-1 array of length 1 or >m.")
     for i in range(order):
-        found = concatenate([found / np.arange(found.size, 0, -1), constants[i : i + 1]])
-    return _as_given(found, p)
+        coefficients = concatenate(
+            [coefficients / np.arange(coefficients.size, 0, -1), constants[i : i + 1]]
+        )
+    return _as_given(coefficients, p)
 
 
 @implements(np.polyval)
@@ -195,12 +197,12 @@ def roots(p: Any) -> Any:
     used = np.flatnonzero(values)
     if not used.size:
         return np.zeros(0)
-    found = polynomial_roots(p, start=int(used[0]))
+    results = polynomial_roots(p, start=int(used[0]))
     if used[0] == used[-1]:  # no root but 0: NumPy's are doubles
-        return cast(np.real(found), np.float64)
-    if p.dtype.kind == "f" and not np.any(np.imag(known(found, "np.roots"))):
-        found = np.real(found)
-    return found
+        return cast(np.real(results), np.float64)
+    if p.dtype.kind == "f" and not np.any(np.imag(known(results, "np.roots"))):
+        results = np.real(results)
+    return results
 
 
 # --- least squares --------------------------------------------------------------------------------
@@ -258,8 +260,8 @@ def polyfit(
 def _least_squares(lhs: Any, rhs: Any, rcond: Any) -> tuple[Any, Any, Any, Any]:
     """As numpy.linalg.lstsq; by the pseudo-inverse if the matrix is not traced."""
     if type(lhs) is Tracer:
-        found: tuple[Any, Any, Any, Any] = np.linalg.lstsq(lhs, rhs, rcond)
-        return found
+        solution: tuple[Any, Any, Any, Any] = np.linalg.lstsq(lhs, rhs, rcond)
+        return solution
     values = np.linalg.svd(lhs, compute_uv=False)
     rank = np.int32(np.sum(values > rcond * values[0]))
     c = np.linalg.pinv(lhs, rcond) @ rhs

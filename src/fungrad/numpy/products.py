@@ -224,8 +224,8 @@ def sum_diagonal(a: Any, offset: Any, axis1: int, axis2: int) -> Any:
         rows, columns = a.shape[-2:]
         on = np.arange(columns) - np.arange(rows)[:, None] == array_of(offset)
         return reduce_sum(select(on, a, a.dtype.type(0)), axes=(len(a.shape) - 2, len(a.shape) - 1))
-    found = diagonal(a, offset=operator.index(number))
-    return reduce_sum(found, axes=(len(found.shape) - 1,))
+    line = diagonal(a, offset=operator.index(number))
+    return reduce_sum(line, axes=(len(line.shape) - 1,))
 
 
 def last_two(a: Any, axis1: int, axis2: int) -> Any:

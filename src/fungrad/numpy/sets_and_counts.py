@@ -122,16 +122,16 @@ def unique(
     if fill_value is not None:
         kept = reshape(there, shape=(size, *[1] * len(rest)))
         values = select(kept, values, cast(array_of(fill_value), x.dtype))
-    found = [values if axis is None else moveaxis(values, 0, axis_index(axis, len(shape)))]
+    results = [values if axis is None else moveaxis(values, 0, axis_index(axis, len(shape)))]
     if return_index:
-        found.append(_picked(order, select(there, starts[:-1], 0)))
+        results.append(_picked(order, select(there, starts[:-1], 0)))
     if return_inverse:
         places = scatter(np.cumsum(first) - 1, order, index=Index((ARRAY,), unique=True),
                          shape=(number,))  # fmt: skip
-        found.append(reshape(places, shape=shape) if axis is None else places)
+        results.append(reshape(places, shape=shape) if axis is None else places)
     if return_counts:
-        found.append(np.diff(starts))
-    return tuple(found) if len(found) > 1 else found[0]
+        results.append(np.diff(starts))
+    return tuple(results) if len(results) > 1 else results[0]
 
 
 def _result(function: Any, *parts: Any) -> Any:
@@ -180,8 +180,8 @@ def isin(
         return np.full(shape_of(element), bool(invert))
     ordered = s.sort(test, axis=0)
     places = s.searchsorted(ordered, element, side="left")
-    found = _picked(ordered, np.minimum(places, number - 1))
-    return found != element if invert else found == element
+    nearest = _picked(ordered, np.minimum(places, number - 1))
+    return nearest != element if invert else nearest == element
 
 
 @implements(np.union1d)

@@ -76,10 +76,10 @@ def reshape(a: Any, /, shape: Any = None, order: str = "C", *, copy: bool | None
     if order in ("K", "k"):
         raise ValueError("order 'K' is not permitted for reshaping")
     x, order = _read(array_of(a), order)
-    found = reshaped(x, sizes(shape), order)
+    result = reshaped(x, sizes(shape), order)
     if copy:
-        return fresh(found) if found is x and type(x) is Tracer else found
-    return reshaped_view(x, found, order, compact=False)
+        return fresh(result) if result is x and type(x) is Tracer else result
+    return reshaped_view(x, result, order, compact=False)
 
 
 def _reshape_method(self: Tracer, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
@@ -95,8 +95,8 @@ def ravel(a: Any, order: str = "C") -> Any:
 
 def _flatten_method(self: Tracer, order: str = "C") -> Any:
     x, order = _read(self, order)
-    found = reshaped(x, (-1,), order)
-    return fresh(found) if found is self else found
+    flat = reshaped(x, (-1,), order)
+    return fresh(flat) if flat is self else flat
 
 
 @implements(np.transpose, np.permute_dims)
@@ -304,8 +304,8 @@ def _astype_method(
 ) -> Any:  # fmt: skip
     if canonical_dtype(dtype).char == "O":
         return objects_of(self)
-    found = cast(self, dtype)
-    return copy_in_order(found, order) if copy and type(found) is Tracer else found
+    result = cast(self, dtype)
+    return copy_in_order(result, order) if copy and type(result) is Tracer else result
 
 
 def _set_shape(self: Tracer, shape: Any) -> None:

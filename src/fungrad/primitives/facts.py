@@ -237,8 +237,8 @@ def work_of(equation: Equation) -> Work | None:
     if cost is None:
         return None
     if callable(cost):
-        found = cost(equation)
-        return found if isinstance(found, Work) else Work(round(found))
+        work = cost(equation)
+        return work if isinstance(work, Work) else Work(round(work))
     size = sum(variable.type.size for variable in equation.outputs)
     each = cost if isinstance(cost, Work) else Work(cost)
     return NOTHING.plus(each, size)
@@ -254,8 +254,8 @@ def is_arithmetic(equation: Equation) -> bool:
     primitive: Any = equation.primitive
     if primitive.partials is None or primitive.cost is None:
         return False
-    found = work_of(equation)
-    return found is not None and not found.transcendentals
+    work = work_of(equation)
+    return work is not None and not work.transcendentals
 
 
 def each_element(count: int, of: int = 0) -> Callable[[Equation], int]:

@@ -254,8 +254,8 @@ class Primitive:
     @property
     def ufunc(self) -> np.ufunc | None:
         """The ufunc that eval applies, imported if it was not."""
-        found = self._ufunc
-        return found.ufunc if isinstance(found, Later) else found
+        ufunc = self._ufunc
+        return ufunc.ufunc if isinstance(ufunc, Later) else ufunc
 
     def infer(self, types: Sequence[Type], params: dict[str, Any]) -> tuple[Type, ...]:
         """The types of the outputs for the types of the inputs, always as a tuple."""

@@ -19,8 +19,8 @@ _ERRORS = {error.__name__: error for error in (ValueError, IndexError)}
 
 def _eval_checked(x: Any, holds: Any, *, message: str, error: str = "ValueError") -> Any:
     if not np.all(holds):
-        found = np.asarray(x)[~np.asarray(holds)] if np.shape(x) == np.shape(holds) else x
-        raise _ERRORS[error](message.format(np.ravel(found)[0] if np.size(found) else ""))
+        failed = np.asarray(x)[~np.asarray(holds)] if np.shape(x) == np.shape(holds) else x
+        raise _ERRORS[error](message.format(np.ravel(failed)[0] if np.size(failed) else ""))
     return x
 
 

@@ -210,12 +210,12 @@ def _eval_search(function: Any, a: Any, v: Any, options: Any, lead: int) -> Any:
     shape = v.shape
     count = math.prod(shape[:lead])
     rows = a.reshape(count, a.shape[-1])
-    found = np.empty(shape, np.intp)
-    targets = found.reshape(count, math.prod(shape[lead:]))
+    positions = np.empty(shape, np.intp)
+    targets = positions.reshape(count, math.prod(shape[lead:]))
     wanted = v.reshape(targets.shape)
     for i in range(count):
         targets[i] = function(rows[i], wanted[i], **options)
-    return found
+    return positions
 
 
 def _batch_search(

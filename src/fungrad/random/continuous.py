@@ -60,11 +60,11 @@ def normal(key: Any, shape: Any = (), dtype: Any = np.float64) -> Any:
     >>> normal(random.key(0), (2,))
     array([0.02894746, 0.64812886])
     """
-    found = np.dtype(dtype)
-    if found.kind == "c":
-        part = np.float64 if found == np.complex128 else np.float32
+    type_ = np.dtype(dtype)
+    if type_.kind == "c":
+        part = np.float64 if type_ == np.complex128 else np.float32
         pairs = normals(key, (*sizes(shape), 2), part) * part(math.sqrt(0.5))
-        return cast(pairs[..., 0] + 1j * pairs[..., 1], found)
+        return cast(pairs[..., 0] + 1j * pairs[..., 1], type_)
     return normals(key, sizes(shape), floating(dtype))
 
 

@@ -101,9 +101,9 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = np.int64) -> Any:
     >>> rademacher(random.key(0), (4,))
     array([ 1,  1,  1, -1])
     """
-    found = integral(dtype)
+    type_ = integral(dtype)
     positive = np.less(bits_of(key, sizes(shape), WORD), np.uint64(1 << 63))
-    return cast(np.where(positive, 1, -1), found)
+    return cast(np.where(positive, 1, -1), type_)
 
 
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = np.int64) -> Any:
@@ -117,10 +117,10 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = np.int64) -> Any
     >>> poisson(random.key(0), 3.0, (4,))
     array([0, 3, 2, 3])
     """
-    found = integral(dtype)
+    type_ = integral(dtype)
     rate = stop_gradient(parameter(lam, np.float64))
     rate = spread(rate, fitting("poisson", shape, rate))
-    return cast(random_poisson(checked(key), rate), found)
+    return cast(random_poisson(checked(key), rate), type_)
 
 
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> Any:
@@ -137,11 +137,11 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = np.int64)
     >>> binomial(random.key(0), 10, 0.5, (4,))
     array([2, 5, 4, 5])
     """
-    found = integral(dtype)
+    type_ = integral(dtype)
     trials, share = (stop_gradient(parameter(v, np.float64)) for v in (n, p))
     shape = fitting("binomial", shape, trials, share)
     counts = random_binomial(checked(key), spread(trials, shape), spread(share, shape))
-    return cast(counts, found)
+    return cast(counts, type_)
 
 
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> Any:
@@ -155,7 +155,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> Any
     >>> geometric(random.key(0), 0.5, (4,))
     array([7, 3, 4, 1])
     """
-    found = integral(dtype)
+    type_ = integral(dtype)
     share = stop_gradient(parameter(p, np.float64))
     shape = fitting("geometric", shape, share)
     possible = np.logical_and(np.greater(share, 0), np.less_equal(share, 1))
@@ -163,7 +163,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = np.int64) -> Any
     rate = -np.log1p(-np.where(uncertain, share, 0.5))
     waits = np.floor(-np.log(open_uniforms(key, shape, np.float64)) / rate)
     waits = np.where(uncertain, np.minimum(waits, 2.0**62), 0.0)
-    return cast(np.where(possible, waits + 1.0, -1.0), found)
+    return cast(np.where(possible, waits + 1.0, -1.0), type_)
 
 
 def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = np.int64) -> Any:
@@ -181,7 +181,7 @@ def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = np.
     >>> int(multinomial(random.key(0), 100, np.array([0.2, 0.3, 0.5])).sum())
     100
     """
-    found = integral(dtype)
+    type_ = integral(dtype)
     trials, shares = (stop_gradient(parameter(v, np.float64)) for v in (n, p))
     if not shape_of(shares):
         raise ArgumentError(f"The p of a multinomial distribution is a vector{user_line()}.")
@@ -197,7 +197,7 @@ def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = np.
         drawn = random_binomial(keys[i], left, spread(share, lead))
         counts.append(drawn)
         left = left - drawn
-    return cast(np.stack([*[cast(c, np.float64) for c in counts], left], axis=-1), found)
+    return cast(np.stack([*[cast(c, np.float64) for c in counts], left], axis=-1), type_)
 
 
 def categorical(
@@ -309,5 +309,5 @@ def _places(key: Any, count: int, many: int, replace: bool, p: Any) -> Any:
         with np.errstate(divide="ignore"):
             return np.argsort(-(gumbel(key, (count,)) + np.log(weights)), kind="stable")[:many]
     total = np.cumsum(weights)
-    found = searchsorted(total, uniforms(key, (many,), np.float64) * total[-1], side="right")
-    return np.minimum(found, count - 1)
+    ranks = searchsorted(total, uniforms(key, (many,), np.float64) * total[-1], side="right")
+    return np.minimum(ranks, count - 1)

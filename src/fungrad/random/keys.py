@@ -91,13 +91,13 @@ def parameter(value: Any, dtype: Any) -> Any:
     Raises:
       ArgumentError: if it is complex.
     """
-    found = array_of(value)
-    if found.dtype.kind not in "fiub":
+    array = array_of(value)
+    if array.dtype.kind not in "fiub":
         raise ArgumentError(
-            f"A parameter of a distribution has dtype {found.dtype}{user_line()}: it has to be "
+            f"A parameter of a distribution has dtype {array.dtype}{user_line()}: it has to be "
             "real."
         )
-    return cast(found, dtype)
+    return cast(array, dtype)
 
 
 def fitting(function: str, shape: Any, *parameters: Any) -> tuple[int, ...]:
@@ -158,8 +158,8 @@ def open_uniforms(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 
 def normals(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """Standard normal numbers."""
-    found = normal_of_bits(bits_of(key, shape, _FLOATS[np.dtype(dtype).char], philox.BITS))
-    return cast(found, dtype)
+    values = normal_of_bits(bits_of(key, shape, _FLOATS[np.dtype(dtype).char], philox.BITS))
+    return cast(values, dtype)
 
 
 _MASK = 2**64 - 1
@@ -268,13 +268,13 @@ def wrap_key_data(data: Any) -> Any:
     >>> wrap_key_data([7, 0])
     array([7, 0], dtype=uint64)
     """
-    found = data if type(data) is Tracer else np.asarray(data)
-    if found.dtype.kind not in "iu" or found.shape[-1:] != (2,):
+    words = data if type(data) is Tracer else np.asarray(data)
+    if words.dtype.kind not in "iu" or words.shape[-1:] != (2,):
         raise ArgumentError(
-            f"Keys are integers with a last axis of length 2, not an array of shape {found.shape} "
-            f"and dtype {found.dtype}{user_line()}."
+            f"Keys are integers with a last axis of length 2, not an array of shape {words.shape} "
+            f"and dtype {words.dtype}{user_line()}."
         )
-    return cast(found, WORD)
+    return cast(words, WORD)
 
 
 def clone(key: Any) -> Any:

@@ -57,11 +57,11 @@ class Reads:
         """
         if self._over:  # a part is recomputed once more, with its own comparison
             return
-        found = hash((primitive.name, fingerprint((*args, *params.values()))))
+        seen = hash((primitive.name, fingerprint((*args, *params.values()))))
         if self._next < 0:
-            self._hashes.append(found)
+            self._hashes.append(seen)
             return
-        if self._next >= len(self._hashes) or self._hashes[self._next] != found:
+        if self._next >= len(self._hashes) or self._hashes[self._next] != seen:
             raise _changed(f"`{primitive.name}`{user_line()} gets other operands than before")
         self._next += 1
 
@@ -274,7 +274,7 @@ def _first(
         notes.append(peeled)
         given = [forgetful.tracer(x) if i in mine else x for i, x in enumerate(xs)]
         try:
-            found = [peeled.of(o) for o in forgetful.run(peeled.run, f, *given)]
+            outputs = [peeled.of(o) for o in forgetful.run(peeled.run, f, *given)]
         except ValueError as error:
             raise (keeper.refused(error) or error).with_traceback(error.__traceback__) from None
         finally:
@@ -284,7 +284,7 @@ def _first(
                 keeper.release()
                 raise
         peeled.reads.end()
-        return [o.inner if type(o) is Tracer and o.owner is forgetful else o for o in found]
+        return [o.inner if type(o) is Tracer and o.owner is forgetful else o for o in outputs]
 
     if policy is save_nothing:
         outputs = list(recomputed(below, plain, policy))

@@ -150,9 +150,9 @@ def _addition(
         y = neg(y)
     # The error of a sum is a number of the same precision (Knuth's TwoSum).
     part = sub(output, x)
-    found = add(sub(x, sub(output, part)), sub(y, part))
-    spread = select(eq(found, 0.0), 0.0, mul(absolute(output), NEAREST * eps))
-    return LocalError(0.0, spread, found, inherited)
+    lost = add(sub(x, sub(output, part)), sub(y, part))
+    spread = select(eq(lost, 0.0), 0.0, mul(absolute(output), NEAREST * eps))
+    return LocalError(0.0, spread, lost, inherited)
 
 
 def _square(x: Any) -> Any:
@@ -242,12 +242,12 @@ def _sum(
             total = add(mul(_square(output), 2.0), mul(squares, math.log2(max(2, count))))
         else:
             total = add(mul(_square(output), count / 3), mul(squares, count / 2))
-        found = None
+        error = None
         if type_.dtype.kind == "f" and type_.dtype.itemsize < 8:
             double = np.dtype(np.float64)
             exact = reduce_sum(cast(x, double), axes=params["axes"])
-            found = sub(exact, cast(output, double))
-        return LocalError(0.0, mul(sqrt(total), size), found, (sqrt(squares),))
+            error = sub(exact, cast(output, double))
+        return LocalError(0.0, mul(sqrt(total), size), error, (sqrt(squares),))
     if primitive is cumsum:
         return LocalError(
             0.0,
@@ -275,8 +275,8 @@ def operand_error(primitive: Primitive, operand: Any) -> Any:
     def mean(*axes: int) -> Any:
         shape = tuple([1 if i in axes else n for i, n in enumerate(type_.shape)])
         count = math.prod([type_.shape[i] for i in axes])
-        found = reshape(mul(reduce_sum(squares, axes=axes), 1.0 / count), shape=shape)
-        return broadcast_to(sqrt(found), shape=type_.shape)
+        means = reshape(mul(reduce_sum(squares, axes=axes), 1.0 / count), shape=shape)
+        return broadcast_to(sqrt(means), shape=type_.shape)
 
     if primitive.name == "qr":
         return mul(mean(rows), size)

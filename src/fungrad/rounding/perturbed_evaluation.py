@@ -174,18 +174,18 @@ class PerturbedTrace(TimedTrace):
             return self._moved_number(value, ulp) if type(value) is float else value
         if value.dtype.kind == "c":
             size = np.spacing(np.abs(value)) * ulp
-            found = np.array(value)
-            for part in (found.real, found.imag):  # views
+            moved = np.array(value)
+            for part in (moved.real, moved.imag):  # views
                 zero = part == 0
                 part[...] = part + self.uniform(value) * size
                 if signs:
                     part[zero] = np.copysign(0.0, self.uniform(value))[zero]
-            return np.where(np.isfinite(value) & (value != 0), found, value)[()]
+            return np.where(np.isfinite(value) & (value != 0), moved, value)[()]
         step = np.abs(np.spacing(value)) * np.rint(self.uniform(value) * ulp).astype(value.dtype)
-        found = np.where(np.isfinite(value) & (value != 0), value + step, value)
+        moved = np.where(np.isfinite(value) & (value != 0), value + step, value)
         if signs:
-            found = np.where(value == 0, np.copysign(value, self.uniform(value)), found)
-        return found.astype(value.dtype, copy=False)
+            moved = np.where(value == 0, np.copysign(value, self.uniform(value)), moved)
+        return moved.astype(value.dtype, copy=False)
 
     def _moved_number(self, value: float, ulp: float) -> float:
         if value == 0.0 or not np.isfinite(value):
@@ -195,8 +195,8 @@ class PerturbedTrace(TimedTrace):
     def uniform(self, value: Any) -> Any:
         """Random numbers between -1 and 1 for the elements of an array."""
         shape = np.shape(value)
-        found = self.random.uniform(-1.0, 1.0, () if self.together else shape)
-        return np.broadcast_to(found, shape).astype(value.real.dtype)
+        drawn = self.random.uniform(-1.0, 1.0, () if self.together else shape)
+        return np.broadcast_to(drawn, shape).astype(value.real.dtype)
 
     # What IEEE 754 and NumPy leave open: signs of NaN and of zeros, partial overflow.
 
@@ -366,11 +366,11 @@ def accumulated_ulp(graph: Graph) -> float:
     """
 
     def total() -> float:
-        found = 0.0
+        sum_of_ulps = 0.0
         for equation in graph.equations:
             inner = sum(map(accumulated_ulp, inner_graphs(equation)))
-            found += inner * trips(equation) if inner else _ulp(equation)
-        return min(found, MOST_ULP)
+            sum_of_ulps += inner * trips(equation) if inner else _ulp(equation)
+        return min(sum_of_ulps, MOST_ULP)
 
     result: float = memoised(graph, "accumulated ulp", total)
     return result

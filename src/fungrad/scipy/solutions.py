@@ -141,7 +141,7 @@ def solution(
 
     def rule(primals: Any, tangents: Any) -> Any:
         (first, *_), _, options = primals
-        x, *report = found(*primals)
+        x, *report = implicit(*primals)
         moved = tangents[0][0], tangents[2]
         if all(t is None for t in pytree.leaves(list(moved))):
             return (x, *report), (None,) * len(types)
@@ -163,9 +163,9 @@ def solution(
             *[None] * (len(types) - 1),
         )
 
-    found = Custom(find, ())
-    found.defjvp(rule, symbolic_zeros=True)
-    return tuple(found(closures, start, options))
+    implicit = Custom(find, ())
+    implicit.defjvp(rule, symbolic_zeros=True)
+    return tuple(implicit(closures, start, options))
 
 
 def _number(f: Function) -> Function:

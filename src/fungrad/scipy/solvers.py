@@ -79,9 +79,9 @@ def _zero(f: Function, x: Any, options: Any) -> Any:
 
 def _root_results(original: Original, x: Any, report: Any) -> Any:
     iterations, calls, _, converged = report
-    found = _optimize.RootResults(x, iterations, calls, 0, getattr(original, "__name__", ""))
-    found.root, found.converged = x, converged
-    return found
+    result = _optimize.RootResults(x, iterations, calls, 0, getattr(original, "__name__", ""))
+    result.root, result.converged = x, converged
+    return result
 
 
 def _report_of(result: Any) -> tuple[Any, ...]:
@@ -275,8 +275,8 @@ def minimize_scalar(original: Original, given: Given) -> Any:
 
     def search(functions: Any, start: Any, places: Any) -> Any:
         ends = {name: [*map(float, ends)] for name, ends in places.items()}
-        found = original(*functions, **ends, **given)
-        return found.x, found.get("nit", 0), found.get("nfev", 0), 0, found.success
+        minimum = original(*functions, **ends, **given)
+        return minimum.x, minimum.get("nit", 0), minimum.get("nfev", 0), 0, minimum.success
 
     def equation(f: Function, x: Any, places: Any) -> Any:
         return _stationary(f, x, places.get("bounds", ()))
@@ -349,17 +349,17 @@ def least_squares(original: Original, given: Given) -> Any:
     def search(functions: Any, start: Any, bounds: Any) -> Any:
         named = dict(zip(slopes, functions[1:], strict=True))
         named |= {"bounds": tuple(map(np.array, bounds))} if bounds else {}
-        found = original(functions[0], start, **named, **given)
-        return found.x, 0, found.nfev, found.status, found.success
+        minimum = original(functions[0], start, **named, **given)
+        return minimum.x, 0, minimum.nfev, minimum.status, minimum.success
 
     def equation(f: Function, x: Any, bounds: Any) -> Any:
         return _stationary(cost(f), x, bounds)
 
     x, _, calls, status, success = solution(functions, start, bounds, search, equation)
-    found = functions[0](x)
+    residuals = functions[0](x)
     return _optimize.OptimizeResult(
-        x=x, cost=cost(lambda _: found)(x), fun=np.atleast_1d(found), nfev=calls, status=status,
-        jac=jacfwd(lambda z: np.atleast_1d(functions[0](z)))(x),
+        x=x, cost=cost(lambda _: residuals)(x), fun=np.atleast_1d(residuals), nfev=calls,
+        jac=jacfwd(lambda z: np.atleast_1d(functions[0](z)))(x), status=status,
         grad=grad(cost(functions[0]))(x), success=success, message="",
     )  # fmt: skip
 

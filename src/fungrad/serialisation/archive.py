@@ -146,33 +146,33 @@ class Exported:
             for leaf, type_, name in zip(leaves, types, self.names, strict=True)
         ]
         if [typeof(x) for x in given] == types:
-            found = call(*given, graph=self.graph)
+            results = call(*given, graph=self.graph)
         else:  # a scalar array for a traced Python number: it promotes as in the function
-            found = evaluate(self.graph, given)
+            results = evaluate(self.graph, given)
         return pytree.unflatten(
-            self.outputs, owned(found, leaves) if current() is EVAL else list(found)
+            self.outputs, owned(results, leaves) if current() is EVAL else list(results)
         )
 
     def _fit(self, value: Any, type_: Type, name: str) -> Any:
         """The value, checked to be of the type; a Python number is cast to it."""
         try:
             value = canonical(value)
-            found = typeof(value)
+            own = typeof(value)
         except TypeError:
             raise ArgumentError(
                 f"The argument {name} of the exported {self.__name__!r} is a "
                 f"{type(value).__name__}, not an array or a number."
             ) from None
-        if (found.shape, found.dtype) == (type_.shape, type_.dtype):
-            if not found.weak or type_.weak or type(value) is Tracer:
+        if (own.shape, own.dtype) == (type_.shape, type_.dtype):
+            if not own.weak or type_.weak or type(value) is Tracer:
                 return value
         elif (
-            found.shape != type_.shape
+            own.shape != type_.shape
             or type(value) not in PYTHON_SCALARS
-            or ("biufc".index(found.dtype.kind) > "biufc".index(type_.dtype.kind))
+            or ("biufc".index(own.dtype.kind) > "biufc".index(type_.dtype.kind))
         ):
             raise ArgumentError(
-                f"The argument {name} of the exported {self.__name__!r} is of type {found}, but it "
+                f"The argument {name} of the exported {self.__name__!r} is of type {own}, but it "
                 f"was traced for {type_}. Convert it, export the function for it, or use vmap for "
                 "a batch."
             )

@@ -122,10 +122,10 @@ def _write_ufunc(ufunc: np.ufunc, coder: Any) -> str:
 
 
 def _read_ufunc(name: Any, coder: Any) -> np.ufunc:
-    found = getattr(np, str(name), None)
-    if not isinstance(found, np.ufunc):
+    ufunc = getattr(np, str(name), None)
+    if not isinstance(ufunc, np.ufunc):
         raise SavedFileError(f"this NumPy has no ufunc {name!r}.")
-    return found
+    return ufunc
 
 
 def _write_tree(tree: pytree.TreeDef, coder: Any) -> Any:
@@ -156,15 +156,15 @@ def _read_tree(found: Any, coder: Any) -> pytree.TreeDef:
 def _container(name: str) -> type:
     """A container class of an imported module; nothing is imported for it."""
     module, _, path = name.partition(":")
-    found: Any = modules.get(module)
+    kind: Any = modules.get(module)
     for part in path.split("."):
-        found = getattr(found, part, None)
-    if not (isinstance(found, type) and pytree.is_container(found)):
+        kind = getattr(kind, part, None)
+    if not (isinstance(kind, type) and pytree.is_container(kind)):
         raise SavedFileError(
             f"its arguments or results hold the container {path} of the module {module}, which is "
             "not known here: import that module first."
         )
-    container: type = found
+    container: type = kind
     return container
 
 
@@ -417,15 +417,17 @@ def _primitive(module: str, name: str) -> Primitive:
     fungrad's own are found by name alone, which is unique: so files stay readable if a later
     version moves a primitive to another module.
     """
-    found = primitives.get((module, name))
-    if found is None and module.startswith("fungrad."):
-        found = next((p for p in all_primitives().values() if _is_ours(p) and p.name == name), None)
-    if found is None:
+    primitive = primitives.get((module, name))
+    if primitive is None and module.startswith("fungrad."):
+        primitive = next(
+            (p for p in all_primitives().values() if _is_ours(p) and p.name == name), None
+        )
+    if primitive is None:
         raise SavedFileError(
             f"it uses the primitive {name!r} of the module {module!r}, which is not declared here: "
             "import the module that declares it first, or install the fungrad that wrote the file."
         )
-    return found
+    return primitive
 
 
 def _is_ours(primitive: Primitive) -> bool:

@@ -88,12 +88,12 @@ class Case(Record):
 
 def median_of(run: Callable[[], Any]) -> float:
     """The median time of some runs."""
-    begun, found = time.perf_counter(), list[float]()
-    while len(found) < RUNS and (not found or time.perf_counter() - begun < BUDGET):
+    begun, times = time.perf_counter(), list[float]()
+    while len(times) < RUNS and (not times or time.perf_counter() - begun < BUDGET):
         start = time.perf_counter()
         run()
-        found.append(time.perf_counter() - start)
-    return statistics.median(found)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
 
 
 def times(factor: float) -> str:

@@ -57,9 +57,9 @@ def explain_speed(
         run(lowered.graph, lowered.args)
         new = jitted.cache_info().misses > known
         first = time.perf_counter() - start if new else 0.0
-        found: Explanation = lowered.explain(repetitions)
-        case = Case(f, jitted, args, kwargs, lowered.graph, found, first)
+        explanation: Explanation = lowered.explain(repetitions)
+        case = Case(f, jitted, args, kwargs, lowered.graph, explanation, first)
         causes = [one for check in CAUSES for one in check(case)]
-        return replace(found, causes=tuple(sorted(causes, key=lambda one: -one.factor)))
+        return replace(explanation, causes=tuple(sorted(causes, key=lambda one: -one.factor)))
 
     return TransformedFunction(run_explained, explain_speed, f, repetitions=repetitions)

@@ -148,13 +148,13 @@ def _parameters(
             f"static_argnames names {sorted(unknown)}, but {describe(f)} was given "
             f"{list(bound.arguments)}."
         )
-    found = []
+    parameters = []
     for name, value in bound.arguments.items():
         whole = pytree.structure(value) is pytree.LEAF
         typed = not whole or has_type(value) or isinstance(value, Type) or hasattr(value, "dtype")
-        found.append(Parameter(name, value, signature.parameters[name].kind,
+        parameters.append(Parameter(name, value, signature.parameters[name].kind,
                                typed and name not in static))  # fmt: skip
-    return signature, found
+    return signature, parameters
 
 
 def _staged(
@@ -170,8 +170,8 @@ def _staged(
 
     def apply(values: Any) -> Any:
         given = iter(values)
-        found = [(p.name, next(given) if p.traced else p.value) for p in parameters]
-        bound = inspect.BoundArguments(signature, collections.OrderedDict(found))
+        arguments = [(p.name, next(given) if p.traced else p.value) for p in parameters]
+        bound = inspect.BoundArguments(signature, collections.OrderedDict(arguments))
         return f(*bound.args, **bound.kwargs)
 
     staged = stage_tree(f, apply, treedef, types, names, "a function written as source")

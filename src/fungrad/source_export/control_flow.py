@@ -29,11 +29,11 @@ def _inline(f: ArrayControlFlow, equation: Equation, inputs: list[Elements]) -> 
     graph = equation.params["graph"]
     if not isinstance(graph, Graph):
         raise NotWritable("Python functions with a derivative of their own")
-    found: list[Elements] = []
+    elements: list[Elements] = []
     if equation.params.get("quiet") and graph.equations:
-        nodes = f.block(lambda: found.extend(f.graph(graph, inputs)))
+        nodes = f.block(lambda: elements.extend(f.graph(graph, inputs)))
         f.nodes.append(Block((Expression('with np.errstate(all="ignore"):'), nodes)))
-        return found
+        return elements
     return f.graph(graph, inputs)
 
 
@@ -67,10 +67,10 @@ def _scan_record(f: Any, equation: Equation, inputs: list[Elements]) -> list[Ele
 def _scan_pullback(f: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     """The forward loop, which keeps its residuals, and the backward loop."""
     types = [atom.type for atom in equation.inputs]
-    found: list[Elements] = f.graph(
+    outputs: list[Elements] = f.graph(
         without_tape(scan_pullback, types, equation.params, steps=0), inputs
     )
-    return found
+    return outputs
 
 
 def _host(f: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:

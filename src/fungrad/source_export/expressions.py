@@ -126,8 +126,8 @@ class Values:
             return boolean
         if dtype.kind == "O":
             return "object"
-        found = getattr(np, dtype.name, None)
-        if dtype.isnative and isinstance(found, type) and np.dtype(found) == dtype:
+        scalar_class = getattr(np, dtype.name, None)
+        if dtype.isnative and isinstance(scalar_class, type) and np.dtype(scalar_class) == dtype:
             return f"np.{dtype.name}"
         return f'np.dtype("{dtype.str}")'
 
@@ -150,9 +150,9 @@ class Values:
             given += [f"{k}={self.value(k, v)}" for k, v in value.keywords.items()]
             self.imports["functools"] = "import functools"
             return f"functools.partial({', '.join(given)})"
-        found = self._public(value) or self._public(getattr(value, "__wrapped__", None))
-        if found:
-            return found
+        public_name = self._public(value) or self._public(getattr(value, "__wrapped__", None))
+        if public_name:
+            return public_name
         if isinstance(value, type):
             return self.type(value)
         plain = inspect.unwrap(value) if callable(value) else value

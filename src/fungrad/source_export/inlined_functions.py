@@ -106,10 +106,10 @@ def _syntax(value: Any) -> Any:
         definitions = _definitions(str(inspect.getsourcefile(value)))
     except (TypeError, OSError):
         raise NotWritable(f"{described(value)}, whose source is missing") from None
-    found = [node for node in definitions if _is_syntax_of(node, value)]
-    if not found:
+    matching = [node for node in definitions if _is_syntax_of(node, value)]
+    if not matching:
         raise NotWritable(f"{described(value)}, whose source was not found")
-    return found[0]
+    return matching[0]
 
 
 def _is_syntax_of(node: Any, value: Any) -> bool:
@@ -146,19 +146,19 @@ def _assigned(name: str, home: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any
 
 def _bound(scope: ast.AST) -> set[str]:
     """The names that a scope binds, without those of inner scopes."""
-    found: set[str] = set()
+    names: set[str] = set()
     todo = list(ast.iter_child_nodes(scope))
     while todo:
         node = todo.pop()
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
+            names.add(node.id)
         elif isinstance(node, ast.arg):
-            found.add(node.arg)
+            names.add(node.arg)
         elif isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.ExceptHandler)) and node.name:
-            found.add(node.name)
+            names.add(node.name)
         if not isinstance(node, _SCOPES):
             todo += ast.iter_child_nodes(node)
-    return found
+    return names
 
 
 class _Inliner(ast.NodeTransformer):

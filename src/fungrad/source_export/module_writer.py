@@ -293,10 +293,10 @@ class ExportedFunction(ArrayControlFlow):
             return self._written(equation, operands)
         fields, values = placed(operands)
         text = self._expression(equation, fields)
-        found = [self.variables(v.type) for v in equation.outputs]
+        variables = [self.variables(v.type) for v in equation.outputs]
         multiple = bool(equation.primitive.multiple)
-        self.nodes.append(Call(text, values, handles(found), unpack=multiple))
-        return found
+        self.nodes.append(Call(text, values, handles(variables), unpack=multiple))
+        return variables
 
     def _expression(self, equation: Equation, arguments: list[str]) -> str:
         primitive: Any = equation.primitive

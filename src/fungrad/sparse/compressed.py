@@ -89,17 +89,17 @@ class Compressed:
             return outputs, entries
         outputs, product = self._run.at(values)
         try:  # each thread takes one of the arrays that earlier calls returned
-            found = self._spare.pop()
+            buffer = self._spare.pop()
         except IndexError:
             dtype = np.result_type(*[a.type.dtype for a in self._run.product.outputs])
-            found = np.empty((len(self.seeds), self._size), dtype)
-        for row, seed in zip(found, self.seeds, strict=True):
+            buffer = np.empty((len(self.seeds), self._size), dtype)
+        for row, seed in zip(buffer, self.seeds, strict=True):
             start = 0
             for part in product(seed):
                 row[start : start + part.size] = part.reshape(-1)
                 start += part.size
-        entries = found.reshape(-1).take(self._read, mode="clip")  # "clip" checks no bounds
-        self._spare.append(found)
+        entries = buffer.reshape(-1).take(self._read, mode="clip")  # "clip" checks no bounds
+        self._spare.append(buffer)
         if self._starts is not None:
             entries = np.add.reduceat(entries, self._starts)
         return outputs, entries
@@ -144,11 +144,11 @@ class Compressed:
 
     def matrix(self, entries: np.ndarray) -> Any:
         """The matrix with the given entries."""
-        found = self._matrix.__class__.__new__(self._matrix.__class__)
-        found.__dict__.update(self._matrix.__dict__)  # as copy.copy: SciPy's checks have been made
-        found.data = entries
-        found.indices, found.indptr = self._matrix.indices.copy(), self._matrix.indptr.copy()
-        return found
+        matrix = self._matrix.__class__.__new__(self._matrix.__class__)
+        matrix.__dict__.update(self._matrix.__dict__)  # as copy.copy: SciPy's checks have been made
+        matrix.data = entries
+        matrix.indices, matrix.indptr = self._matrix.indices.copy(), self._matrix.indptr.copy()
+        return matrix
 
 
 def _flat(parts: Sequence[Any]) -> np.ndarray:
@@ -177,12 +177,12 @@ def canonical(pattern: Any) -> Pattern:
 
 def given_pattern(pattern: Any, shape: tuple[int, int]) -> Pattern:
     """The user's pattern, checked."""
-    found = canonical(pattern)
-    if found.shape != shape:
+    known = canonical(pattern)
+    if known.shape != shape:
         raise ArgumentError(
-            f"pattern= has the shape {found.shape}, but the matrix has {shape}{user_line()}."
+            f"pattern= has the shape {known.shape}, but the matrix has {shape}{user_line()}."
         )
-    return found
+    return known
 
 
 def found_pattern(derivative: Derivative) -> Pattern:
@@ -236,28 +236,28 @@ def jacobian_plan(
     shape = (sum(t.size for t in one.outputs), sum(t.size for t in one.inputs))
     parts = None
     if pattern is not None:
-        found = given_pattern(pattern, shape)
+        known = given_pattern(pattern, shape)
     elif pushed is not None:
         parts = _found(pushed)
-        found = parts[2].pattern
+        known = parts[2].pattern
     else:
         assert pulled is not None
-        found = canonical(found_pattern(pulled).T.tocsr())
+        known = canonical(found_pattern(pulled).T.tocsr())
     if pushed is not None:
-        groups = coloured_columns(found)
+        groups = coloured_columns(known)
         if mode == "auto":
             plan = None if parts is None else _partially_separable(pushed, groups, *parts)
             if plan is not None:
                 return plan
-            pulled = _cheaper(f, argnums, given, found, groups)
+            pulled = _cheaper(f, argnums, given, known, groups)
         if pulled is None:
-            return Compressed(pushed, found, groups, (groups[found.indices], rows_of(found)))
+            return Compressed(pushed, known, groups, (groups[known.indices], rows_of(known)))
     assert pulled is not None
-    rows = coloured_columns(found.T.tocsr())
-    read = (rows[rows_of(found)], found.indices)
+    rows = coloured_columns(known.T.tocsr())
+    read = (rows[rows_of(known)], known.indices)
     if pushed is not None:  # the groups that the user sees stay those of columns
-        return Compressed(pushed, found, groups, read, pulled=(pulled, rows, None))
-    return Compressed(pulled, found, rows, read, by_rows=True)
+        return Compressed(pushed, known, groups, read, pulled=(pulled, rows, None))
+    return Compressed(pulled, known, rows, read, by_rows=True)
 
 
 def _partially_separable(
@@ -307,14 +307,14 @@ def hessian_plan(f: Callable[..., Any], argnums: Any, given: Arguments, pattern:
     derivative = Derivative(f, argnums, given, "fg.sparse.hessian", second)
     size = sum(t.size for t in derivative.inputs)
     if pattern is not None:
-        found = given_pattern(pattern, (size, size))
+        known = given_pattern(pattern, (size, size))
     else:
-        found = found_pattern(derivative)
-    found = canonical(found + found.T.tocsr())
-    groups = coloured_symmetric(found)
-    rows, columns = rows_of(found), found.indices
+        known = found_pattern(derivative)
+    known = canonical(known + known.T.tocsr())
+    groups = coloured_symmetric(known)
+    rows, columns = rows_of(known), known.indices
     keys = rows.astype(np.int64) * (int(groups.max(initial=0)) + 1) + groups[columns]
     counts = np.bincount(keys)
     alone = counts[keys] == 1  # the only one of its colour in its row
     read = (np.where(alone, groups[columns], groups[rows]), np.where(alone, rows, columns))
-    return Compressed(derivative, found, groups, read)
+    return Compressed(derivative, known, groups, read)

@@ -59,10 +59,10 @@ def second(call: FlatCall, leaves: Sequence[Any], vectors: Sequence[Any]) -> Any
                 f"{call.verb} needs a function that returns one real number, but "
                 f"{describe(call.f)} returned {', '.join(str(typeof(v)) for v in outputs)}."
             )
-        found = pullback([np.ones((), typeof(outputs[0]).dtype)])
+        cotangents = pullback([np.ones((), typeof(outputs[0]).dtype)])
         return [
             np.zeros(shape_of(v), typeof(v).dtype) if g is None else g
-            for v, g in zip(values, found, strict=True)
+            for v, g in zip(values, cotangents, strict=True)
         ]
 
     return (), pushed_forward(gradient, leaves, vectors, call.label)[1]
@@ -80,14 +80,14 @@ def _apart(whole: Graph, known: int, outputs: int) -> bool:
 def _arrays(whole: Graph, equations: Sequence[Equation]) -> set[Equation]:
     """The equations whose results may be residuals: without loop records, which are made again, and
     values of constants only, which the optimiser folds into the product."""
-    found: set[Equation] = set()
+    makers: set[Equation] = set()
     fixed = {v for v, _ in whole.constants if not v.type.shape}
     for e in equations:
         if all(isinstance(atom, Literal) or atom in fixed for atom in e.inputs):
             fixed.update(e.outputs)
         elif all(v.type.dtype.kind != "O" for v in e.outputs):
-            found.add(e)
-    return found
+            makers.add(e)
+    return makers
 
 
 class Arguments:
@@ -199,8 +199,8 @@ class Derivative:
 
     def at(self, values: Sequence[Any]) -> tuple[Sequence[Any], Callable[[Sequence[Any]], Any]]:
         """The outputs at a point, and the function from vectors to products there."""
-        found = self._first(*values)
-        outputs, residuals = found[: len(self.outputs)], found[len(self.outputs) :]
+        result = self._first(*values)
+        outputs, residuals = result[: len(self.outputs)], result[len(self.outputs) :]
         return outputs, lambda vectors: self._second(*residuals, *vectors)
 
 

@@ -109,9 +109,9 @@ def merged(pattern: Pattern, labels: np.ndarray, size: int) -> Pattern:
 
 def repeated(pattern: Pattern, size: int) -> Pattern:
     """The pattern of `size` elements that all depend on the inputs of all rows."""
-    found = np.unique(pattern.indices)
-    _check_size(len(found) * size)
-    return csr(np.tile(found, size), np.arange(size + 1) * len(found), pattern.shape[1])
+    columns = np.unique(pattern.indices)
+    _check_size(len(columns) * size)
+    return csr(np.tile(columns, size), np.arange(size + 1) * len(columns), pattern.shape[1])
 
 
 def stacked(patterns: Sequence[Pattern | None], sizes: Sequence[int], count: int) -> Pattern:
@@ -167,11 +167,11 @@ def _entries(host: Host, sizes: Sequence[int]) -> list[Any]:
     by_leaf: list[Any] = [None] * len(host.arguments.slots)
     if host.sparsity is not None:
         by_leaf = _of_rule(host, host.sparsity)
-    found: list[Any] = [None] * len(sizes)
+    entries: list[Any] = [None] * len(sizes)
     for slot, matrix in zip(host.arguments.slots, by_leaf, strict=True):
         if slot is not None:
-            found[slot] = matrix
-    return found
+            entries[slot] = matrix
+    return entries
 
 
 def _repeated(entries: Any, size: int, batched: bool, rows: Sequence[int], count: int) -> Any:
@@ -206,8 +206,8 @@ def _of_rule(host: Host, known: Sparsity) -> list[Any]:
     ]
     pulled = scipy_sparse().hstack(wide, "csr").T.tocsc()
     ends = np.cumsum([0, *known.places]).tolist()
-    found = [pulled[:, a:b] for a, b in itertools.pairwise(ends)]
-    return found + [None] * (rest - len(found))
+    patterns = [pulled[:, a:b] for a, b in itertools.pairwise(ends)]
+    return patterns + [None] * (rest - len(patterns))
 
 
 def _declared(host: Host, known: Sparsity) -> list[Any]:
@@ -227,8 +227,8 @@ def _declared(host: Host, known: Sparsity) -> list[Any]:
             "(elements of the result, elements of the argument), or None: its arguments are "
             f"{', '.join(map(str, known.types))}."
         )
-    found: list[Any] = []
+    patterns: list[Any] = []
     for matrix, leaves in zip(matrices, sizes, strict=True):
         ends = itertools.pairwise(np.cumsum([0, *leaves]).tolist())
-        found += [None if matrix is None else matrix[:, a:b].tocsr() for a, b in ends]
-    return found
+        patterns += [None if matrix is None else matrix[:, a:b].tocsr() for a, b in ends]
+    return patterns

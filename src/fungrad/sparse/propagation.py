@@ -72,12 +72,12 @@ class Propagation:
         """The patterns of a Graph's outputs for those of its inputs; None: no dependence."""
         known = dict(graph.constants)
         known.update((v, x) for v, x in zip(graph.inputs, values, strict=True) if x is not None)
-        found = dict(zip(graph.inputs, patterns, strict=True))
+        by_atom = dict(zip(graph.inputs, patterns, strict=True))
 
         def given(atom: Atom) -> Given:
             if isinstance(atom, Literal):
                 return Given(None, atom.value, ())
-            return Given(found.get(atom), known.get(atom), atom.type.shape)
+            return Given(by_atom.get(atom), known.get(atom), atom.type.shape)
 
         for equation in graph.equations:
             arguments = [given(atom) for atom in equation.inputs]
@@ -89,7 +89,7 @@ class Propagation:
                 equation.outputs, self._equation(equation, arguments), strict=True
             ):
                 if variable.type.inexact:
-                    found[variable] = pattern
+                    by_atom[variable] = pattern
         return [given(atom).pattern for atom in graph.outputs]
 
     def _equation(self, equation: Equation, given: Sequence[Given]) -> Sequence[Pattern | None]:
@@ -124,8 +124,8 @@ class Propagation:
 
     def _switch(self, branches: Sequence[Graph], given: Sequence[Given]) -> list[Pattern | None]:
         patterns, values = [g.pattern for g in given], [g.value for g in given]
-        found = [self.graph(branch, patterns, values) for branch in branches]
-        return [union(outputs) for outputs in zip(*found, strict=True)]
+        results = [self.graph(branch, patterns, values) for branch in branches]
+        return [union(outputs) for outputs in zip(*results, strict=True)]
 
     def _scan(self, params: dict[str, Any], given: Sequence[Given]) -> list[Pattern | None]:
         length, body = params["length"], params["body"]
@@ -143,9 +143,9 @@ class Propagation:
             outputs: list[list[Pattern | None]] = []
             for i in range(length):
                 at = length - 1 - i if params["reverse"] else i
-                found = step(carry, [_row(g, at, length) for g in read])
-                carry = found[:carried]
-                outputs.append(found[carried:])
+                results = step(carry, [_row(g, at, length) for g in read])
+                carry = results[:carried]
+                outputs.append(results[carried:])
             steps = outputs[::-1] if params["reverse"] else outputs
             columns = [[step[i] for step in steps] for i in range(len(body.outputs) - carried)]
         else:
@@ -227,11 +227,11 @@ def of_linear_map(
     starts = np.cumsum([0, *sizes])
     vectors = [identity(n, int(start), count) for n, start in zip(sizes, starts, strict=False)]
     values = [None] * len(graph.inputs)
-    found = walk.graph(graph, [*[None] * known, *vectors], values)
+    propagated = walk.graph(graph, [*[None] * known, *vectors], values)
     rows = [atom.type.size for atom in graph.outputs]
-    if not found:
+    if not propagated:
         return empty(0, count), walk.dense
-    return stacked(found, rows, count), walk.dense
+    return stacked(propagated, rows, count), walk.dense
 
 
 # --- reads ----------------------------------------------------------------------------------------
@@ -253,22 +253,22 @@ def reads(derivative: Derivative) -> Reads:
     """A product's Graph without the equations at its start that only move elements of vectors."""
     graph, count = derivative.product, derivative.residuals
     known: dict[Atom, Any] = dict(graph.constants)
-    found: dict[Atom, np.ndarray] = {}
+    indices: dict[Atom, np.ndarray] = {}
     start = 1
     for v in graph.inputs[count:]:
-        found[v] = np.arange(start, start + v.type.size).reshape(v.type.shape)
+        indices[v] = np.arange(start, start + v.type.size).reshape(v.type.shape)
         start += v.type.size
     rest: list[Equation] = []
     for equation in graph.equations:
-        numbers = _moved(equation, found, known)
+        numbers = _moved(equation, indices, known)
         if numbers is None:
             rest.append(equation)
         else:
-            found.update(zip(equation.outputs, numbers, strict=True))
+            indices.update(zip(equation.outputs, numbers, strict=True))
     read = dict.fromkeys([*[a for e in rest for a in e.inputs], *graph.outputs])
-    used = [a for a in read if a in found]
+    used = [a for a in read if a in indices]
     inputs: Any = (*graph.inputs[:count], *used)
-    every = [found[i].ravel() for i in used]
+    every = [indices[i].ravel() for i in used]
     return Reads(
         drop_dead(graph.replace(inputs=inputs, equations=tuple(rest))),
         np.concatenate(every) if every else np.zeros(0, np.int64),

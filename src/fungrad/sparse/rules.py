@@ -89,9 +89,9 @@ def spread(equation: Equation, given: Sequence[Given], count: int) -> list[Any]:
         return [None] * len(equation.outputs)
     primitive: Any = equation.primitive
     rule = rule_of(primitive)
-    found = None if rule is None else rule(equation, given, count)
-    if found is not None:
-        return found
+    patterns = None if rule is None else rule(equation, given, count)
+    if patterns is not None:
+        return patterns
     every = union([repeated(g.pattern, 1) for g in given if g.pattern is not None])
     return [repeated(every, v.type.size) if v.type.inexact else None for v in equation.outputs]
 

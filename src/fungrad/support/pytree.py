@@ -370,13 +370,13 @@ def match(treedef: TreeDef, tree: Tree, what: str) -> list[Any]:
     Raises:
       StructureMismatchError: naming the first place where they differ.
     """
-    found, other = flatten(tree)
+    leaves, other = flatten(tree)
     if other != treedef:
         raise StructureMismatchError(
             f"The {what} has another structure than expected, first at "
             f"{difference(treedef, other)}.\n  expected: {treedef}\n  got:      {other}"
         )
-    return found
+    return leaves
 
 
 def difference(expected: TreeDef, got: TreeDef, path: str = "") -> str:

@@ -87,11 +87,11 @@ def spreads(at: Callable[[float], list[Any]], step: float, value: Any, position:
 
     The steps have no simple ratio, so that values rounded to a coarse unit do not agree by chance.
     """
-    found = []
+    spreads_of = []
     for share in (1.0, 0.73, 0.41, 0.29):
         above, below = (at(sign * share * step)[position] for sign in (1.0, -1.0))
-        found.append(np.abs((above - below) / (2 * share * step) - value))
-    return np.max(found, axis=0)
+        spreads_of.append(np.abs((above - below) / (2 * share * step) - value))
+    return np.max(spreads_of, axis=0)
 
 
 def _largest(values: Any) -> float:

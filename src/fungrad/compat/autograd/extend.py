@@ -70,11 +70,11 @@ def defvjp(f: Any, *vjpmakers: Any, argnums: Sequence[int] | None = None) -> Non
         missing = [i for i in positions if i not in makers]
         if missing:
             raise missing_rule(RecordedCall(function, None, (), kwargs), "VJP", missing)
-        found = [
+        pullbacks = [
             None if maker is None else maker(ans, *args, **kwargs)
             for maker in map(makers.__getitem__, positions)
         ]
-        return lambda g: [None if pull is None else pull(g) for pull in found]
+        return lambda g: [None if pull is None else pull(g) for pull in pullbacks]
 
     function.vjps = vjps
 
@@ -91,8 +91,8 @@ def defvjp_argnum(f: Any, vjpmaker: Callable[..., Any]) -> None:
     if function is not None:
 
         def vjps(positions: Sequence[int], ans: Any, args: Any, kwargs: Any) -> Callable[..., Any]:
-            found = [vjpmaker(i, ans, args, kwargs) for i in positions]
-            return lambda g: [pull(g) for pull in found]
+            pullbacks = [vjpmaker(i, ans, args, kwargs) for i in positions]
+            return lambda g: [pull(g) for pull in pullbacks]
 
         function.vjps = vjps
 

@@ -124,8 +124,8 @@ class RecordedCall:
         held = Kept(trace, (), ())
 
         def flat() -> Any:
-            found, structure = pytree.flatten(f())
-            arrays = [registry.operand(x) if holds_traced(x) else x for x in found]
+            leaves, structure = pytree.flatten(f())
+            arrays = [registry.operand(x) if holds_traced(x) else x for x in leaves]
             return pytree.unflatten(structure, list(map(held.of, arrays)))
 
         return held.run(flat)
@@ -172,10 +172,10 @@ class RecordedCall:
 
     def run(self, *inputs: Any) -> tuple[Any, ...]:
         """The leaves of the function's result."""
-        found = self.function.f(*self.args(inputs), **self.kwargs)
-        if type(found) in ARRAYS:
-            return (found,)
-        outputs, self.out = pytree.flatten(found)
+        result = self.function.f(*self.args(inputs), **self.kwargs)
+        if type(result) in ARRAYS:
+            return (result,)
+        outputs, self.out = pytree.flatten(result)
         return tuple([registry.operand(output) for output in outputs])
 
 
@@ -255,10 +255,10 @@ def _vjp(
 
     given = [or_zero(c, o) for c, o in zip(cotangents, outputs, strict=True)]
     values = [*given, *outputs, *leaves]
-    found = _examples(rule, values)
-    found = rule(*values) if found is None else found
-    assert len(found) == m
-    return found
+    examples = _examples(rule, values)
+    examples = rule(*values) if examples is None else examples
+    assert len(examples) == m
+    return examples
 
 
 def _pulled(
@@ -276,9 +276,9 @@ def _pulled(
         pullback = call.function.vjps(positions, call.output(outputs), args, call.kwargs)  # type: ignore[misc]
         return list(pullback(call.output(own)))
 
-    found = call.alone(pulled, current())
+    pulled_back = call.alone(pulled, current())
     parts: list[Any] = [None] * len(args)
-    for position, part in zip(positions, found, strict=True):
+    for position, part in zip(positions, pulled_back, strict=True):
         parts[position] = part
     if call.structure is None:
         return [None if p is None else registry.operand(p) for p in parts]
@@ -306,16 +306,18 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: RecordedCall)
         out = call.output(values[:n])
         given = [pushed[i] for i in positions]
         pushed_by = call.function.jvps
-        found = call.alone(lambda: pushed_by(positions, given, out, args, call.kwargs), current())
-        return [registry.operand(t) for t in pytree.match(call.out, found, "tangent")]
+        examples = call.alone(
+            lambda: pushed_by(positions, given, out, args, call.kwargs), current()
+        )
+        return [registry.operand(t) for t in pytree.match(call.out, examples, "tangent")]
 
     values = [*outputs, *primals, *tangents]
-    found = _examples(rule, values)
-    found = rule(*values) if found is None else found
+    examples = _examples(rule, values)
+    examples = rule(*values) if examples is None else examples
     return outputs, tuple(
         [
             t if t is None or shape_of(t) == shape_of(o) else broadcast_to(t, shape=shape_of(o))
-            for t, o in zip(found, outputs, strict=True)
+            for t, o in zip(examples, outputs, strict=True)
         ]
     )
 

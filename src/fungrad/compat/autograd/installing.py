@@ -45,8 +45,8 @@ class Finder:
     def exec_module(self, module: ModuleType) -> None:
         """Puts the module of this package in the place of the empty one."""
         name = module.__name__
-        found = imported(_ours(name)) if _is_module(_ours(name)) else None
-        modules[name] = self._attribute(name) if found is None else found
+        ours = imported(_ours(name)) if _is_module(_ours(name)) else None
+        modules[name] = self._attribute(name) if ours is None else ours
         for full in [n for n in list(modules) if n.startswith(f"{PACKAGE}.")]:
             known = NAME + full.removeprefix(PACKAGE)
             if known not in modules or known == name:

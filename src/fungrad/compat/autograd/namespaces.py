@@ -28,13 +28,13 @@ def names_of(module: ModuleType, original: str, taken: Sequence[str] = ()) -> No
     def find(_: Any, name: str) -> Any:
         if name in taken:
             return imported(f"{package}.{name}")
-        found = imported(original)
+        namespace = imported(original)
         if name == "__all__":  # of `import *`
-            return [public for public in dir(found) if not public.startswith("_")]
+            return [public for public in dir(namespace) if not public.startswith("_")]
         if name.startswith("__") and name != "__version__":
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        replaced = interception.replacements(found)
-        into[name] = replaced[name] if name in replaced else getattr(found, name)
+        replaced = interception.replacements(namespace)
+        into[name] = replaced[name] if name in replaced else getattr(namespace, name)
         return into[name]
 
     def names(_: Any) -> list[str]:

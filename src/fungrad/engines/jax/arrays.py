@@ -182,8 +182,8 @@ def _recurrence(a: Any, u: Any, *, axis: int, reverse: bool = False) -> Any:
         h = terms[0] * h + terms[1]
         return h, h
 
-    found = lax.scan(step, jnp.zeros_like(u[0]), (a, u), reverse=reverse)[1]
-    return jnp.moveaxis(found, 0, axis)
+    states = lax.scan(step, jnp.zeros_like(u[0]), (a, u), reverse=reverse)[1]
+    return jnp.moveaxis(states, 0, axis)
 
 
 # --- products and transforms ----------------------------------------------------------------------
@@ -206,8 +206,8 @@ def _mapped(function: Callable[..., Any], x: Any, y: Any, axes: int) -> Any:
         .astype(dtype)
         for z in (x, y)
     ]
-    found = jax.vmap(function)(*flat)
-    return found.reshape(*lead, *found.shape[1:])
+    results = jax.vmap(function)(*flat)
+    return results.reshape(*lead, *results.shape[1:])
 
 
 @rule(convolve)

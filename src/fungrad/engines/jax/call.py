@@ -62,8 +62,8 @@ def to_jax(
 
     @functools.wraps(f)
     def function(*args: Any, **kwargs: Any) -> Any:
-        found, treedef = pytree.flatten((args, kwargs))
-        leaves = list(map(canonical, found))  # JAX refuses the other byte order
+        flat, treedef = pytree.flatten((args, kwargs))
+        leaves = list(map(canonical, flat))  # JAX refuses the other byte order
         if precision == "require" and not jax.config.jax_enable_x64:
             for leaf in leaves:
                 _check_range(f, leaf)
@@ -176,9 +176,9 @@ def from_jax(jax_f: Callable[..., Any], *, vectorized: bool = False) -> Callable
         outs: dict[Any, Any] = {}
 
         def flat(*values: Any) -> Any:
-            found, out = jax.tree_util.tree_flatten(jax_f(*pytree.unflatten(treedef, values)))
+            results, out = jax.tree_util.tree_flatten(jax_f(*pytree.unflatten(treedef, values)))
             outs[tuple(np.shape(x) for x in values)] = out
-            return tuple(map(jax.numpy.asarray, found))
+            return tuple(map(jax.numpy.asarray, results))
 
         flat.__name__ = name
         return _Flat(flat, vectorized), outs
@@ -209,8 +209,8 @@ class _Flat(External):
             return tuple(np.asarray(x) for x in compiled(*args))
 
         def shape(*types: Any) -> Any:
-            found = jax.eval_shape(f, *[jax.ShapeDtypeStruct(t.shape, t.dtype) for t in types])
-            return tuple(Type(tuple(s.shape), np.dtype(s.dtype)) for s in found)
+            shapes = jax.eval_shape(f, *[jax.ShapeDtypeStruct(t.shape, t.dtype) for t in types])
+            return tuple(Type(tuple(s.shape), np.dtype(s.dtype)) for s in shapes)
 
         plain.__name__ = getattr(f, "__name__", "a function of JAX's")
         self.jax_function = f
@@ -225,8 +225,8 @@ class _Flat(External):
         key = (len(args), tuple(moving), tuple(counted))
         if key not in self._pulls:  # kept, so that JAX compiles it once
             self._pulls[key] = self._pull(*key)
-        found = iter(self._pulls[key](*args, *[cotangents[i] for i in counted]))
-        return tuple(next(found) if i in moving else None for i in range(len(args)))
+        pulled = iter(self._pulls[key](*args, *[cotangents[i] for i in counted]))
+        return tuple(next(pulled) if i in moving else None for i in range(len(args)))
 
     def _pull(self, count: int, moving: Sequence[int], counted: Sequence[int]) -> _Flat:
         """(arguments, cotangents of the counted results) -> cotangents of the moving arguments."""
@@ -235,8 +235,8 @@ class _Flat(External):
             given = iter(values[count:])
             primals, pullback = jax.vjp(self.jax_function, *values[:count])
             full = [next(given) if i in counted else _zero(y) for i, y in enumerate(primals)]
-            found = pullback(tuple(full))
-            return tuple(found[i] for i in moving)
+            pulled = pullback(tuple(full))
+            return tuple(pulled[i] for i in moving)
 
         pull.__name__ = f"the vjp of {self.jax_function.__name__}"
         return _Flat(pull, self._vectorized)

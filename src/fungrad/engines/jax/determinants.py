@@ -59,8 +59,8 @@ def _of_cofactors_along(a: Any, e: Any) -> Any:
     others = _others(s, 2)
     diagonal = jnp.diagonal(e, axis1=-2, axis2=-1)[..., None]
     on = jnp.eye(s.shape[-1], dtype=bool)
-    found = jnp.where(on, _product(others, diagonal), -others * e.mT)
-    return (turn * _product(_product(u.conj(), found), vh.conj())).astype(dtype)
+    cofactors = jnp.where(on, _product(others, diagonal), -others * e.mT)
+    return (turn * _product(_product(u.conj(), cofactors), vh.conj())).astype(dtype)
 
 
 def _cofactors_along_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:

@@ -38,8 +38,8 @@ def run(graph: Graph, args: Sequence[Any], options: Options) -> list[Any]:
         return atom.value if isinstance(atom, Literal) else values[atom]
 
     for equation in graph.equations:
-        found = apply(equation, [read(atom) for atom in equation.inputs], options)
-        values.update(zip(equation.outputs, found, strict=True))
+        outputs = apply(equation, [read(atom) for atom in equation.inputs], options)
+        values.update(zip(equation.outputs, outputs, strict=True))
     return [
         read(atom) if type_.dtype.kind == "O" else cast(read(atom), type_.dtype)
         for atom, type_ in zip(graph.outputs, graph.output_types, strict=True)
@@ -68,9 +68,9 @@ def apply(equation: Equation, args: Sequence[Any], options: Options) -> Sequence
         x if t.dtype.kind == "O" else cast(x, d)
         for x, d, t in zip(args, dtypes, types, strict=True)
     ]
-    found = function(*given, **equation.params)
-    found = tuple(found) if primitive.multiple else (found,)
-    return [cast(x, v.type.dtype) for x, v in zip(found, equation.outputs, strict=True)]
+    results = function(*given, **equation.params)
+    results = tuple(results) if primitive.multiple else (results,)
+    return [cast(x, v.type.dtype) for x, v in zip(results, equation.outputs, strict=True)]
 
 
 def _called_back(equation: Equation, args: Sequence[Any], options: Options) -> Sequence[Any]:
@@ -91,10 +91,10 @@ def _called_back(equation: Equation, args: Sequence[Any], options: Options) -> S
             np.asarray(x).item() if t.weak and not t.shape else np.asarray(x)
             for x, t in zip(values, types, strict=True)
         ]
-        found = primitive.eval(*plain, **equation.params)
-        found = found if primitive.multiple else (found,)
+        outputs = primitive.eval(*plain, **equation.params)
+        outputs = outputs if primitive.multiple else (outputs,)
         return tuple(
-            np.asarray(x, t.dtype).reshape(t.shape) for x, t in zip(found, results, strict=True)
+            np.asarray(x, t.dtype).reshape(t.shape) for x, t in zip(outputs, results, strict=True)
         )
 
     shapes = tuple(jax.ShapeDtypeStruct(t.shape, t.dtype) for t in results)
@@ -129,9 +129,9 @@ def _differentiable(graph: Graph, options: Options) -> Function:
         halves = differentiate(graph, wanted)
         if any(v.type.dtype.kind == "O" for v in halves.backward.inputs):
             return differentiable(graph, options)(*args), (True, args)
-        found = differentiable(halves.forward, options)(*args)
+        outputs = differentiable(halves.forward, options)(*args)
         count = len(graph.outputs)
-        return found[:count], (False, found[count:])
+        return outputs[:count], (False, outputs[count:])
 
     def backward(residuals: Any, cotangents: Sequence[Any]) -> Any:
         again, held = residuals
@@ -146,9 +146,9 @@ def _differentiable(graph: Graph, options: Options) -> Function:
         else:
             halves = differentiate(graph, wanted)
             pullback, reached = halves.backward, halves.reached
-        found = iter(differentiable(pullback, options)(*held, *given))
+        pulled = iter(differentiable(pullback, options)(*held, *given))
         return tuple(
-            next(found) if i in reached else _zero(t) for i, t in enumerate(graph.input_types)
+            next(pulled) if i in reached else _zero(t) for i, t in enumerate(graph.input_types)
         )
 
     function.defvjp(forward, backward)

@@ -50,8 +50,8 @@ def _call(equation: Equation, args: Sequence[Any], options: Options) -> Sequence
 @structural(checkpointed)
 def _checkpoint(equation: Equation, args: Sequence[Any], options: Options) -> Sequence[Any]:
     function = jax.checkpoint(differentiable(equation.params["graph"], options))
-    found: Sequence[Any] = function(*args)
-    return found
+    outputs: Sequence[Any] = function(*args)
+    return outputs
 
 
 @structural(custom)
@@ -77,10 +77,10 @@ def _switch_of(params: Any, args: Sequence[Any], options: Options) -> Sequence[A
     def one(graph: Graph) -> Callable[..., Any]:
         return lambda *operands: _typed(differentiable(graph, options)(*operands), types)
 
-    found: Sequence[Any] = lax.switch(
+    outputs: Sequence[Any] = lax.switch(
         index, [one(b) for b in branches], *[jnp.asarray(x) for x in args[1:]]
     )
-    return found
+    return outputs
 
 
 def _scan_of(params: Any, args: Sequence[Any], options: Options) -> Sequence[Any]:
@@ -131,8 +131,8 @@ class _While:
 
 def _while_of(params: Any, args: Sequence[Any], options: Options) -> Sequence[Any]:
     one = _While(params, args, options)
-    found: Sequence[Any] = lax.while_loop(one.goes_on, one.step, one.carry)
-    return found
+    outputs: Sequence[Any] = lax.while_loop(one.goes_on, one.step, one.carry)
+    return outputs
 
 
 @structural(iteration)
@@ -152,8 +152,8 @@ def _fixed_point(equation: Equation, args: Sequence[Any], options: Options) -> S
         return i + 1, y, functools.reduce(jnp.logical_and, close)
 
     start = (0, _typed(args[count:], types), False)
-    _, found, done = lax.while_loop(lambda s: ~s[2] & (s[0] < most), step, start)
-    return tuple(jnp.where(done, x, jnp.nan) for x in found)
+    _, point, done = lax.while_loop(lambda s: ~s[2] & (s[0] < most), step, start)
+    return tuple(jnp.where(done, x, jnp.nan) for x in point)
 
 
 # --- reverse --------------------------------------------------------------------------------------
@@ -180,14 +180,14 @@ def _pulled(name: str) -> Structural:
             given = list(args)
             for i, x in zip(places, moving, strict=True):
                 given[i] = x
-            found = FORWARD[name](params, given, options)
-            return [x for x in found if jnp.issubdtype(x.dtype, jnp.inexact)]
+            outputs = FORWARD[name](params, given, options)
+            return [x for x in outputs if jnp.issubdtype(x.dtype, jnp.inexact)]
 
         primals, pullback = jax.vjp(function, *[jnp.asarray(args[i]) for i in places])
-        found: Sequence[Any] = pullback(
+        pulled: Sequence[Any] = pullback(
             [cast(c, x.dtype) for c, x in zip(cotangents, primals, strict=True)]
         )
-        return found
+        return pulled
 
     return pull
 
@@ -238,25 +238,25 @@ def _while_pullback(
                 given[place] = x
             for place, x in zip(moving, values[len(fixed) :], strict=True):
                 now[place] = x
-            found = one.step(now, given)
-            return [found[place] for place in moving]
+            totals = one.step(now, given)
+            return [totals[place] for place in moving]
 
         primals = [*[constants[p] for p in fixed], *[carry[p] for p in moving]]
-        found = jax.vjp(step, *primals)[1](list(flowing))
-        added = [t + x for t, x in zip(total, found, strict=False)]
-        return i - 1, tuple(found[len(fixed) :]), tuple(added)
+        totals = jax.vjp(step, *primals)[1](list(flowing))
+        added = [t + x for t, x in zip(total, totals, strict=False)]
+        return i - 1, tuple(totals[len(fixed) :]), tuple(added)
 
     flowing = tuple(cast(c, one.types[p].dtype) for c, p in zip(cotangents, moving, strict=True))
     total = tuple(jnp.zeros_like(constants[p]) for p in fixed)
     _, flowing, total = lax.while_loop(lambda s: s[0] >= 0, back, (count - 1, flowing, total))
     poison = jnp.where(count > most, jnp.nan, 0.0)
     asked, constant_count = params["counts"]
-    found = {asked + p: x for p, x in zip(fixed, total, strict=True)}
-    found |= {asked + constant_count + p: x for p, x in zip(moving, flowing, strict=True)}
+    totals = {asked + p: x for p, x in zip(fixed, total, strict=True)}
+    totals |= {asked + constant_count + p: x for p, x in zip(moving, flowing, strict=True)}
     arguments = [jnp.asarray(x) for x in args]
     return [
-        (found[i] + poison).astype(arguments[i].dtype)
-        if i in found
+        (totals[i] + poison).astype(arguments[i].dtype)
+        if i in totals
         else jnp.zeros_like(arguments[i])
         for i, want in enumerate(wanted)
         if want

@@ -154,7 +154,7 @@ def operations_of(reverse: Any, sites: Mapping[int, Site]) -> list[Operation]:
       reverse: the reverse mode that has recorded it.
       sites: by slot of an accumulator: its site.
     """
-    found = Operations()
+    operations = Operations()
     for primitive, params, slots, args, output, out, _ in reverse.tape.records():
         given: Any = (slots,) if type(slots) is int else slots
         inputs = [
@@ -163,16 +163,16 @@ def operations_of(reverse: Any, sites: Mapping[int, Site]) -> list[Operation]:
         ]
         if primitive is observe:
             value = args[0]
-            found.add(primitive, inputs[:1], out, {}, sites.get(given[1]), value, False)
+            operations.add(primitive, inputs[:1], out, {}, sites.get(given[1]), value, False)
             continue
         for graph in _bodies(params):
-            _inside(found, graph, primitive is scan or primitive is while_loop)
+            _inside(operations, graph, primitive is scan or primitive is while_loop)
         if type(out) is int:
-            found.add(primitive, inputs, out, params, None, output, False)
+            operations.add(primitive, inputs, out, params, None, output, False)
         else:
             for slot in out:
-                found.add(primitive, inputs, slot, params, None, None, False)
-    return found.all
+                operations.add(primitive, inputs, slot, params, None, None, False)
+    return operations.all
 
 
 def first_overflow(reverse: Any, sites: Mapping[int, Site]) -> Site | None:
@@ -396,17 +396,17 @@ def advice_of(
       loss: the digits that the result has lost.
       overflow: the site of the first overflow; None if the results are finite.
     """
-    found: dict[tuple[str, Any], Advice] = {}
+    advice: dict[tuple[str, Any], Advice] = {}
 
     def add(cause: str, source: Source | None) -> None:
         if not cause:
             return
         file, line = ("", 0) if source is None else (source.file, source.line)
-        found.setdefault((cause, line), Advice(cause, file, line, text_of(source)))
+        advice.setdefault((cause, line), Advice(cause, file, line, text_of(source)))
 
     if overflow is not None:
         add(_of_overflow(overflow.primitive, operations), overflow.source)
-        return tuple(found.values())
+        return tuple(advice.values())
     if loss < 1 or not sites:
         return ()
     total = sum(max(s[VARIANCE], s[DRIFT]) for s in sites.values()) or 1.0
@@ -426,7 +426,7 @@ def advice_of(
         ops = by_site.get(site, [])
         if max(sums[VARIANCE], sums[DRIFT]) > 0.3 * total and ops:
             add(_of_long_run(site, ops), site.source)
-    return tuple(found.values())
+    return tuple(advice.values())
 
 
 def _of_long_run(site: Site, ops: Sequence[Operation]) -> str:

@@ -112,8 +112,8 @@ def _spreads(inputs: Any, names: Sequence[str], leaves: Sequence[Any]) -> dict[s
     if inputs is None:
         return {}
     if not isinstance(inputs, Mapping):
-        found = {n: x for n, x in zip(names, leaves, strict=True) if differentiable(x)}
-        return {name: 10.0 ** -float(inputs) * np.abs(x) / 2 for name, x in found.items()}
+        spreads = {n: x for n, x in zip(names, leaves, strict=True) if differentiable(x)}
+        return {name: 10.0 ** -float(inputs) * np.abs(x) / 2 for name, x in spreads.items()}
     unknown = set(inputs) - set(names)
     if unknown:
         raise ArgumentError(
@@ -173,9 +173,9 @@ def _report(
         summed: dict[Site, np.ndarray] = {}
         errors = []
         for seed in sweeps:
-            found = _sweep(reverse, result, seed, accumulators)
-            errors.append(sum(s[VARIANCE] for s in found.values()))
-            for site, sums in found.items():
+            swept = _sweep(reverse, result, seed, accumulators)
+            errors.append(sum(s[VARIANCE] for s in swept.values()))
+            for site, sums in swept.items():
                 held = summed.setdefault(site, np.zeros(5))
                 most = max(held[LOST], sums[LOST])
                 held += sums if count <= FEW else sums / len(sweeps)
@@ -239,7 +239,7 @@ class AnalysedProgram:
 
     def _error(self, lines: frozenset[tuple[str, int]]) -> float:
         """The largest relative error of an output in a run with these lines rounded."""
-        found = rounded_run(
+        rounded = rounded_run(
             lambda values: flat_results(self._flat(values))[0],
             self._leaves,
             list(map(differentiable, self._leaves)),
@@ -248,7 +248,7 @@ class AnalysedProgram:
             lines,
         )
         worst = 0.0
-        for output, value in zip(self._outputs, filter(_inexact, found), strict=True):
+        for output, value in zip(self._outputs, filter(_inexact, rounded), strict=True):
             size = _norm(np.asarray(output.value))
             error = _norm(np.asarray(value) - np.asarray(output.value))
             worst = max(worst, error / size if size else error)
@@ -329,10 +329,10 @@ def _norm(array: np.ndarray) -> float:
 def _sweep(
     reverse: VjpTrace, result: Tracer, seed: Any, accumulators: dict[Site, Tracer]
 ) -> dict[Site, np.ndarray]:
-    found = backward(reverse, [(result.extra, seed)], reverse.slots)
+    totals = backward(reverse, [(result.extra, seed)], reverse.slots)
     sums = {}
     for site, tracer in accumulators.items():
-        entries = found[tracer.extra - 1]
+        entries = totals[tracer.extra - 1]
         if entries is not None:
             entries = np.array(entries, float)
             entries[DRIFT] **= 2
@@ -359,5 +359,5 @@ def _output(path: str, value: Any, errors: Sequence[float], each: bool) -> Outpu
         whole = float(np.sqrt(np.mean(squares))) if errors else 0.0
     if not norm and whole:
         whole = np.inf
-    found = float(digits_of(whole, array.dtype))
-    return Output(path, value, found, whole * scale, elements)
+    digits = float(digits_of(whole, array.dtype))
+    return Output(path, value, digits, whole * scale, elements)

@@ -405,10 +405,10 @@ def _is_short(value: Any) -> bool:
 def observing(graph: Graph, constants: bool) -> tuple[Graph, tuple[Site, ...]]:
     """A Graph whose first inputs are accumulators, which it observes; and their sites."""
     key: Hashable = ("observing", constants)
-    found: tuple[Graph, tuple[Site, ...]] = memoised(
+    graph_and_sites: tuple[Graph, tuple[Site, ...]] = memoised(
         graph, key, lambda: _observing(graph, constants)
     )
-    return found
+    return graph_and_sites
 
 
 def _observing(graph: Graph, constants: bool) -> tuple[Graph, tuple[Site, ...]]:

@@ -85,7 +85,7 @@ class Check(NamedTuple):
         """The printed tables."""
         rows = [[path or "result", f"{e:.1f}", f"{t:.1f}"] for path, e, t in self.outputs]
         title = f"check with {DIGITS} digits"
-        found = [Table(title, ["output", "estimated", "true"], rows, frozenset((1, 2)))]
+        tables = [Table(title, ["output", "estimated", "true"], rows, frozenset((1, 2)))]
         notes = [[str(branch)] for branch in self.branches]
         if self.parted is not None:
             where = f"{place_of(self.parted)}: {text_of(self.parted)}"
@@ -93,8 +93,8 @@ class Check(NamedTuple):
         if self.doubtful:
             notes.append([f"computed in the program's own precision: {', '.join(self.doubtful)}"])
         if notes:
-            found.append(Table("notes", ["note"], notes))
-        return found
+            tables.append(Table("notes", ["note"], notes))
+        return tables
 
 
 class ExactTrace(Trace):
@@ -132,9 +132,9 @@ class ExactTrace(Trace):
         if not any(typeof(o).inexact for o in outputs):
             self._compare(primitive, exact, params, output)
             return output
-        found = self.operations.apply(primitive, exact, params, outputs)
+        results = self.operations.apply(primitive, exact, params, outputs)
         made = []
-        for value, true in zip(outputs, found, strict=True):
+        for value, true in zip(outputs, results, strict=True):
             if not typeof(value).inexact:
                 made.append(value)
                 continue

@@ -37,10 +37,10 @@ def lifted(value: Any) -> Any:
     array = np.asarray(value)
     number = mp.mpc if array.dtype.kind == "c" else mp.mpf
     python = complex if array.dtype.kind == "c" else float
-    found = np.empty(array.shape, object)
+    numbers = np.empty(array.shape, object)
     for index in np.ndindex(array.shape):
-        found[index] = number(python(array[index]))
-    return found[()]  # no array of one object, which NumPy would nest
+        numbers[index] = number(python(array[index]))
+    return numbers[()]  # no array of one object, which NumPy would nest
 
 
 def lowered(exact: Any, dtype: Any) -> Any:
@@ -48,10 +48,10 @@ def lowered(exact: Any, dtype: Any) -> Any:
     dtype = np.dtype(dtype)
     python = complex if dtype.kind == "c" else float
     array = np.asarray(exact, object)
-    found = np.empty(array.shape, dtype)
+    numbers = np.empty(array.shape, dtype)
     for index in np.ndindex(array.shape):
-        found[index] = python(array[index])
-    return found
+        numbers[index] = python(array[index])
+    return numbers
 
 
 def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -170,13 +170,13 @@ def algorithms() -> dict[str, Callable[..., Any]]:
             return _matrices(lambda m, v: mp.lu_solve(m, v))(a, b[..., None])[..., 0]
 
         def columns(m: Any, v: Any) -> Any:
-            found = mp.matrix(v.rows, v.cols)
+            matrix = mp.matrix(v.rows, v.cols)
             inverse = mp.inverse(m)
             product = inverse * v
             for i in range(v.rows):
                 for j in range(v.cols):
-                    found[i, j] = product[i, j]
-            return found
+                    matrix[i, j] = product[i, j]
+            return matrix
 
         return _matrices(columns)(a, b)
 
@@ -184,9 +184,9 @@ def algorithms() -> dict[str, Callable[..., Any]]:
         return _matrices(mp.cholesky)(a)
 
     def slogdet(a: Any, **_: Any) -> Any:
-        found = _matrices(mp.det)(a)
-        size = np.frompyfunc(abs, 1, 1)(found)
-        return found / size, np.frompyfunc(mp.log, 1, 1)(size)
+        determinant = _matrices(mp.det)(a)
+        size = np.frompyfunc(abs, 1, 1)(determinant)
+        return determinant / size, np.frompyfunc(mp.log, 1, 1)(size)
 
     def reduce_logaddexp(x: Any, *, axes: Any) -> Any:
         total = np.add.reduce(np.frompyfunc(mp.exp, 1, 1)(x), axis=axes)
@@ -239,8 +239,8 @@ class Operations:
             return (known(*exact),)
         algorithm = self._algorithms.get(primitive.name)
         if algorithm is not None:
-            found = algorithm(*exact, **params)
-            return found if isinstance(found, tuple) else (found,)
+            result = algorithm(*exact, **params)
+            return result if isinstance(result, tuple) else (result,)
         if primitive.name in _ROUNDERS:
             return (np.frompyfunc(getattr(mpmath(), _ROUNDERS[primitive.name]), 1, 1)(exact[0]),)
         if primitive.name in ("convert", "to_discrete", "number"):
@@ -248,12 +248,12 @@ class Operations:
         if primitive.name == "dot_general":
             return (_product(*exact, **params),)
         try:
-            found = primitive.eval(*exact, **params)
+            result = primitive.eval(*exact, **params)
         except (TypeError, ValueError, AttributeError, AssertionError, NotImplementedError):
             return self._in_double(primitive, exact, params, output)
-        found = tuple(found) if primitive.multiple else (found,)
-        if all(np.shape(f) == np.shape(o) for f, o in zip(found, output, strict=True)):
-            return found
+        result = tuple(result) if primitive.multiple else (result,)
+        if all(np.shape(f) == np.shape(o) for f, o in zip(result, output, strict=True)):
+            return result
         return self._in_double(primitive, exact, params, output)
 
     def _in_double(
@@ -263,8 +263,8 @@ class Operations:
         kinds = [o for o in output if np.asarray(o).dtype.kind in "fc"]
         dtype = np.result_type(*[np.asarray(k).dtype for k in kinds]) if kinds else np.float64
         args = [lowered(x, dtype) if np.asarray(x).dtype == object else x for x in exact]
-        found = primitive.eval(*args, **params)
-        return tuple(map(lifted, found)) if primitive.multiple else (lifted(found),)
+        result = primitive.eval(*args, **params)
+        return tuple(map(lifted, result)) if primitive.multiple else (lifted(result),)
 
 
 _ROUNDERS = {"rint": "nint", "floor": "floor", "ceil": "ceil"}

@@ -31,7 +31,7 @@ def rows_of(lines: Sequence[Any]) -> dict[str, list[Row]]:
     for line in lines:
         if line.file and line.line:
             files.setdefault(line.file, {})[line.line] = line
-    found = {}
+    by_line = {}
     for file, known in files.items():
         first, last = max(1, min(known) - AROUND), max(known) + AROUND
         numbers: Sequence[int] = range(first, last + 1)
@@ -42,8 +42,8 @@ def rows_of(lines: Sequence[Any]) -> dict[str, list[Row]]:
             line = known.get(number)
             text = linecache.getline(file, number).rstrip("\n")
             rows.append(Row(number, text, line.lost if line else 0.0, line.share if line else 0.0))
-        found[file] = rows
-    return found
+        by_line[file] = rows
+    return by_line
 
 
 def html(title: str, tables: str, lines: Sequence[Any]) -> str:

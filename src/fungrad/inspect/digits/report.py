@@ -155,7 +155,7 @@ class Digits:
         right = frozenset((1, 2))
         if not any(row[3] for row in rows):
             header, rows = header[:3], [row[:3] for row in rows]
-        found = [Table("expected correct digits", header, rows, right)]
+        tables = [Table("expected correct digits", header, rows, right)]
         lines = [
             [
                 line.place,
@@ -168,15 +168,15 @@ class Digits:
             for line in self.lines[:SHOWN]
         ]
         header = ["line", "digits lost", "share of error", "condition", "operation", "source"]
-        found.append(Table("lines", header, lines, frozenset((1, 2, 3))))
+        tables.append(Table("lines", header, lines, frozenset((1, 2, 3))))
         if self.advice:
             rows = [[advice.place, str(advice)] for advice in self.advice]
-            found.append(Table("what to write instead", ["line", "advice"], rows))
+            tables.append(Table("what to write instead", ["line", "advice"], rows))
         if self.remarks:
-            found.append(Table("remarks", ["remark"], [[remark] for remark in self.remarks]))
+            tables.append(Table("remarks", ["remark"], [[remark] for remark in self.remarks]))
         if self.check is not None:
-            found += self.check.tables()
-        return found
+            tables += self.check.tables()
+        return tables
 
     def __repr__(self) -> str:
         return plain(f"digits of {self.name}", self.tables())
@@ -210,8 +210,8 @@ def digits_of(relative: Any, dtype: Any) -> Any:
     """The expected digits for an expected relative error."""
     full = full_digits(dtype)
     with np.errstate(all="ignore"):
-        found = MEAN_LOGARITHM - np.log10(relative)
-    return np.clip(np.where(np.isnan(found), 0.0, found), 0.0, full)
+        digits = MEAN_LOGARITHM - np.log10(relative)
+    return np.clip(np.where(np.isnan(digits), 0.0, digits), 0.0, full)
 
 
 def lines_of(sites: Sequence[tuple[Any, Any]], loss: float) -> tuple[Line, ...]:

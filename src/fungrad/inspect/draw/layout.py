@@ -68,7 +68,7 @@ def _by_dot(
     )  # fmt: skip
     width = height = 0.0
     centres: list[Point] = [(0.0, 0.0)] * len(sizes)
-    found: dict[tuple[int, int], list[Point]] = {}
+    paths: dict[tuple[int, int], list[Point]] = {}
     for line in done.stdout.replace("\\\n", "").splitlines():
         kind, *words = line.split()
         if kind == "graph":
@@ -78,8 +78,8 @@ def _by_dot(
         elif kind == "edge":
             numbers = words[3 : 3 + 2 * int(words[2])]
             spline = [_pixels(x, y, height) for x, y in zip(*[iter(numbers)] * 2, strict=True)]
-            found[int(words[0]), int(words[1])] = spline
-    splines = [found[line] for line in lines]
+            paths[int(words[0]), int(words[1])] = spline
+    splines = [paths[line] for line in lines]
     return Placed(centres, splines, width + 2 * MARGIN, height + 2 * MARGIN)
 
 
@@ -123,8 +123,8 @@ def _by_grandalf(
         }
         members = [v for v, of in zip(vertices, lanes, strict=True) if of == lane]
         for part in graphs.Graph(members, list(edges.values())).C:
-            found = {key: edge for key, edge in edges.items() if edge.v[0].c is part}
-            left, below = _part(layouts, part, found, inside, left)
+            drawn = {key: edge for key, edge in edges.items() if edge.v[0].c is part}
+            left, below = _part(layouts, part, drawn, inside, left)
             height = max(height, below)
         left += BETWEEN
     centres = [vertex.view.xy for vertex in vertices]

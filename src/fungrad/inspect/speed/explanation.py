@@ -81,16 +81,16 @@ class Explanation:
         for one in self.operations:
             why = one.refusal.reason if one.refusal else ""
             groups.setdefault((one.source, one.where, why), []).append(one)
-        found = []
+        lines = []
         for (source, where, why), members in groups.items():
             spent = sum([o.seconds for o in members])
             names = ", ".join(dict.fromkeys([o.primitive for o in members]))
             largest = max(members, key=lambda o: (o.seconds, len(o.output)))
-            found.append(
+            lines.append(
                 Line(source, names, largest.output, where, spent, spent / total,
                      any(o.estimated for o in members), why, members[0].advice)
             )  # fmt: skip
-        return sorted(found, key=lambda line: -line.seconds)
+        return sorted(lines, key=lambda line: -line.seconds)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data."""
@@ -136,17 +136,17 @@ class Explanation:
             ["in native code", f"{self.native:.0%}"],
         ]
         title = f"one call, the fastest of {self.repetitions}"
-        found = [
+        tables = [
             Table(title, ["", "time"], whole, frozenset((1,))),
             self.by_line(),
         ]
         if reasons:
             columns = ["line", "operation", "reason", "what would help"]
-            found.append(Table("not in native code", columns, reasons))
+            tables.append(Table("not in native code", columns, reasons))
         if self.causes:
             told = [[cause.title, "\n".join(wrap(cause.message, 90))] for cause in self.causes]
-            found.append(Table("why it is slow", ["cause", ""], told))
-        return found
+            tables.append(Table("why it is slow", ["cause", ""], told))
+        return tables
 
     def __repr__(self) -> str:
         return plain(f"speed of {self.name}", self.tables())
@@ -173,6 +173,6 @@ def explained(graph: Graph, args: Sequence[Any], repetitions: int | None = None)
       repetitions: the number of runs; None for as many as half a second allows.
     """
     operations = Operations(graph)
-    found, whole, count = operations.measured(args, repeated(repetitions))
+    operations_run, whole, count = operations.measured(args, repeated(repetitions))
     name = graph.name or "a function"
-    return Explanation(name, tuple(found), whole, count, tuple(operations.kernels))
+    return Explanation(name, tuple(operations_run), whole, count, tuple(operations.kernels))

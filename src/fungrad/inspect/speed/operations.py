@@ -171,10 +171,10 @@ class Operations:
             if self._timed is not None:
                 self._timed.reset()
                 self._timed.run(*args)
-                found = self._timed.steps()
-                spent = sum([step.seconds for step in found])
+                timed = self._timed.steps()
+                spent = sum([step.seconds for step in timed])
                 if spent < fastest:
-                    fastest, steps = spent, found
+                    fastest, steps = spent, timed
         return self._operations(steps, whole), whole, count
 
     def _operations(self, steps: Sequence[Step], whole: float) -> list[Operation]:

@@ -71,8 +71,8 @@ def refusal(equation: Equation, reasons: Mapping[Equation, Refusal]) -> Refusal:
         return because("a call of a Python function", "host", equation)
     if backend().name != "native":
         missing = not backend_choice.installed()
-        found = "llvmlite is not installed" if missing else f"fg.config.backend is {_setting()!r}"
-        return because(found, "backend", equation)
+        reason = "llvmlite is not installed" if missing else f"fg.config.backend is {_setting()!r}"
+        return because(reason, "backend", equation)
     own = None if inner_graphs_of(equation) else refusal_of(equation)
     if own is not None:
         return own

@@ -102,14 +102,14 @@ def counts_steps(function: Any) -> bool:
 
 
 def _origins(nodes: Sequence[Any]) -> list[Any]:
-    found = []
+    origins = []
     for node in nodes:
         if isinstance(node, Block):
             for _, inner in node.parts:
-                found += _origins(inner)
+                origins += _origins(inner)
         elif getattr(node, "origin", None) is not None:
-            found.append(node.origin)
-    return found
+            origins.append(node.origin)
+    return origins
 
 
 def _called(node: Any) -> str:
@@ -140,8 +140,8 @@ def tick_ns() -> float:
     text = f"def run():\n    {_START}\n    for _ in range(100):\n{ticks}\n    return _s[0]"
     spent = [0]
     run = defined(text, "<clock>", {"_clock": time.perf_counter_ns, "_s": spent, "_c": [0]})
-    found: list[float] = []
+    differences: list[float] = []
     for _ in range(5):
         spent[0] = 0
-        found.append(run() / 5_000)
-    return min(found)
+        differences.append(run() / 5_000)
+    return min(differences)

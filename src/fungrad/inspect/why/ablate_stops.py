@@ -90,12 +90,12 @@ class AblateTrace(Trace):
             self.met.add(params["name"])
             if self.names is None or params["name"] in self.names:
                 return args[0]
-        found: list[Graph] = []
+        graphs: list[Graph] = []
         for value in params.values():
             items = value if isinstance(value, tuple) else (value,)
-            found += [item for item in items if isinstance(item, Graph)]
-        if found:
-            self.met |= {e.params["name"] for graph in found for e in stops_in(graph)}
+            graphs += [item for item in items if isinstance(item, Graph)]
+        if graphs:
+            self.met |= {e.params["name"] for graph in graphs for e in stops_in(graph)}
             params = {key: _inside(value, self.names) for key, value in params.items()}
         parent: Trace = self.parent  # type: ignore[assignment]
         return parent.process(primitive, args, params)
@@ -144,17 +144,17 @@ def ablate_stops(
 
 def inner_cuts(equation: Equation, position: int) -> list[Equation]:
     """The equations inside a structural equation that cut off its argument at a position."""
-    found: dict[Equation, None] = {}
+    stops: dict[Equation, None] = {}
     for graph, start, carried in _graphs(equation, position):
         flags = [i == start for i in range(len(graph.inputs))]
         while True:
             cuts, live = _followed(graph, flags)
-            found.update(dict.fromkeys(cuts))
+            stops.update(dict.fromkeys(cuts))
             now = [f or (i in carried and live[carried[i]]) for i, f in enumerate(flags)]
             if now == flags:
                 break
             flags = now
-    return list(found)
+    return list(stops)
 
 
 def _graphs(equation: Equation, position: int) -> Iterator[tuple[Graph, int, dict[int, int]]]:

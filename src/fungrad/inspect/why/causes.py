@@ -150,9 +150,9 @@ def _cancelled(paths: Paths) -> Cause:
     meeting: Record | None = None
     users = adding.get(paths.slot, [])
     for record, step in paths.back():
-        found = [r for slot in record.out for r in adding.get(slot, [])]
-        if found and all(_is_zero(c) for c in step.given.values()):
-            meeting, users = record, found
+        readers = [r for slot in record.out for r in adding.get(slot, [])]
+        if readers and all(_is_zero(c) for c in step.given.values()):
+            meeting, users = record, readers
             break
     paths_ = " and ".join(dict.fromkeys(f"`{r.primitive.name}`{at(r.source)}" for r in users))
     where = "it" if meeting is None else f"`{meeting.primitive.name}`{at(meeting.source)}"
@@ -253,8 +253,8 @@ def _vanishes_beyond(record: Record, step: Step, reaching: list[int]) -> bool:
         seeds = tuple(
             np.ones_like(o) if g is None else g for g, o in zip(given, record.outputs, strict=True)
         )
-        found = pullback(seeds if record.primitive.multiple else seeds[0])
-    pairs = zip(found, record.slots, strict=True)
+        pulled = pullback(seeds if record.primitive.multiple else seeds[0])
+    pairs = zip(pulled, record.slots, strict=True)
     return all(_is_zero(c) for c, slot in pairs if slot in reaching)
 
 
@@ -308,14 +308,14 @@ def _backward(paths: Paths, record: Record, step: Step, holds: Holds, what: str)
         f"{what} is born in the backward pass of `{record.primitive.name}`{at(record.source)}, "
         f"from the values {values} and the cotangent {sample(given)}"
     )
-    found = next(c for _, c in paths.mine(step) if holds(c))
-    notes = _first(record, found, (*record.args, given), holds)
+    first = next(c for _, c in paths.mine(step) if holds(c))
+    notes = _first(record, first, (*record.args, given), holds)
     cause = Cause("backward", reason, record.source, notes)
     if step.error:
         return Cause("raised", f"{reason}: its derivative raised {step.error}", record.source)
     if holds is not holds_nan:
         return cause
-    given_array, found_array = np.asarray(given), np.asarray(found)
+    given_array, found_array = np.asarray(given), np.asarray(first)
     if given_array.shape == found_array.shape:
         masked = bool(np.any(given_array[np.isnan(found_array)] == 0))
     else:

@@ -186,11 +186,11 @@ def walked_back(
             for slot, arg in zip(record.slots, record.args, strict=True):
                 if slot:
                     local[slot] = np.full(typeof(arg).shape, np.nan, typeof(arg).dtype)[()]
-        found = {s: whole(local[s]) for s in set(record.slots) if s and local[s] is not None}
-        for slot, cotangent in found.items():
+        totals = {s: whole(local[s]) for s in set(record.slots) if s and local[s] is not None}
+        for slot, cotangent in totals.items():
             held = total[slot]
             total[slot] = cotangent if held is None else add_cotangents(held, cotangent)
         steps[index] = Step(
-            {s: plain(c) for s, c in given.items()}, {s: plain(c) for s, c in found.items()}, error
+            {s: plain(c) for s, c in given.items()}, {s: plain(c) for s, c in totals.items()}, error
         )
     return steps, {slot: plain(c) for slot, c in total.items()}

@@ -226,11 +226,11 @@ def _explained(
         tracer = next(slots)
         paths = Paths(trace, steps, tracer.extra)
         try:
-            found = _finding(path, leaf, paths, total.get(tracer.extra), bool(mine))
+            finding = _finding(path, leaf, paths, total.get(tracer.extra), bool(mine))
         except Exception as error:  # unexpected values: report them
             reason = f"examining it raised {type(error).__name__}: {error}"
-            found = Finding(path, "error", "raised", reason, None, ())
-        findings.append(found)
+            finding = Finding(path, "error", "raised", reason, None, ())
+        findings.append(finding)
     stops: list[Stop] = []
     remarks: list[str] = []
     if any(cut.stops for cut in trace.cuts):
@@ -252,13 +252,13 @@ def _raised(name: str, paths: list[str], error: Exception) -> Why:
 
 def _raised_at(error: BaseException) -> Source | None:
     """The innermost line of an error's traceback outside fungrad, NumPy and SciPy."""
-    found, traceback = None, error.__traceback__
+    source, traceback = None, error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
         if not is_library(code.co_filename):
-            found = Source(code.co_filename, traceback.tb_lineno, code.co_name)
+            source = Source(code.co_filename, traceback.tb_lineno, code.co_name)
         traceback = traceback.tb_next
-    return found
+    return source
 
 
 def _one(value: Any) -> Any:
@@ -309,8 +309,8 @@ def _output(trace: WhyTrace, outputs: list[Any], mine: list[Tracer]) -> Finding:
                 cause = Cause("constant", f"it holds {what}, and depends on no input")
             return Finding("output", verdict, cause.word, cause.reason, cause.source, cause.notes)
     if not any(array_of(o) is not None for o in outputs):
-        found = ", ".join(str(leaf_type(value_of(o)) or type(o).__name__) for o in outputs)
-        reason = f"it holds no float that could be differentiated ({found or 'nothing'})"
+        described = ", ".join(str(leaf_type(value_of(o)) or type(o).__name__) for o in outputs)
+        reason = f"it holds no float that could be differentiated ({described or 'nothing'})"
         return Finding("output", "none", "no float", reason, None, ())
     return Finding("output", "fine", "finite", "it is finite", None, ())
 

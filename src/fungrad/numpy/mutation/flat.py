@@ -73,8 +73,8 @@ class Flat:
         return (rest, *reversed(found)) if self.base.shape else ()
 
     def __getitem__(self, index: Any) -> Any:
-        found = self._elements()[index]
-        return fresh(found) if type(found) is Tracer else found
+        element = self._elements()[index]
+        return fresh(element) if type(element) is Tracer else element
 
     def __setitem__(self, index: Any, value: Any) -> None:
         elements = self._elements()

@@ -91,10 +91,10 @@ class Selection(NDArrayOperatorsMixin):
 
     def each(self, function: Callable[..., Any], *inputs: Any, **kwargs: Any) -> Selection:
         """The elementwise function of selected elements."""
-        found = function(*[self._operand(value) for value in inputs], **kwargs)
-        if shape_of(found) != shape_of(self.values):
+        result = function(*[self._operand(value) for value in inputs], **kwargs)
+        if shape_of(result) != shape_of(self.values):
             self.refuse()
-        return Selection(found, self.mask, self.error)
+        return Selection(result, self.mask, self.error)
 
     def _operand(self, value: Any) -> Any:
         if type(value) is Selection:
@@ -123,16 +123,16 @@ class Selection(NDArrayOperatorsMixin):
         lead = self.mask.ndim
         along = tuple([i + lead - 1 for i in axes if i])
         if 0 not in axes:
-            found = function(self.values, axis=along, keepdims=keepdims, **others)
-            return Selection(found, self.mask, self.error)
+            reduced = function(self.values, axis=along, keepdims=keepdims, **others)
+            return Selection(reduced, self.mask, self.error)
         along = (*range(lead), *along)
         if function in _EXTREMES:
-            found = self._extremum(function, along, keepdims, **others)
+            reduced = self._extremum(function, along, keepdims, **others)
         else:
-            found = function(
+            reduced = function(
                 self.values, axis=along, keepdims=keepdims, where=self.along(), **others
             )
-        return reshape(found, shape=(1, *shape_of(found)[lead:])) if keepdims else found
+        return reshape(reduced, shape=(1, *shape_of(reduced)[lead:])) if keepdims else reduced
 
     def _extremum(self, function: Any, axes: Any, keepdims: Any, **others: Any) -> Any:
         """The largest or the smallest element; an error if there is none, when it runs."""
@@ -167,8 +167,8 @@ class Selection(NDArrayOperatorsMixin):
         if self.dtype.kind != "f":
             values = cast(values, np.float64)
         ordinary = Selection(values, self.mask, self.error)
-        found = function(ordinary.cleared(np.nan), *given, **others)
-        return select(np.any(np.isnan(values), where=self.mask), np.nan, found)
+        quantiles = function(ordinary.cleared(np.nan), *given, **others)
+        return select(np.any(np.isnan(values), where=self.mask), np.nan, quantiles)
 
     def __getitem__(self, index: Any) -> Any:
         if type(index) is Selection and index.dtype == np.bool_ and index.ndim == 1:

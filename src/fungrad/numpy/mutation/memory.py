@@ -43,10 +43,10 @@ class Flags:
             "FARRAY": f and not c and w, "C": c, "F": f, "CONTIGUOUS": c, "FORTRAN": f, "O": True,
             "W": w, "A": True, "X": False, "B": w, "CA": c and w, "FA": f and not c and w,
         }  # fmt: skip
-        found = known.get(key, computed.get(key))
-        if found is None:
+        flag = known.get(key, computed.get(key))
+        if flag is None:
             raise KeyError("Unknown flag")
-        return found
+        return flag
 
     def __getattr__(self, name: str) -> Any:
         if name == "num":

@@ -44,8 +44,8 @@ def become(target: Writable, new: Any) -> None:
     root = target.base if type(target.base) is Writable else target
     check_home(root)
     check_replay()
-    found = [ref() for ref in getattr(root, "views", ())]
-    views = [(view, step_between(root, view)) for view in found if view is not None]
+    living = [ref() for ref in getattr(root, "views", ())]
+    views = [(view, step_between(root, view)) for view in living if view is not None]
     if root is not target:
         new = step_between(root, target).back(plain(root), new)
     handle = array_over(_with_layout_of(root, new))
@@ -214,10 +214,10 @@ def _basic_index(root: Any, view: Any) -> tuple[Any, ...] | None:
     entries: list[Any] = []
     rest = list(zip(view.shape, view.strides, strict=True))
     for length, stride, start in zip(root.shape, root.strides, starts, strict=True):
-        found = _slice(start, length, stride, *rest[0]) if rest else None
-        if found is not None:
+        composed = _slice(start, length, stride, *rest[0]) if rest else None
+        if composed is not None:
             rest.pop(0)
-        entries.append(start if found is None else found)
+        entries.append(start if composed is None else composed)
     if rest or not all(
         type(e) is slice or 0 <= e < n for e, n in zip(entries, root.shape, strict=True)
     ):

@@ -180,8 +180,8 @@ class Again(_Whole):
 
     def forward(self, base: Any) -> Any:
         """The function's result for the base."""
-        found = self.function(base, *self.args, **self.kwargs)
-        return found if self.item is None else found[self.item]
+        view = self.function(base, *self.args, **self.kwargs)
+        return view if self.item is None else view[self.item]
 
     def back(self, base: Any, view: Any) -> Any:
         """The base with the view's elements where the function finds them."""
@@ -225,17 +225,17 @@ def views(function: F, refusal: str = "") -> F:
 
     @functools.wraps(function)
     def viewing(a: Any, *args: Any, **kwargs: Any) -> Any:
-        found = function(a, *args, **kwargs)
+        view = function(a, *args, **kwargs)
         if type(a) is not Tracer:
-            return found
-        if type(found) is Tracer:
+            return view
+        if type(view) is Tracer:
             step = Again(function, args, kwargs)
-            return found if found is a else link(found, a, step, refusal)
-        if type(found) in (tuple, list):
-            for item, part in enumerate(found):
+            return view if view is a else link(view, a, step, refusal)
+        if type(view) in (tuple, list):
+            for item, part in enumerate(view):
                 if type(part) is Tracer and part is not a:
                     link(part, a, Again(function, args, kwargs, item), refusal)
-        return found
+        return view
 
     return cast(F, viewing)
 
@@ -253,15 +253,15 @@ def each_view(function: F) -> F:
 
     @functools.wraps(function)
     def viewing(*arrays: Any, **kwargs: Any) -> Any:
-        found = function(*arrays, **kwargs)
-        parts = (found,) if type(found) is Tracer else found
+        results = function(*arrays, **kwargs)
+        parts = (results,) if type(results) is Tracer else results
         shapes = tuple([np.broadcast_to(0, a.shape) if type(a) is Tracer else a for a in arrays])
         for number, (array, part) in enumerate(zip(arrays, parts, strict=True)):
             if type(array) is Tracer and type(part) is Tracer and part is not array:
                 alone = functools.partial(_one_of, function, number, shapes)
                 refusal = "broadcast to another shape" if part.size > array.size else ""
                 link(part, array, Again(alone, (), kwargs), refusal)
-        return found
+        return results
 
     return cast(F, viewing)
 
@@ -269,8 +269,8 @@ def each_view(function: F) -> F:
 def _one_of(
     function: Callable[..., Any], number: int, arrays: tuple[Any, ...], base: Any, **kwargs: Any
 ) -> Any:
-    found = function(*arrays[:number], base, *arrays[number + 1 :], **kwargs)
-    return found[number] if type(found) in (tuple, list) else found
+    results = function(*arrays[:number], base, *arrays[number + 1 :], **kwargs)
+    return results[number] if type(results) in (tuple, list) else results
 
 
 def linked(found: Any, base: Any, step: Step) -> Any:
@@ -364,5 +364,5 @@ def _laid(shape: tuple[int, ...], strides: tuple[int, ...], positions: Any) -> t
 
 def transposed_view(base: Any, axes: tuple[int, ...]) -> Any:
     """The array with its axes in another order, as a view."""
-    found = s.transpose(base, axes=axes)
-    return linked(found, base, Transposed(axes))
+    view = s.transpose(base, axes=axes)
+    return linked(view, base, Transposed(axes))

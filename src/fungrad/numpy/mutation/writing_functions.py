@@ -149,15 +149,15 @@ def _fill(self: Tracer, value: Any) -> None:
 
 def _sort(self: Tracer, axis: Any = -1, kind: Any = None, order: Any = None, *,
           stable: Any = None) -> None:  # fmt: skip
-    found = registry.functions[np.sort](self, axis, kind, order, stable=stable)
-    store(self, found, "unsafe", "sort")
+    ordered = registry.functions[np.sort](self, axis, kind, order, stable=stable)
+    store(self, ordered, "unsafe", "sort")
 
 
 def _partition(
     self: Tracer, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
 ) -> None:
-    found = registry.functions[np.partition](self, kth, axis, kind, order)
-    store(self, found, "unsafe", "partition")
+    ordered = registry.functions[np.partition](self, kth, axis, kind, order)
+    store(self, ordered, "unsafe", "partition")
 
 
 def _put(self: Tracer, indices: Any, values: Any, mode: str = "raise") -> None:

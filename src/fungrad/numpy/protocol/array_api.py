@@ -38,8 +38,8 @@ def sort(
     >>> sort(np.array([1.0, 3.0, 2.0]), descending=True)
     array([3., 2., 1.])
     """
-    found = np.sort(_ready(a), axis, order=order, **_stability(kind, stable))
-    return np.flip(found, 0 if axis is None else axis) if descending else found
+    ordered = np.sort(_ready(a), axis, order=order, **_stability(kind, stable))
+    return np.flip(ordered, 0 if axis is None else axis) if descending else ordered
 
 
 def argsort(

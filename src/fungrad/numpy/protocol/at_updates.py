@@ -171,15 +171,15 @@ def fitting(values: Any, dtype: np.dtype[Any], what: str, by_set: bool) -> Any:
       ShapeError: if NumPy does not write them.
     """
     type_ = typeof(values)
-    found = type_.dtype
-    if found == dtype and not type_.weak:
+    target = type_.dtype
+    if target == dtype and not type_.weak:
         return values
     if type(values) is Tracer:
-        check_cut(found, dtype, what)
-    if not _writable(by_set, found, dtype, type_.weak):
+        check_cut(target, dtype, what)
+    if not _writable(by_set, target, dtype, type_.weak):
         raise ShapeError(
-            f"{what} cannot write values of dtype {found} into an array of dtype "
-            f"{dtype}{user_line()}. Make the array a {found} first: x.astype(...)."
+            f"{what} cannot write values of dtype {target} into an array of dtype "
+            f"{dtype}{user_line()}. Make the array a {target} first: x.astype(...)."
         )
     return cast(values, dtype)
 
@@ -208,17 +208,17 @@ def _writable(by_set: bool, found: np.dtype[Any], dtype: np.dtype[Any], weak: bo
 
 def spread(values: Any, shape: tuple[int, ...], index: Index) -> Any:
     """Values broadcast to the shape that an index names."""
-    found = shape_of(values)
-    if found == shape:
+    sizes = shape_of(values)
+    if sizes == shape:
         return values
-    extra = len(found) - len(shape)
-    if extra > 0 and found[:extra] == (1,) * extra:  # NumPy drops them
-        found = found[extra:]
-        values = reshape(values, shape=found)
-    offset = len(shape) - len(found)
-    if offset < 0 or any(n not in (1, m) for n, m in zip(found, shape[offset:], strict=True)):
+    extra = len(sizes) - len(shape)
+    if extra > 0 and sizes[:extra] == (1,) * extra:  # NumPy drops them
+        sizes = sizes[extra:]
+        values = reshape(values, shape=sizes)
+    offset = len(shape) - len(sizes)
+    if offset < 0 or any(n not in (1, m) for n, m in zip(sizes, shape[offset:], strict=True)):
         raise ShapeError(
-            f"Values of shape {found} cannot be written{user_line()} to the elements of shape "
+            f"Values of shape {sizes} cannot be written{user_line()} to the elements of shape "
             f"{shape} that the index {index} names."
         )
     return broadcast_to(values, shape=shape)

@@ -151,8 +151,8 @@ def array_from(value: Any) -> Any:
     give = getattr(value, "__array__", None)
     if give is None or isinstance(value, type):
         return NotImplemented
-    found = give()
-    return registry.operand(found) if holds_traced(found) else found
+    array = give()
+    return registry.operand(array) if holds_traced(array) else array
 
 
 def known(value: Any, asked: str, read: Callable[[Any], Any] = whole) -> Any:

@@ -187,15 +187,15 @@ def _float(self: Tracer) -> float:
         raise refused_store(self.type)
     if formatted() and self.dtype.kind != "c":  # its number does not cut a gradient
         return self.owner.concrete(self, AbstractValueError, "format(x) by %", float)
-    found: float = _of(self, "float()", float)
-    return found
+    number: float = _of(self, "float()", float)
+    return number
 
 
 def _complex(self: Tracer) -> complex:
     if stored() and not may_be_plain(self):
         raise refused_store(self.type)
-    found: complex = _of(self, "complex()", complex)
-    return found
+    number: complex = _of(self, "complex()", complex)
+    return number
 
 
 def python_number(x: Tracer, dtype: np.dtype[Any]) -> Any:
@@ -239,8 +239,8 @@ def _tolist(self: Tracer) -> Any:
 
 def items_of(x: Tracer) -> list[Any]:
     """The elements of a traced array as Python numbers, traced if they have a derivative."""
-    found: Any = _tolist(reshape(x, shape=(x.size,)))
-    return list(found)
+    items: Any = _tolist(reshape(x, shape=(x.size,)))
+    return list(items)
 
 
 def _of_float(name: str) -> Any:

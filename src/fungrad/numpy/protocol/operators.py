@@ -228,9 +228,9 @@ def of_numbers(objects: Any, items: Sequence[Any]) -> Any:
                 "NumPy would compute one by one in Python, without derivatives. Make it an array "
                 "of numbers: np.stack(list(a)) of arrays, a.astype(float) of numbers."
             )
-    found = np.array(items)
-    found = found if found.dtype.kind in "fciub" else objects.astype(float)
-    return found.reshape(objects.shape)
+    array = np.array(items)
+    array = array if array.dtype.kind in "fciub" else objects.astype(float)
+    return array.reshape(objects.shape)
 
 
 def install() -> None:

@@ -118,11 +118,11 @@ def results_in_order(order: str, argument: int = 0) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         @functools.wraps(function)
         def ordered(*args: Any, **kwargs: Any) -> Any:
-            found = function(*args, **kwargs)
+            result = function(*args, **kwargs)
             a = [*args, *kwargs.values()][argument]
-            if type(found) is list:
-                return [_laid_like(part, a, order) for part in found]
-            return _laid_like(found, a, order)
+            if type(result) is list:
+                return [_laid_like(part, a, order) for part in result]
+            return _laid_like(result, a, order)
 
         return cast(F, ordered)
 

@@ -108,19 +108,19 @@ def _array_ufunc(
         return NotImplemented
     if out:
         kwargs["out"] = bare(out)
-    found = getattr(ufunc, method)(*bare(inputs), **bare(kwargs))
-    if method == "at" or found is NotImplemented:
-        return found
+    result = getattr(ufunc, method)(*bare(inputs), **bare(kwargs))
+    if method == "at" or result is NotImplemented:
+        return result
     if out:
         return out[0] if len(out) == 1 else out
     instances = _found_in(inputs)
     if not instances:
-        return found
+        return result
     wrapper = lifted(_first(instances))
     whole = method in ("__call__", "outer")  # others have no context
-    if type(found) is not tuple:
-        return _wrapped(wrapper, found, (ufunc, inputs, 0) if whole else None)
-    return tuple([_wrapped(wrapper, f, (ufunc, inputs, i)) for i, f in enumerate(found)])
+    if type(result) is not tuple:
+        return _wrapped(wrapper, result, (ufunc, inputs, 0) if whole else None)
+    return tuple([_wrapped(wrapper, f, (ufunc, inputs, i)) for i, f in enumerate(result)])
 
 
 def _wrapped(wrapper: Any, found: Any, context: Any) -> Any:
@@ -207,21 +207,21 @@ def _array_function(self: Any, func: Any, types: Any, args: Any, kwargs: Any) ->
         return getattr(args[0], _BY_METHOD[name])(*args[1:], **kwargs)
     instances = _found_in((*args, *kwargs.values()))
     out = kwargs.get("out")
-    found = func(*bare(args), **bare(kwargs))
+    result = func(*bare(args), **bare(kwargs))
     if out is not None:
         return out
     if name in _OF_SECOND:
         instances = _found_in(args[1:2])
     if not instances or name in _OF_NDARRAY or func.__module__ == "numpy.fft":
-        return found
+        return result
     first = _first(instances)
     if name in _MADE_ANEW:
-        return found if first.__array_priority__ <= 0 else _clothed(found, type(first), None)
-    if name in _PLAIN_RESULTS and type(found) is not Tracer:
-        parts = [_clothed(item, type(first), first) for item in found]
-        parts[_PLAIN_RESULTS[name]] = found[_PLAIN_RESULTS[name]]
-        return type(found)(*parts)
-    return _clothed(array_over(found) if name in _ARRAYS_OF_ONE else found, type(first), first)
+        return result if first.__array_priority__ <= 0 else _clothed(result, type(first), None)
+    if name in _PLAIN_RESULTS and type(result) is not Tracer:
+        parts = [_clothed(item, type(first), first) for item in result]
+        parts[_PLAIN_RESULTS[name]] = result[_PLAIN_RESULTS[name]]
+        return type(result)(*parts)
+    return _clothed(array_over(result) if name in _ARRAYS_OF_ONE else result, type(first), first)
 
 
 def lifted_function(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -238,8 +238,8 @@ def lifted_function(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
 
 def _method(name: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        found = getattr(value_of(self), name)(*bare(args), **bare(kwargs))
-        return _like(self, found)
+        result = getattr(value_of(self), name)(*bare(args), **bare(kwargs))
+        return _like(self, result)
 
     method.__name__ = name
     return method
@@ -255,8 +255,8 @@ def _plain_method(name: str) -> Callable[..., Any]:
 
 def _attribute(name: str, arrays: bool) -> Any:
     def get(self: Any) -> Any:
-        found = getattr(value_of(self), name)
-        return _like(self, found) if arrays else found
+        value = getattr(value_of(self), name)
+        return _like(self, value) if arrays else value
 
     def put(self: Any, value: Any) -> None:
         setattr(value_of(self), name, bare(value))
@@ -387,8 +387,8 @@ builtin_type = type
 
 
 def _mean(self: Any, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
-    found = np.add.reduce(self, axis=axis, dtype=dtype, **_given(kwargs)) / _count(self, axis)
-    return found if out is None else np.positive(found, out=out)
+    mean = np.add.reduce(self, axis=axis, dtype=dtype, **_given(kwargs)) / _count(self, axis)
+    return mean if out is None else np.positive(mean, out=out)
 
 
 def _given(kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -399,9 +399,9 @@ def _var(self: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: 
          keepdims: Any = False, **kwargs: Any) -> Any:  # fmt: skip
     given = _given(kwargs)
     apart = self - np.add.reduce(self, axis=axis, keepdims=True) / _count(self, axis)
-    found = np.add.reduce(np.absolute(apart) ** 2, axis=axis, keepdims=bool(keepdims), **given)
-    found = found / max(_count(self, axis) - ddof, 0)
-    return found if out is None else np.positive(found, out=out)
+    variance = np.add.reduce(np.absolute(apart) ** 2, axis=axis, keepdims=bool(keepdims), **given)
+    variance = variance / max(_count(self, axis) - ddof, 0)
+    return variance if out is None else np.positive(variance, out=out)
 
 
 def _count(self: Any, axis: Any) -> int:

@@ -58,16 +58,16 @@ def _written(ufunc: np.ufunc, method: str, inputs: Any, out: Any, kwargs: dict[s
     where = kwargs.pop("where", True)
     casting = kwargs.get("casting", "same_kind")
     if where is True:
-        found = _call(ufunc, inputs, kwargs)
+        result = _call(ufunc, inputs, kwargs)
     else:
         with np.errstate(all="ignore"):  # for elements that are not written
-            found = _call(ufunc, inputs, kwargs)
+            result = _call(ufunc, inputs, kwargs)
     if ufunc.nout == 1:
-        return store(out[0], found, casting, name, where)
+        return store(out[0], result, casting, name, where)
     return tuple(
         [
             value if place is None else store(place, value, casting, name, where)
-            for place, value in zip(out, found, strict=True)
+            for place, value in zip(out, result, strict=True)
         ]
     )
 
@@ -107,10 +107,12 @@ def _accumulated(ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: Any = None) 
     if not x.shape:
         raise TypeError("cannot accumulate on a scalar")
     rows = np.moveaxis(x, axis, 0)
-    found: list[Any] = []
+    partial_results: list[Any] = []
     for i in range(rows.shape[0]):
-        found.append(rows[i] if not found else ufunc(found[-1], rows[i]))
-    return np.moveaxis(np.stack(found), 0, axis) if found else x
+        partial_results.append(
+            rows[i] if not partial_results else ufunc(partial_results[-1], rows[i])
+        )
+    return np.moveaxis(np.stack(partial_results), 0, axis) if partial_results else x
 
 
 def _reduced_at(ufunc: np.ufunc, array: Any, indices: Any, axis: Any = 0, dtype: Any = None) -> Any:
@@ -123,13 +125,13 @@ def _reduced_at(ufunc: np.ufunc, array: Any, indices: Any, axis: Any = 0, dtype:
                 f"index {place} out-of-bounds in {ufunc.__name__}.reduceat [0, {x.shape[0]})"
             )
     given = {} if dtype is None else {"dtype": dtype}
-    found = [
+    results = [
         ufunc.reduce(x[start:stop], axis=0, **given)
         if start < stop
         else ufunc.reduce(x[start : start + 1], axis=0, **given)
         for start, stop in zip(places, [*places[1:], x.shape[0]], strict=True)
     ]
-    return np.moveaxis(np.stack(found), 0, axis)
+    return np.moveaxis(np.stack(results), 0, axis)
 
 
 def _prepared(inputs: Sequence[Any]) -> tuple[Any, ...] | None:

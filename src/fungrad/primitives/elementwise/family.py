@@ -378,8 +378,8 @@ def arithmetic(real: int, of_complex: int) -> Callable[[Equation], Work]:
     """The cost for each element: `real` operations, or `of_complex` for complex numbers."""
 
     def cost(equation: Equation) -> Work:
-        found = any(atom.type.dtype.kind == "c" for atom in equation.inputs)
-        return Work(equation.outputs[0].type.size * (of_complex if found else real))
+        complex_operands = any(atom.type.dtype.kind == "c" for atom in equation.inputs)
+        return Work(equation.outputs[0].type.size * (of_complex if complex_operands else real))
 
     return cost
 

@@ -76,8 +76,8 @@ def _products_of_others_of_two(s: Any) -> Any:
     after = np.cumprod(np.concatenate([ones, s[..., :0:-1]], -1), -1)[..., None, ::-1]
     inside = np.where(np.tri(n, dtype=bool), 1, s[..., None, :])
     between = np.cumprod(np.concatenate([ones[..., None].repeat(n, -2), inside], -1), -1)[..., :-1]
-    found = np.triu(before * between * after, 1)
-    return found + found.mT
+    products = np.triu(before * between * after, 1)
+    return products + products.mT
 
 
 def _finite(a: Any) -> Any:
@@ -153,9 +153,9 @@ def _eval_cofactors_along(a: Any, e: Any) -> Any:
     e = u.conj().mT @ e @ vh.conj().mT
     others = _products_of_others_of_two(s)
     diagonal_ = np.arange(s.shape[-1])
-    found = -others * e.mT
-    found[..., diagonal_, diagonal_] = (others @ e[..., diagonal_, diagonal_, None])[..., 0]
-    return (turn * (u.conj() @ found @ vh.conj())).astype(np.result_type(a, e), copy=False)
+    cofactors = -others * e.mT
+    cofactors[..., diagonal_, diagonal_] = (others @ e[..., diagonal_, diagonal_, None])[..., 0]
+    return (turn * (u.conj() @ cofactors @ vh.conj())).astype(np.result_type(a, e), copy=False)
 
 
 def _type_cofactors_along(a: Type, e: Type) -> Type:

@@ -63,19 +63,19 @@ def _routines(dtype: np.dtype[Any]) -> Mapping[str, Routine] | None:
             return ctypes.byref(integer(arg))
         return arg.__array_interface__["data"][0] if isinstance(arg, np.ndarray) else arg
 
-    found = {}
+    routines = {}
     for name, count in _ARGUMENTS.items():
         letter = "z" if dtype.kind == "c" else "d"
         routine = library.routine(f"{letter}{name}_", None, [pointer] * count)
         if routine is None:
             return None
-        found[name] = called(routine)
-    return found
+        routines[name] = called(routine)
+    return routines
 
 
 def factored(a: Any) -> tuple[Any, Any]:
     """The factors of a matrix."""
-    found: Any = _routines(dtype := double(a.dtype))
+    library: Any = _routines(dtype := double(a.dtype))
     n = len(a)
     exchanged = np.zeros(n, exchanges())
     lower = triangle_of(a)
@@ -84,11 +84,11 @@ def factored(a: Any) -> tuple[Any, Any]:
         return np.array(a, dtype, order="C"), exchanged
     if _hermitian(a):
         packed = np.array(a, dtype, order="C")
-        failed = found["potrf"](b"U", n, packed, n)
+        failed = library["potrf"](b"U", n, packed, n)
         if not failed and _regular(packed.diagonal().real, a.diagonal().real):
             return packed, exchanged
     packed = np.array(a, dtype, order="F")
-    found["getrf"](n, n, packed, n, exchanged)
+    library["getrf"](n, n, packed, n, exchanged)
     if np.isfinite(packed).all():
         return packed, exchanged
     exchanged[0] = _NUMPY
@@ -125,16 +125,16 @@ def solution(packed: Any, exchanged: Any, b: Any, *, transposed: bool) -> Any:
             if np.isfinite(x).all():
                 return x
         return lapack_calls.solve(a, b)
-    found: Any = _routines(packed.dtype)
+    library: Any = _routines(packed.dtype)
     n, k = b.shape
     x = np.array(b, packed.dtype, order="F")
     if kind == _CHOLESKY:  # of the transpose: LAPACK's matrices are in Fortran's order
         conjugate = packed.dtype.kind == "c" and not transposed
         x = x.conj() if conjugate else x
-        found["potrs"](b"U", n, k, packed, n, x, n)
+        library["potrs"](b"U", n, k, packed, n, x, n)
         return x.conj() if conjugate else x
     _must_be_regular(packed)
-    found["getrs"](b"T" if transposed else b"N", n, k, packed, n, exchanged, x, n)
+    library["getrs"](b"T" if transposed else b"N", n, k, packed, n, exchanged, x, n)
     return x
 
 
@@ -145,20 +145,20 @@ def _must_be_regular(packed: Any) -> None:
 
 def inverse(packed: Any, exchanged: Any, *, transposed: bool, turned: bool) -> Any:
     """The inverse, or that of the transpose; the transpose of that if it is `turned`."""
-    found: Any = _routines(packed.dtype)
+    library: Any = _routines(packed.dtype)
     kind, n = exchanged[0], len(packed)
     if kind < _CHOLESKY:
         x = _inverse_without_factors(packed.T if transposed else packed, kind, transposed)
         return x.T if turned else x
     if kind == _CHOLESKY:
         x = packed.copy()
-        found["potri"](b"U", n, x, n)
+        library["potri"](b"U", n, x, n)
         _mirror(x)
         return x.conj() if transposed != turned else x
     _must_be_regular(packed)
     x = packed.copy(order="F")
     size = BLOCK * n
-    found["getri"](n, x, n, exchanged, np.empty(size, packed.dtype), size)
+    library["getri"](n, x, n, exchanged, np.empty(size, packed.dtype), size)
     return np.ascontiguousarray(x.T if transposed != turned else x)
 
 

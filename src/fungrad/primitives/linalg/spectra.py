@@ -172,8 +172,8 @@ def _type_eig(a: Type) -> tuple[Type, Type]:
 
 def _eval_anchors(v: Any) -> Any:
     size = np.where(v.imag == 0, np.abs(v), -1.0)
-    found = np.argmax(size, axis=-2, keepdims=True) if v.size else np.zeros(v.shape, int)
-    return np.arange(v.shape[-2])[:, None] == found
+    largest = np.argmax(size, axis=-2, keepdims=True) if v.size else np.zeros(v.shape, int)
+    return np.arange(v.shape[-2])[:, None] == largest
 
 
 anchors: Primitive = general(

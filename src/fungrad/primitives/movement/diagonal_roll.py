@@ -59,18 +59,18 @@ from_diagonal: Primitive = linear(
 
 
 def _sections_roll(equation: Equation) -> list[Section]:
-    shape, found = equation.inputs[0].type.shape, [whole(equation, ())]
+    shape, sections = equation.inputs[0].type.shape, [whole(equation, ())]
     for axis, n in enumerate(shape):
         pairs = zip(equation.params["shifts"], equation.params["axes"], strict=True)
         by = sum([shift for shift, along in pairs if along % len(shape) == axis]) % max(n, 1)
         parts = [(range(by), n - by), (range(by, n), 0)]
-        found = [
+        sections = [
             Section((*box[:axis], part, *box[axis + 1 :]), 0, (*place, Along(axis, offset)))
-            for box, _, place, _ in found
+            for box, _, place, _ in sections
             for part, offset in parts
             if part
         ]
-    return found
+    return sections
 
 
 roll: Primitive = linear(

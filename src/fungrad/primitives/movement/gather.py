@@ -79,11 +79,11 @@ def batched_index(
     if not any(batched):
         assert example is not None
         wide = Index((slice(None), *index.entries), index.unique)
-        found = layout(wide, shape, [shape_of(a) for a in arrays])
-        ndim = len(found.fancy)
-        if found.position or not ndim:
+        placed = layout(wide, shape, [shape_of(a) for a in arrays])
+        ndim = len(placed.fancy)
+        if placed.position or not ndim:
             return wide, list(arrays), None
-        return wide, list(arrays), (ndim, *range(ndim), *range(ndim + 1, len(found.shape)))
+        return wide, list(arrays), (ndim, *range(ndim), *range(ndim + 1, len(placed.shape)))
     shapes = [shape_of(a)[b:] for a, b in zip(arrays, batched, strict=True)]
     ndim = max(map(len, shapes))
     aligned = [
@@ -337,10 +337,10 @@ class Gathered(Collected):
 
     def _placed(self, parts: Sequence[Any]) -> Any:
         size = self._positions.size
-        found = scatter(
+        scattered = scatter(
             concatenate(*parts, axis=0), np.concatenate(self._places), index=_FLAT, shape=(size,)
         )
-        return reshape(found, shape=self._positions.shape)
+        return reshape(scattered, shape=self._positions.shape)
 
     def total(self) -> Any:
         """The final sum."""

@@ -154,11 +154,11 @@ def prepend_axes(x: Any, ndim: int) -> Any:
 
 def sum_to(x: Any, shape: Shape) -> Any:
     """The transpose of broadcasting: sums x over the axes along which `shape` was repeated."""
-    found = shape_of(x)
-    if found == shape:
+    own = shape_of(x)
+    if own == shape:
         return x
-    before = (*[1] * (len(found) - len(shape)), *shape)
-    axes = tuple([i for i, n in enumerate(before) if n == 1 != found[i]])
+    before = (*[1] * (len(own) - len(shape)), *shape)
+    axes = tuple([i for i, n in enumerate(before) if n == 1 != own[i]])
     if axes:
         x = reduce_sum(x, axes=axes)
     return x if shape_of(x) == shape else reshape(x, shape=shape)
@@ -348,13 +348,13 @@ def _batch_concatenate(args: Any, batched: Any, size: int, *, axis: int) -> Any:
 
 def _sections_concatenate(equation: Equation) -> list[Section]:
     box = tuple(map(range, equation.outputs[0].type.shape))
-    axis, start, found = equation.params["axis"], 0, []
+    axis, start, sections = equation.params["axis"], 0, []
     for i, atom in enumerate(equation.inputs):
         stop = start + atom.type.shape[axis]
         part = (*box[:axis], range(start, stop), *box[axis + 1 :])
-        found.append(Section(part, i, straight(len(box))))
+        sections.append(Section(part, i, straight(len(box))))
         start = stop
-    return found
+    return sections
 
 
 _join = np.concatenate  # np.concatenate may be replaced while a transform traces

@@ -117,14 +117,14 @@ def selected(index: Index, shape: Shape) -> tuple[tuple[range, ...], list[int | 
             continue
         if type(entry) is str:
             return None
-        found, integer = range(shape[len(ranges)]), type(entry) is int
+        chosen, integer = range(shape[len(ranges)]), type(entry) is int
         if not integer:
             axes.append(len(ranges))
-            found = found[entry]
-        if integer or len(found) == 1:  # in normal form
-            first = found[entry if integer else 0]
-            found = range(first, first + 1)
-        ranges.append(found)
+            chosen = chosen[entry]
+        if integer or len(chosen) == 1:  # in normal form
+            first = chosen[entry if integer else 0]
+            chosen = range(first, first + 1)
+        ranges.append(chosen)
     return tuple(ranges), axes
 
 
@@ -136,10 +136,10 @@ def slice_of(selection: range) -> slice:
 
 def sections_read(equation: Equation) -> list[Section] | None:
     """The index map of x[index]."""
-    found = selected(equation.params["index"], equation.inputs[0].type.shape)
-    if found is None:
+    read = selected(equation.params["index"], equation.inputs[0].type.shape)
+    if read is None:
         return None
-    ranges, axes = found
+    ranges, axes = read
     place = [Along(axes.index(i) if i in axes else -1, r.start, r.step if i in axes else 1)
              for i, r in enumerate(ranges)]  # fmt: skip
     return [whole(equation, place)]
@@ -152,10 +152,10 @@ def sections_written(
     the first operand the second.
     """
     shape = equation.outputs[0].type.shape
-    found = selected(equation.params["index"], shape)
-    if found is None:
+    written = selected(equation.params["index"], shape)
+    if written is None:
         return None
-    box, axes = found
+    box, axes = written
     place = tuple([FIRST if axis is None else Along(axis) for axis in axes])
     part = Section(box, operand, () if operand < 0 else place, adds)
     return [part] if operand < 1 else [whole(equation, straight(len(shape))), part]

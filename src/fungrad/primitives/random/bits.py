@@ -31,14 +31,14 @@ def _eval_bits(key: Any, data: Any, *, shape: tuple[int, ...], dtype: Any, purpo
     count = -(-size * dtype.itemsize // 8)
     mask = 2**64 - 1
     if not lead:
-        found = philox.stream(key, int(data) & mask, purpose, count)[None]
+        bits = philox.stream(key, int(data) & mask, purpose, count)[None]
     else:
         row = np.broadcast_to(np.asarray(data), lead).ravel()
-        found = philox.streams(key.reshape(-1, 2), row.astype(np.uint64), purpose, count)
+        bits = philox.streams(key.reshape(-1, 2), row.astype(np.uint64), purpose, count)
     if dtype.itemsize < 8:
-        little = found.astype("<u8", copy=False).view(dtype.newbyteorder("<"))
-        found = little[:, :size].astype(dtype)
-    return found.reshape((*lead, *shape))[()]
+        little = bits.astype("<u8", copy=False).view(dtype.newbyteorder("<"))
+        bits = little[:, :size].astype(dtype)
+    return bits.reshape((*lead, *shape))[()]
 
 
 random_bits: Primitive = general(
@@ -87,12 +87,12 @@ def _eval_high_product(x: Any, y: Any) -> Any:
     shape = np.broadcast_shapes(np.shape(x), np.shape(y))
     if factor[0] < 2**32:  # half of the partial products are zero
         low, half = np.uint64(2**32 - 1), np.uint64(32)
-        found = _by_blocks(
+        product = _by_blocks(
             x, WORD, lambda w: ((w >> half) * factor + ((w & low) * factor >> half)) >> half
         )
     else:
-        found = _by_blocks(x, WORD, lambda w: philox.high_product(w, factor))
-    return found.reshape(shape)
+        product = _by_blocks(x, WORD, lambda w: philox.high_product(w, factor))
+    return product.reshape(shape)
 
 
 uniform_of_bits: Primitive = elementwise("uniform_of_bits", _eval_uniform, partials=[None], cost=1)
@@ -230,8 +230,8 @@ def _eval_quantile(p: Any) -> Any:
         z[far] = np.where(side >= 0, tail, np.nan)
         return z
 
-    found = _by_blocks(given.astype(np.float64), np.float64, quantile)
-    return np.asarray(found, dtype)[()]
+    quantiles = _by_blocks(given.astype(np.float64), np.float64, quantile)
+    return np.asarray(quantiles, dtype)[()]
 
 
 normal_quantile: Primitive = elementwise(

@@ -64,8 +64,8 @@ def streams(keys: Array, data: Array, purpose: int, count: int) -> Array:
         return rows
     blocks = -(-count // 4)
     index = np.tile(np.arange(blocks, dtype=np.uint64), size)
-    found = words(np.repeat(keys, blocks, axis=0), index, 0, purpose, data=np.repeat(data, blocks))
-    return found.reshape(size, 4 * blocks)[:, :count]
+    bits = words(np.repeat(keys, blocks, axis=0), index, 0, purpose, data=np.repeat(data, blocks))
+    return bits.reshape(size, 4 * blocks)[:, :count]
 
 
 def words(keys: Array, index: Array, round: int, purpose: int, data: Array | int = 0) -> Array:

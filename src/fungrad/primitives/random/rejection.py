@@ -30,8 +30,8 @@ _BLOCK = 16_384
 
 def _uniform(words: Array) -> Array:
     """Doubles in (0, 1), the odd multiples of 2^-53."""
-    found: Array = uniform_of_bits.eval(words | _LOWEST)
-    return found
+    uniform: Array = uniform_of_bits.eval(words | _LOWEST)
+    return uniform
 
 
 def _blocks(keys: Array, count: int) -> Iterator[tuple[slice, Array]]:
@@ -78,8 +78,8 @@ def _sampler(name: str, propose: Proposal, dtype: Callable[[Any], Any]) -> Primi
         count = math.prod(shape[key.ndim - 1 :])
         columns = [np.asarray(p, np.float64).reshape(-1) for p in parameters]
         with np.errstate(all="ignore"):
-            found = _rejection(keys, count, columns, propose)
-            return found.astype(dtype(parameters[0].dtype), copy=False).reshape(shape)[()]
+            accepted = _rejection(keys, count, columns, propose)
+            return accepted.astype(dtype(parameters[0].dtype), copy=False).reshape(shape)[()]
 
     def batch(args: Any, batched: Any, size: int) -> Any:
         return primitive(*[with_batch(a, b, size) for a, b in zip(args, batched, strict=True)])

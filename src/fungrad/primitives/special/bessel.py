@@ -110,7 +110,7 @@ def _eval_roots(p: Any, *, start: int = 0) -> Any:
         )
     count = used.shape[-1]
     rows = used.reshape(math.prod(p.shape[:-1]), count)
-    found = np.zeros((len(rows), count - 1), _complex(p.dtype))
+    roots = np.zeros((len(rows), count - 1), _complex(p.dtype))
     degrees = count - 1 - np.argmax(rows[:, ::-1] != 0, axis=1)  # without the roots that are 0
     for degree in np.unique(degrees).tolist():
         chosen = rows[degrees == degree, : degree + 1]
@@ -118,8 +118,8 @@ def _eval_roots(p: Any, *, start: int = 0) -> Any:
         if degree:
             companion[:, np.arange(1, degree), np.arange(degree - 1)] = 1
             companion[:, 0] = -chosen[:, 1:] / chosen[:, :1]
-            found[degrees == degree, :degree] = np.linalg.eigvals(companion)
-    return found.reshape(*p.shape[:-1], count - 1)
+            roots[degrees == degree, :degree] = np.linalg.eigvals(companion)
+    return roots.reshape(*p.shape[:-1], count - 1)
 
 
 def _complex(dtype: Any) -> Any:

@@ -114,8 +114,8 @@ def slope_primitive(
         return Type(broadcast_shapes(name, types), _floating(kinds))
 
     def vjp(ct: Any, y: Any, args: Any, wanted: Any, **orders: Any) -> list[Any]:
-        found = slopes(y, *args, **orders)
-        return [ct * part() if want else None for part, want in zip(found, wanted, strict=True)]
+        slopes_at = slopes(y, *args, **orders)
+        return [ct * part() if want else None for part, want in zip(slopes_at, wanted, strict=True)]
 
     def jvp(primals: Any, tangents: Any, **orders: Any) -> tuple[Any, Any]:
         y = primitive(*primals, **orders)
@@ -178,8 +178,8 @@ def _gamma_slopes(a: Array, z: Array, order: int) -> Array:
     points, weights = laguerre()  # left of there e^s is negligible, and the density is e^(a s)
     s = -end[:, None] - points / a[:, None]
     far = np.exp(-fall(end)) / a * (weight(s) @ weights)
-    found: Array = np.where(below, near + far, -near)
-    return found
+    total: Array = np.where(below, near + far, -near)
+    return total
 
 
 def _gamma_partials(y: Any, a: Any, z: Any, order: int) -> list[Callable[[], Any]]:
@@ -220,8 +220,8 @@ def _moved(a: Array, start: Array, z: Array) -> Array:
     """Runge and Kutta's method for dz/da = -gamma_slope."""
 
     def slope(at: Array, z: Array) -> Array:
-        found: Array = gamma_slope.eval(at, z, order=1)
-        return -found
+        slope_at: Array = gamma_slope.eval(at, z, order=1)
+        return -slope_at
 
     step = (a - start) / _STEPS
     for k in range(_STEPS):
@@ -262,8 +262,8 @@ class _Lower:
         return moved
 
     def fall(self, y: Array) -> Array:
-        found: Array = (self.a * y.T).T + (self.sum * self.correction(y).T).T
-        return found
+        fallen: Array = (self.a * y.T).T + (self.sum * self.correction(y).T).T
+        return fallen
 
     def slope(self, y: Array) -> Array:
         share = self.x * np.exp(-y) / (1.0 + self.x * np.expm1(-y))
@@ -329,10 +329,10 @@ def _of_normaliser(psi: Callable[[Any, int], Any], a: Any, b: Any, i: int, j: in
 
 def _beta_partials(y: Any, a: Any, b: Any, x: Any, m: int, n: int) -> list[Callable[[], Any]]:
     def of_log_density(i: int, j: int) -> Any:
-        found = _of_normaliser(lambda v, k: polygamma(v, order=k), a, b, i, j)
+        density = _of_normaliser(lambda v, k: polygamma(v, order=k), a, b, i, j)
         if i + j > 1:
-            return found
-        return found + (np.log(x) if i else np.log1p(-x))
+            return density
+        return density + (np.log(x) if i else np.log1p(-x))
 
     return [
         lambda: beta_slope(a, b, x, m=m + 1, n=n) - y * of_log_density(1, 0),

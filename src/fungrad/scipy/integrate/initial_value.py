@@ -103,16 +103,16 @@ def _right_hand_side(
     """fun as a function from (t, y) to an array like y0."""
 
     def slope(t: Any, y: Any) -> Any:
-        found = fun(t, y[:, None] if vectorized else y, *args)
-        found = cast(array_of(found), y.dtype)
+        derivative = fun(t, y[:, None] if vectorized else y, *args)
+        derivative = cast(array_of(derivative), y.dtype)
         if vectorized:
-            found = np.reshape(found, (-1,))
-        if shape_of(found) != shape_of(y):
+            derivative = np.reshape(derivative, (-1,))
+        if shape_of(derivative) != shape_of(y):
             raise ShapeError(
                 f"The right-hand side {describe(fun)} has to return an array of the shape "
-                f"{shape_of(y)} of y{user_line()}, but returned {typeof(found)}."
+                f"{shape_of(y)} of y{user_line()}, but returned {typeof(derivative)}."
             )
-        return found
+        return derivative
 
     return slope
 
@@ -173,32 +173,32 @@ def _by_adjoint(
     def right(parameters: Any, t: Any, y: Any) -> Any:
         return evaluate(graph, [*parameters, t, y])[0]
 
-    found = flow(right, solver, shape_of(y0)[0])
-    return found(closure, times, y0, stop_gradient(bound))  # type: ignore[no-any-return]
+    solution = flow(right, solver, shape_of(y0)[0])
+    return solution(closure, times, y0, stop_gradient(bound))  # type: ignore[no-any-return]
 
 
 def _at_steps(
     problem: Problem, t_eval: Any, dense: bool
 ) -> tuple[Any, Any, Any, Any, Any]:  # fmt: skip
     """(times, ys, the interpolated solution or None, evaluations, failed), by known steps."""
-    found = grid(problem, dense or t_eval is not None)
-    solution = OdeSolution(found, problem.method) if dense else None
-    times, ys = found.times, found.ys
+    result = grid(problem, dense or t_eval is not None)
+    solution = OdeSolution(result, problem.method) if dense else None
+    times, ys = result.times, result.ys
     if t_eval is not None:
         ends = (problem.t0, times[-1], t_eval)
         first, last, asked = (known(stop_gradient(x), "t_eval") for x in ends)
         reached = asked <= last if last >= first else asked >= last
         times = t_eval[: int(np.sum(reached))]
-        ys = evaluated(found, problem.method, times)
-    return times, ys, solution, found.evaluations, found.failed
+        ys = evaluated(result, problem.method, times)
+    return times, ys, solution, result.evaluations, result.failed
 
 
 def _at_events(problem: Problem, watch: Watch, t_eval: Any, dense: bool) -> OdeResult:
     """The solution up to the last event, and the events, by known steps."""
-    found = grid(problem, True, watch)
-    solution = OdeSolution(found, problem.method)
+    result = grid(problem, True, watch)
+    solution = OdeSolution(result, problem.method)
     t_events, y_events, last = watch.moments(solution)
-    times, ys = found.times, found.ys
+    times, ys = result.times, result.ys
     if last is not None:
         times = np.concatenate([times[:-1], np.reshape(last, (1,))])
         ys = np.concatenate([ys[:-1], solution(last)[None]])
@@ -206,11 +206,11 @@ def _at_events(problem: Problem, watch: Watch, t_eval: Any, dense: bool) -> OdeR
         ends = (problem.t0, times[-1], t_eval)
         first, end, asked = (known(stop_gradient(x), "t_eval") for x in ends)
         times = t_eval[: int(np.sum(asked <= end if end >= first else asked >= end))]
-        ys = evaluated(found, problem.method, times)
-    status = -1 if found.failed else 0 if last is None else 1
+        ys = evaluated(result, problem.method, times)
+    status = -1 if result.failed else 0 if last is None else 1
     sol = solution if dense else None
     return OdeResult(
-        times, np.moveaxis(ys, 0, -1), found.evaluations, status, sol, t_events, y_events
+        times, np.moveaxis(ys, 0, -1), result.evaluations, status, sol, t_events, y_events
     )
 
 
@@ -342,10 +342,10 @@ def solve_ivp(
         watch = Watch.of(events, tuple(args or ()))
         return _at_events(problem, watch, t_eval, dense_output)
     if explicit:
-        found = _by_method(problem, t_eval, dense_output, gradient)
+        result = _by_method(problem, t_eval, dense_output, gradient)
     else:
-        found = _by_scipy(problem, method, t_eval, gradient, options)
-    times, ys, solution, evaluations, failed = found
+        result = _by_scipy(problem, method, t_eval, gradient, options)
+    times, ys, solution, evaluations, failed = result
     status: Any = np.where(failed, -1, 0)
     if current() is EVAL:
         evaluations, status = int(evaluations), int(status)

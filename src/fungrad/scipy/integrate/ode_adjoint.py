@@ -70,15 +70,15 @@ class Joined:
 
     def split(self, vector: Any) -> list[Any]:
         """The arrays with their own shapes and dtypes."""
-        found = []
+        parts = []
         start = 0
         for type_, size in zip(self.types, self.sizes, strict=True):
             part = np.reshape(vector[start : start + size], type_.shape)
             if self.dtype.kind == "c" and type_.dtype.kind != "c":
                 part = np.real(part)
-            found.append(part.astype(type_.dtype))
+            parts.append(part.astype(type_.dtype))
             start += size
-        return found
+        return parts
 
 
 def flow(right: Right, solver: Solver, controlled: int) -> Custom:
@@ -125,8 +125,8 @@ def flow(right: Right, solver: Solver, controlled: int) -> Custom:
     def backward(saved: Any, cotangent: Any, wanted: Any) -> Any:
         parameters, times, ys = saved
         moving = [i for i, w in enumerate(wanted[0]) if w and typeof(parameters[i]).inexact]
-        found = _adjoint(right, solver, parameters, moving, times, ys, cotangent[0])
-        of_moving, of_times, of_y0 = found
+        cotangents = _adjoint(right, solver, parameters, moving, times, ys, cotangent[0])
+        of_moving, of_times, of_y0 = cotangents
         of_parameters: list[Any] = [None] * len(parameters)
         for i, part in zip(moving, of_moving, strict=True):
             of_parameters[i] = part
@@ -264,20 +264,20 @@ class ScipySolver:
                 return np.stack([y0] * len(times)), np.int64(0), np.bool_(False)
             asked, places = np.unique(times, return_inverse=True)
             order = -1 if bound < times[0] else 1
-            found = self._run(
+            solution = self._run(
                 lambda t, y: slope(parameters, np.float64(t), y),
                 lambda t, y: jacobian(parameters, np.float64(t), y),
                 (times[0], bound), y0, t_eval=asked[::order], first_step=first_step,
             )  # fmt: skip
             ys = np.full((len(asked), len(y0)), np.nan, y0.dtype)
-            if len(found.t):
-                ys[: len(found.t)] = found.y.T
-            return ys[::order][places], np.int64(found.nfev), np.bool_(found.status < 0)
+            if len(solution.t):
+                ys[: len(solution.t)] = solution.y.T
+            return ys[::order][places], np.int64(solution.nfev), np.bool_(solution.status < 0)
 
         count, size = shape_of(times)[0], shape_of(y0)[0]
         types = (Type((count, size), typeof(y0).dtype), Type((), np.int64), Type((), np.bool_))
-        found: tuple[Any, Any, Any] = pure_callback(run, types, list(parameters), times, y0, bound)
-        return found
+        answer: tuple[Any, Any, Any] = pure_callback(run, types, list(parameters), times, y0, bound)
+        return answer
 
     def pull_back(
         self, right: Right, parameters: Sequence[Any], moving: Sequence[int], times: Any, ys: Any,
@@ -293,8 +293,8 @@ class ScipySolver:
 
         solution = Custom(find, ())
         solution.defjvp(lambda p, t: (solution(*p), jvp(by_flows, p, t)[1]))
-        found: tuple[Any, list[Any]] = solution(list(parameters), times, ys, cotangents)
-        return found
+        pulled: tuple[Any, list[Any]] = solution(list(parameters), times, ys, cotangents)
+        return pulled
 
     def _along_interpolant(
         self, right: Right, parameters: Sequence[Any], moving: Sequence[int], times: Any, ys: Any,

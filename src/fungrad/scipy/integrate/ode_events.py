@@ -88,10 +88,10 @@ class Watch:
             place = method.interpolated(parts, (np.float64(at) - t) / h, h, y)
             return float(known(array_of(self.events[i](at, place)), "an event"))
 
-        found = scipy_module("scipy.optimize").brentq(
+        root = scipy_module("scipy.optimize").brentq(
             value, float(t), float(state.t), xtol=_EXACT, rtol=_EXACT
         )
-        return float(found)
+        return float(root)
 
     def moments(self, solution: Callable[[Any], Any]) -> tuple[list[Any], list[Any], Any]:
         """(the times of each event, the states there, the last time or None), differentiable."""

@@ -112,13 +112,13 @@ def odeint(
         return ravel_pytree(pytree.map(_floating, slope))[0]
 
     times_asked, places = _distinct(times)
-    found = solve_ivp(
+    solution = solve_ivp(
         fun, (times[0], times[-1]), vector, method, times_asked, gradient=gradient,
         rtol=_DEFAULT_TOLERANCE if rtol is None else rtol,
         atol=_DEFAULT_TOLERANCE if atol is None else atol,
         max_step=hmax or np.inf, first_step=h0 or None,
     )  # fmt: skip
-    return _states(found, shape_of(times_asked)[0], places, unravel)
+    return _states(solution, shape_of(times_asked)[0], places, unravel)
 
 
 def _distinct(times: Any) -> tuple[Any, Any]:

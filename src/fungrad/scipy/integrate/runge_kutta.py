@@ -105,13 +105,13 @@ class DormandPrince853(RungeKutta):
     def coefficients(
         self, fun: Slope, t: Any, y: Any, new: Any, h: Any, slopes: Any
     ) -> Any:  # fmt: skip
-        found = list(slopes)
+        stages = list(slopes)
         for row, place in self.extra:
-            found.append(fun(t + place * h, y + combined(row, found) * h))
+            stages.append(fun(t + place * h, y + combined(row, stages) * h))
         change = new - y
-        first, last = found[0], found[self.stages]
+        first, last = stages[0], stages[self.stages]
         rows = [change, h * first - change, 2.0 * change - h * (last + first)]
-        return np.concatenate([np.stack(rows), h * (self.d @ np.stack(found))])
+        return np.concatenate([np.stack(rows), h * (self.d @ np.stack(stages))])
 
     def interpolated(self, coefficients: Any, x: Any, h: Any, y: Any) -> Any:
         x = x[..., None]
@@ -345,10 +345,10 @@ def grid(problem: Problem, dense: bool, watch: Any = None) -> Grid:
     constants = [stop_gradient(x) for x in (problem.t0, problem.y0, problem.bound)]
     with no_gradient("steps"):
         given = problem._replace(t0=constants[0], y0=constants[1], bound=constants[2])
-        found = _walked(given, False, watch)
-    times = problem.t0 + (found.times - found.times[0])
+        walked = _walked(given, False, watch)
+    times = problem.t0 + (walked.times - walked.times[0])
     ended = watch is not None and watch.stopped is not None
-    if not (found.failed or ended) and len(found.times) > 1:
+    if not (walked.failed or ended) and len(walked.times) > 1:
         times = np.concatenate([times[:-1], np.reshape(problem.bound, (1,))])
 
     def step(carry: Any, ends: Any) -> Any:
@@ -361,7 +361,7 @@ def grid(problem: Problem, dense: bool, watch: Any = None) -> Grid:
     first = (problem.y0, problem.fun(problem.t0, problem.y0))
     _, (ys, coefficients) = scan(step, first, (times[:-1], times[1:]))
     ys = np.concatenate([problem.y0[None], ys])
-    return Grid(times, ys, coefficients, found.evaluations, found.failed)
+    return Grid(times, ys, coefficients, walked.evaluations, walked.failed)
 
 
 def _coefficients(problem: Problem, t: Any, y: Any, new: Any, h: Any, slopes: Any) -> Any:

@@ -269,8 +269,8 @@ class interp1d:
         if self.kind == "next":
             return np.where(np.reshape(at > x[-1], wide), np.nan, picked(y, np.minimum(left, last)))
         if self.kind == "previous":
-            found = picked(y, np.maximum(right - 1, 0))
-            return np.where(np.reshape(at < x[0], wide), np.nan, found)
+            values = picked(y, np.maximum(right - 1, 0))
+            return np.where(np.reshape(at < x[0], wide), np.nan, values)
         middle = stop_gradient((x[1:] + x[:-1]) / 2.0)
         side: Any = "left" if self.kind == "nearest" else "right"
         return picked(y, np.searchsorted(middle, stop_gradient(at), side=side))

@@ -149,11 +149,11 @@ class PPoly:
             turns = [np.floor((t - self.x[0]) / period) for t in (a, b)]
             ends = [whole(self._inside(t, extrapolate)) for t in (a, b)]
             return ends[1] - ends[0] + (turns[1] - turns[0]) * whole(self.x[-1])
-        found = whole(b) - whole(a)
+        integral = whole(b) - whole(a)
         if extrapolate:
-            return found
+            return integral
         low, high = np.minimum(a, b), np.maximum(a, b)
-        return np.where(np.logical_or(low < self.x[0], high > self.x[-1]), np.nan, found)
+        return np.where(np.logical_or(low < self.x[0], high > self.x[-1]), np.nan, integral)
 
     def _scipys(self, name: str) -> Any:
         if current() is not EVAL:

@@ -415,8 +415,8 @@ def _slopes(x: Any, y: Any, ends: list[Condition]) -> Any:
 def _solved(above: Any, diagonal: Any, below: Any, right: Any) -> Any:
     """The solution of a tridiagonal system; the columns of `right` are its later axes."""
     flat = np.reshape(right, (shape_of(right)[0], -1))
-    found = solve_banded((1, 1), np.stack([above, diagonal, below]), flat)
-    return np.reshape(found, shape_of(right))
+    solution = solve_banded((1, 1), np.stack([above, diagonal, below]), flat)
+    return np.reshape(solution, shape_of(right))
 
 
 def _end(bc: Condition, x: Any, y: Any, h: Any, m: Any, at: int) -> tuple[Any, Any, Any]:
@@ -455,8 +455,8 @@ def _periodic(h: Any, wide: Any, m: Any, inner: Any) -> Any:
         corner = np.stack([-h[0], -h[0]])
     columns = np.reshape(right[:-1], (count - 1, -1))
     both = np.concatenate([columns, cast(corner, columns.dtype)[:, None]], axis=1)
-    found = solve_banded((1, 1), np.stack([above, diagonal[:-1], below]), both)
-    own, other = found[:, :-1], found[:, -1:]
+    solution = solve_banded((1, 1), np.stack([above, diagonal[:-1], below]), both)
+    own, other = solution[:, :-1], solution[:, -1:]
     last_right = np.reshape(right[-1:], (1, -1))
     left, beside = h[count - 2], h[count - 1]
     last = (last_right - left * own[:1] - beside * own[-1:]) / (

@@ -103,8 +103,8 @@ def eig(
     if not (left or right):
         return spectra.eigvals(a)
     w, v = spectra.eig(a)
-    found = [w, *([_left(a, v)] if left else []), *([v] if right else [])]
-    return tuple(found)
+    results = [w, *([_left(a, v)] if left else []), *([v] if right else [])]
+    return tuple(results)
 
 
 @stands_for
@@ -466,13 +466,13 @@ def pinv(
     if atol:
         u, s, vh = spectra.svd(a, full=False)
         large = _rank(a, atol, rtol)[1]
-        found = (adjoint(vh) * columns(select(large, 1.0 / select(large, s, 1.0), 0.0))) @ adjoint(
+        pseudo = (adjoint(vh) * columns(select(large, 1.0 / select(large, s, 1.0), 0.0))) @ adjoint(
             u
         )
     else:
         cutoff = max(a.shape[-2:]) * float(np.finfo(a.dtype).eps) if rtol is None else rtol
-        found = pseudoinverse(a, as_array(cutoff))
-    return (found, _rank(a, atol, rtol)[2]) if return_rank else found
+        pseudo = pseudoinverse(a, as_array(cutoff))
+    return (pseudo, _rank(a, atol, rtol)[2]) if return_rank else pseudo
 
 
 @stands_for

@@ -252,10 +252,10 @@ def _eval_banded(ab: Any, b: Any, *, u: int, definite: bool) -> Any:
         return np.zeros((*leading, *b.shape[-2:]), dtype)
     below = ab.shape[-2] - 1 - u
     if definite:
-        found = each(lambda m, y: la.solveh_banded(m[u:], y, lower=True), 1, ab, b)
+        solution = each(lambda m, y: la.solveh_banded(m[u:], y, lower=True), 1, ab, b)
     else:
-        found = each(lambda m, y: la.solve_banded((below, u), m, y), 1, ab, b)
-    return found[0].astype(dtype, copy=False)
+        solution = each(lambda m, y: la.solve_banded((below, u), m, y), 1, ab, b)
+    return solution[0].astype(dtype, copy=False)
 
 
 def _type_banded(ab: Type, b: Type, *, u: int, definite: bool) -> Type:

@@ -124,12 +124,12 @@ pivots: Primitive = general(
 
 
 def _eval_permutation(piv: Any, *, size: int) -> Any:
-    found = np.broadcast_to(np.arange(size), (*piv.shape[:-1], size)).copy()
+    order = np.broadcast_to(np.arange(size), (*piv.shape[:-1], size)).copy()
     for index in np.ndindex(*piv.shape[:-1]):
-        row = found[index]
+        row = order[index]
         for i, j in enumerate(piv[index]):
             row[i], row[j] = row[j], row[i]
-    return found
+    return order
 
 
 permutation: Primitive = general(

@@ -65,16 +65,16 @@ def _corner(x: Any) -> Any:
 
 def _principal(name: str, a: Any) -> Any:
     """SciPy's function of one matrix, real for a real matrix."""
-    found = np.asarray(getattr(la, name)(a))
-    if found.dtype.kind == "c" and a.dtype.kind != "c":
-        if np.abs(found.imag).max() > 1e3 * np.finfo(a.dtype).eps * np.abs(found).max():
+    root = np.asarray(getattr(la, name)(a))
+    if root.dtype.kind == "c" and a.dtype.kind != "c":
+        if np.abs(root.imag).max() > 1e3 * np.finfo(a.dtype).eps * np.abs(root).max():
             raise Error(
                 f"{name} of this real matrix is complex (it has negative eigenvalues), and the "
                 f"dtype of a traced program cannot depend on its numbers: call {name} on "
                 "a.astype(complex)."
             )
-        found = found.real
-    return found.astype(a.dtype, copy=False)
+        root = root.real
+    return root.astype(a.dtype, copy=False)
 
 
 def _eval_function(a: Any, *, name: str) -> Any:
@@ -541,13 +541,13 @@ def _type_hermitian(a: Type, *along: Type, f: Any) -> Type:
 def _vjp_hermitian(ct: Any, y: Any, args: Any, wanted: Any, *, f: Any) -> list[Any]:
     # The derivative is symmetric in its directions; its transpose is that of the transposed matrix.
     a, *along = [swap(x) for x in args]
-    found = [None] * len(args)
+    cotangents = [None] * len(args)
     if wanted[0]:
-        found[0] = hermitian_function(a, ct, *along, f=f)
+        cotangents[0] = hermitian_function(a, ct, *along, f=f)
     for i in range(len(along)):
         if wanted[i + 1]:
-            found[i + 1] = hermitian_function(a, ct, *along[:i], *along[i + 1 :], f=f)
-    return found
+            cotangents[i + 1] = hermitian_function(a, ct, *along[:i], *along[i + 1 :], f=f)
+    return cotangents
 
 
 def _jvp_hermitian(primals: Any, tangents: Any, *, f: Any) -> tuple[Any, Any]:

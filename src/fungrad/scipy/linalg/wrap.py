@@ -58,9 +58,9 @@ def read(name: str, *arrays: Any, check_finite: bool = True, square: bool = True
       ValueError: if check_finite, and a number is not finite.
       numpy.linalg.LinAlgError: if a matrix is not square, or has too few axes.
     """
-    found = squares(name, *arrays) if square else matrices(name, *arrays)
-    found = common(found)
-    return [finite(x) for x in found] if check_finite else found
+    stacks = squares(name, *arrays) if square else matrices(name, *arrays)
+    stacks = common(stacks)
+    return [finite(x) for x in stacks] if check_finite else stacks
 
 
 def right_side(a: Any, b: Any, check_finite: bool = True) -> tuple[Any, Any, bool]:
@@ -87,12 +87,12 @@ def each(function: Callable[..., Any], outputs: int, *arrays: Any) -> Any:
     """
     leading = np.broadcast_shapes(*[a.shape[:-2] for a in arrays])
     stacks = [np.broadcast_to(a, (*leading, *a.shape[-2:])) for a in arrays]
-    found: list[list[Any]] = [[] for _ in range(outputs)]
+    results: list[list[Any]] = [[] for _ in range(outputs)]
     for index in np.ndindex(*leading):
         result = function(*[s[index] for s in stacks])
-        for column, value in zip(found, result if outputs > 1 else (result,), strict=True):
+        for column, value in zip(results, result if outputs > 1 else (result,), strict=True):
             column.append(value)
-    return [np.array(column).reshape(*leading, *np.shape(column[0])) for column in found]
+    return [np.array(column).reshape(*leading, *np.shape(column[0])) for column in results]
 
 
 __all__ = ["Error", "each", "finite", "la", "read", "refuse", "right_side", "stands_for"]

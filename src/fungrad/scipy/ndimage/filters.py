@@ -82,10 +82,10 @@ def _per_axis(value: Any, count: int, name: str) -> list[Any]:
     """One value for each axis, from a common value or a sequence."""
     if isinstance(value, (str, numbers.Number)) or value is None or np.ndim(value) == 0:
         return [value] * count
-    found = list(value)
-    if len(found) != count:
+    values = list(value)
+    if len(values) != count:
         raise RuntimeError(f"sequence argument `{name}` must have length equal to input rank")
-    return found
+    return values
 
 
 def _axes(axes: Any, ndim: int) -> tuple[int, ...]:
@@ -136,8 +136,8 @@ def correlate1d(
     """
     x, dtype = prepared("correlate1d", input, output)
     weights, axis = np.conj(_vector(weights)), _checked_axis(axis, x)
-    found = _correlated(x, weights, axis, mode, cval, origin)
-    return cast(found, np.result_type(dtype, np.complex64) if found.dtype.kind == "c" else dtype)
+    result = _correlated(x, weights, axis, mode, cval, origin)
+    return cast(result, np.result_type(dtype, np.complex64) if result.dtype.kind == "c" else dtype)
 
 
 def convolve1d(
@@ -333,8 +333,8 @@ def _nd(
         shape[axis] = size
     kernel = np.reshape(weights, shape)
     padded = _padded(x, widths, mode, cval)
-    found = convolve_nd(padded, kernel, axes=ndim, mode="valid") if 0 not in shape_of(x) else x
-    return cast(found, np.result_type(dtype, np.complex64) if found.dtype.kind == "c" else dtype)
+    result = convolve_nd(padded, kernel, axes=ndim, mode="valid") if 0 not in shape_of(x) else x
+    return cast(result, np.result_type(dtype, np.complex64) if result.dtype.kind == "c" else dtype)
 
 
 def _ranked(name: str, reduced: Callable[..., Any], what: str, shown: str) -> Callable[..., Any]:
@@ -359,8 +359,8 @@ def _ranked(name: str, reduced: Callable[..., Any], what: str, shown: str) -> Ca
         ones = (1,) * len(places)
         seen = windows(padded, sizes=tuple(sizes), strides=ones, dilations=ones)
         flat = np.reshape(seen, (*shape_of(seen)[: -len(places)], math.prod(sizes)))
-        found = np.moveaxis(reduced(flat), tuple(range(-len(places), 0)), places)
-        return cast(found, x.dtype if output is None else np.dtype(output))
+        result = np.moveaxis(reduced(flat), tuple(range(-len(places), 0)), places)
+        return cast(result, x.dtype if output is None else np.dtype(output))
 
     ranked.__name__ = ranked.__qualname__ = name
     ranked.__doc__ = f"""The {what} of a box around each element, as scipy.ndimage.{name}.

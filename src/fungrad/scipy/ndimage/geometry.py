@@ -228,8 +228,8 @@ def rotate(
     grid = np.reshape(np.indices(target, dtype=np.float64), (2, -1))
     at = np.reshape(matrix @ grid + offset[:, None], (2, *target.tolist()))
     filtered, added = coefficients(x, order, mode, cval, prefilter, 2)
-    found = sampled(filtered, [at[0], at[1]], order, mode, cval, added)
-    return _stored(np.moveaxis(found, (0, 1), places), dtype)
+    rotated = sampled(filtered, [at[0], at[1]], order, mode, cval, added)
+    return _stored(np.moveaxis(rotated, (0, 1), places), dtype)
 
 
 def _modes(mode: Any, count: int) -> list[Any]:

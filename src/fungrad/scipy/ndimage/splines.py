@@ -117,8 +117,8 @@ def spline_filter1d(
     axis = axis_indices(axis, len(shape_of(x)))[0] if shape_of(x) else 0
     if not shape_of(x):
         return cast(x, dtype)
-    found = _filtered(np.moveaxis(x, axis, -1), order, _boundary(mode))
-    return cast(np.moveaxis(found, -1, axis), dtype)
+    coefficients = _filtered(np.moveaxis(x, axis, -1), order, _boundary(mode))
+    return cast(np.moveaxis(coefficients, -1, axis), dtype)
 
 
 def spline_filter(
@@ -196,15 +196,15 @@ def _indices(places: Any, n: int, mode: str) -> Any:
 
 def basis(t: Any, order: int) -> list[Any]:
     """The order + 1 B-splines that are not zero at t in [0, 1) of a cell (Cox & de Boor)."""
-    found = [np.ones_like(t)]
+    values = [np.ones_like(t)]
     for k in range(1, order + 1):
         rows = []
         for j in range(k + 1):
-            left = (t + (k - j)) / k * found[j - 1] if j else 0.0
-            right = (1 + j - t) / k * found[j] if j < k else 0.0
+            left = (t + (k - j)) / k * values[j - 1] if j else 0.0
+            right = (1 + j - t) / k * values[j] if j < k else 0.0
             rows.append(left + right)
-        found = rows
-    return found
+        values = rows
+    return values
 
 
 def along_axis(at: Any, n: int, order: int, mode: str) -> tuple[Any, Any, Any]:

@@ -197,10 +197,10 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> An
         return np.array([])
     in1, in2 = promoted([in1, in2])
     if method == "fft" or (method == "auto" and _prefers_transforms(in1, in2)):
-        found = fftconvolve(in1, in2, mode)
+        result = fftconvolve(in1, in2, mode)
         if in1.dtype.kind not in "fc":
-            found = np.round(found)
-        return cast(found, in1.dtype)
+            result = np.round(result)
+        return cast(result, in1.dtype)
     if mode == "valid":
         return convolve_nd(in1, in2, axes=len(s1), mode="valid")
     return _cropped(convolve_nd(in1, in2, axes=len(s1), mode="full"), s1, s2, mode, axes)

@@ -179,14 +179,14 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     if rest and order:
         forced = forced + _extended(tail, length + order)
     y = all_pole(a[1:], forced[..., :length]) if shape_of(a)[0] > 1 else forced[..., :length]
-    found = np.moveaxis(y, -1, axis)
+    filtered = np.moveaxis(y, -1, axis)
     if not rest:
-        return found
+        return filtered
     final = forced[..., length:]
     if shape_of(a)[0] > 1 and length:
         back = convolve_nd(y, np.reshape(a, (*shape, -1)), axes=1, mode="full")
         final = final - _extended(back, length + order)[..., length : length + order]
-    return found, np.moveaxis(final, -1, axis)
+    return filtered, np.moveaxis(final, -1, axis)
 
 
 def _conditions(zi: Any, axis: int, shape: tuple[int, ...]) -> Any:
@@ -368,12 +368,12 @@ def sosfilt_zi(sos: Any) -> Any:
     array([[1., 0.]])
     """
     sos = _sections(sos)
-    scale, found = 1.0, []
+    scale, states = 1.0, []
     for i in range(shape_of(sos)[0]):
         b, a = sos[i, :3], sos[i, 3:]
-        found.append(scale * lfilter_zi(b, a))
+        states.append(scale * lfilter_zi(b, a))
         scale = scale * np.sum(b) / np.sum(a)
-    return np.stack(found)
+    return np.stack(states)
 
 
 def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: Any = "odd", padlen: Any = None) -> Any:

@@ -155,13 +155,13 @@ def savgol_filter(
             x[..., length - window_length :], range(window_length - half, window_length),
             polyorder, deriv, delta,
         )  # fmt: skip
-        found = np.concatenate([first, inner, last], axis=-1)
+        smoothed = np.concatenate([first, inner, last], axis=-1)
     else:
         widths = [(0, 0)] * (len(shape_of(x)) - 1) + [(before, half)]
         extra: Any = {"constant_values": cval} if mode == "constant" else {}
         padded = np.pad(x, widths, mode=_EXTENSIONS[mode], **extra)  # type: ignore[call-overload]
-        found = convolve_nd(padded, kernel, axes=1, mode="valid")
-    return np.moveaxis(found, -1, axis)
+        smoothed = convolve_nd(padded, kernel, axes=1, mode="valid")
+    return np.moveaxis(smoothed, -1, axis)
 
 
 def _fitted(part: Any, places: Sequence[int], degree: int, deriv: int, delta: Any) -> Any:

@@ -162,13 +162,13 @@ def stft(
     x = _extended(x, boundary, cut.length // 2)
     if padded:
         x = _padded(x, 0, (-(shape_of(x)[-1] - cut.length) % step) % cut.length)
-    found = _transformed(x, cut, detrend, onesided) * np.sqrt(cut.scale)
-    found = cast(found, np.result_type(x.dtype, np.complex64))
+    spectrum = _transformed(x, cut, detrend, onesided) * np.sqrt(cut.scale)
+    spectrum = cast(spectrum, np.result_type(x.dtype, np.complex64))
     times = np.arange(cut.length / 2, shape_of(x)[-1] - cut.length / 2 + 1, step) / float(fs)
     if boundary is not None:
         times = times - cut.length / 2 / fs
-    found = np.moveaxis(np.moveaxis(found, -2, -1), -2, axis)
-    return _frequencies(cut.transform, fs, onesided), times, found
+    spectrum = np.moveaxis(np.moveaxis(spectrum, -2, -1), -2, axis)
+    return _frequencies(cut.transform, fs, onesided), times, spectrum
 
 
 def istft(
@@ -219,11 +219,11 @@ def istft(
     count = cut.length + (shape_of(parts)[-2] - 1) * step
     options = {"lengths": (count,), "strides": (step,), "dilations": (1,)}
     win = cast(cut.window, parts.dtype)
-    found = overlap_add(parts * win / np.sqrt(cast(cut.scale, parts.dtype)), **options)
+    signal = overlap_add(parts * win / np.sqrt(cast(cut.scale, parts.dtype)), **options)
     norm = overlap_add(np.broadcast_to(win**2, shape_of(parts)[-2:]), **options)
     if boundary:
         inner = slice(cut.length // 2, count - cut.length // 2)
-        found, norm = found[..., inner], norm[..., inner]
+        signal, norm = signal[..., inner], norm[..., inner]
     large = np.abs(norm) > 1e-10
     if type(large) is not Tracer and not np.all(large):
         warnings.warn(
@@ -231,9 +231,9 @@ def istft(
             + ("" if boundary else " Possibly due to missing boundary"),
             stacklevel=2,
         )
-    found = found / np.where(large, norm, 1.0)
-    times = np.arange(shape_of(found)[-1]) / float(fs)
-    return times, np.moveaxis(found, -1, time - (frequency < time))
+    signal = signal / np.where(large, norm, 1.0)
+    times = np.arange(shape_of(signal)[-1]) / float(fs)
+    return times, np.moveaxis(signal, -1, time - (frequency < time))
 
 
 def csd(

@@ -88,9 +88,9 @@ def _moving(source: int, target: int, once: bool = False) -> Routine:
         given[source] = _places(data)  # in place where both are one
         if once:
             _require_once(original, given, source, target)
-        found = original(*given)
+        result = original(*given)
         _put(out, _following(data, given[target]))
-        return found
+        return result
 
     return routine
 
@@ -315,13 +315,13 @@ def csr_matmat(
     count = len(indices)
     original(rows, columns, p, j, np.ones(len(j)), q, k, np.ones(len(k)), pointers, indices,
              np.zeros(count))  # fmt: skip
-    found = int(pointers[-1])
+    entries = int(pointers[-1])
     left, right = pairs(p, j, q)
-    keys = rows_of(pointers) * columns + indices[:found]
+    keys = rows_of(pointers) * columns + indices[:entries]
     order = np.argsort(keys)
     wanted = rows_of(p)[left] * columns + np.asarray(k, np.intp)[right]
     place = order[np.searchsorted(keys, wanted, sorter=order)]
-    _put(out, sums(taken(flat(x), left) * taken(flat(y), right), place, found))
+    _put(out, sums(taken(flat(x), left) * taken(flat(y), right), place, entries))
 
 
 # --- elements of two matrices -----------------------------------------------------------------
@@ -368,10 +368,10 @@ csr_ne_csr = _both(lambda x, y: x != y)
 def csr_elmul_csr(original: Routine, *args: Any) -> None:
     """The products of the elements that both matrices have."""
     rows, columns, p, j, x, q, k, y, pointers, indices, out = args
-    found = []
+    entries = []
     one, other = np.ones(len(j), np.int64), np.ones(len(k), np.int64)
     for left, right in ((_places(j), other), (one, _places(k))):
         places = np.zeros(shape_of(out), np.int64)
         original(rows, columns, p, j, left, q, k, right, pointers, indices, places)
-        found.append(places[: int(pointers[-1])])
-    _put(out, _following(x, found[0]) * _following(y, found[1]))
+        entries.append(places[: int(pointers[-1])])
+    _put(out, _following(x, entries[0]) * _following(y, entries[1]))

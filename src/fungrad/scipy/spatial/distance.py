@@ -97,18 +97,18 @@ def _metric(function: str, name: Any, data: Any, options: dict[str, Any]) -> Cal
     """The metric of a name; parameters not given are computed from all vectors."""
     if callable(name):
         return lambda u, v: _called(name, u, v, options)
-    found = str(name).lower()
-    metric = METRICS.get(found)
-    if metric is None or (options.get("w") is not None and found not in WEIGHTED):
+    lowered = str(name).lower()
+    metric = METRICS.get(lowered)
+    if metric is None or (options.get("w") is not None and lowered not in WEIGHTED):
         raise UnsupportedArgumentError(
             f"{function} was called with metric={name!r} and {sorted(options)} on traced "
             f"vectors{user_line()}. Supported are {', '.join(sorted(METRICS))}, with weights "
             f"{' and '.join(sorted(WEIGHTED))}; or give a function of two vectors as the metric."
         )
     given = {k: v for k, v in options.items() if v is not None}
-    if found == "seuclidean" and "V" not in given:
+    if lowered == "seuclidean" and "V" not in given:
         given["V"] = np.var(data(), axis=0, ddof=1)
-    if found == "mahalanobis" and "VI" not in given:
+    if lowered == "mahalanobis" and "VI" not in given:
         given["VI"] = np.linalg.inv(np.cov(data().T)).T
     return lambda u, v: metric(u, v, **given)
 

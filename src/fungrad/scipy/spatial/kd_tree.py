@@ -80,12 +80,14 @@ class KDTree:
         distance_upper_bound: float = np.inf, workers: int = 1,
     ) -> Any:  # fmt: skip
         """The distances and the indices of the k nearest points, as SciPy's."""
-        found = self._answer(x, lambda tree, at: tree.query(at, k, eps, p, distance_upper_bound)[1])
-        there = found < self.n
+        indices = self._answer(
+            x, lambda tree, at: tree.query(at, k, eps, p, distance_upper_bound)[1]
+        )
+        there = indices < self.n
         at = array_of(x)
-        at = at if np.ndim(found) < at.ndim else at[..., None, :]
-        lengths = self._between(at, self.data[np.where(there, found, 0)], p)
-        return np.where(there, lengths, np.inf), found
+        at = at if np.ndim(indices) < at.ndim else at[..., None, :]
+        lengths = self._between(at, self.data[np.where(there, indices, 0)], p)
+        return np.where(there, lengths, np.inf), indices
 
     def query_ball_point(
         self, x: Any, r: Any, p: float = 2.0, eps: float = 0.0, workers: int = 1,
@@ -95,15 +97,15 @@ class KDTree:
         single, radius = np.ndim(x) == 1, known(r, "a radius of scipy.spatial.KDTree")
 
         def read(tree: Any, at: Any) -> Any:
-            found = tree.query_ball_point(at, radius, p, eps, 1, return_sorted, return_length)
-            return found if return_length else _tuples(found)
+            neighbours = tree.query_ball_point(at, radius, p, eps, 1, return_sorted, return_length)
+            return neighbours if return_length else _tuples(neighbours)
 
-        found = self._answer(x, read)
+        answer = self._answer(x, read)
         if return_length or single:
-            return found if return_length else list(found)
+            return answer if return_length else list(answer)
         lists = np.empty(np.shape(x)[:-1], object)
         for place in np.ndindex(lists.shape):
-            each = found
+            each = answer
             for i in place:
                 each = each[i]
             lists[place] = list(each)
@@ -115,18 +117,18 @@ class KDTree:
         """The pairs of points within a distance, as SciPy's."""
         nothing = np.zeros((0, self.m))
         radius = known(r, "a radius of scipy.spatial.KDTree")
-        found = self._answer(
+        pairs = self._answer(
             nothing, lambda tree, _: tree.query_pairs(radius, p, eps, output_type="ndarray")
         )
-        return found if output_type == "ndarray" else set(map(tuple, found.tolist()))
+        return pairs if output_type == "ndarray" else set(map(tuple, pairs.tolist()))
 
     def query_ball_tree(self, other: Any, r: float, p: float = 2.0, eps: float = 0.0) -> Any:
         """For each point the indices of those of another tree within a distance, as SciPy's."""
         radius = known(r, "a radius of scipy.spatial.KDTree")
-        found = self._answer(
+        neighbours = self._answer(
             other.data, lambda one, two: _tuples(one.query_ball_tree(two, radius, p, eps)), True
         )
-        return [list(each) for each in found]
+        return [list(each) for each in neighbours]
 
     def count_neighbors(self, other: Any, r: Any, p: float = 2.0) -> Any:
         """The number of pairs of points of two trees within a distance, as SciPy's."""

@@ -31,11 +31,11 @@ def declare_parts(name: str, parts: dict[str, Callable[..., Any]]) -> None:
     def part(position: int) -> Callable[..., Any]:
         return lambda *args: ufunc(*args)[position]
 
-    found = [
+    primitives = [
         elementwise(f"{name}_{output}", part(i), partials=[slope])
         for i, (output, slope) in enumerate(parts.items())
     ]
-    registry.ufuncs[ufunc] = lambda x: tuple([primitive(x) for primitive in found])
+    registry.ufuncs[ufunc] = lambda x: tuple([primitive(x) for primitive in primitives])
 
 
 # --- sine and cosine integrals --------------------------------------------------------------------

@@ -130,20 +130,20 @@ def _truncnorm_ppf(q: Any, a: Any, b: Any) -> Any:
     left = a < 0
     part = select(left, np.log(q), np.log1p(-q))
     rest = np.logaddexp(_log_ndtr(select(left, a, -b)), part + _log_mass(a, b))
-    found = ndtri_exp(select(rest > 0, 0.0, rest))
-    return select(left, found, -found)
+    quantile = ndtri_exp(select(rest > 0, 0.0, rest))
+    return select(left, quantile, -quantile)
 
 
 def _edges(a: Any, b: Any) -> tuple[Any, ...]:
     """The densities of the truncated distribution at both bounds, each also times its bound."""
     total = _log_mass(a, b)
-    found: list[Any] = []
+    edges: list[Any] = []
     for bound in (a, b):
         far = np.abs(bound) == np.inf
         at = select(far, 0.0, bound)
         density = select(far, 0.0, np.exp(at * at * -0.5 - 0.5 * _LOG_TWO_PI - total))
-        found += [density, density * at]
-    return tuple(found)
+        edges += [density, density * at]
+    return tuple(edges)
 
 
 def _truncnorm_entropy(a: Any, b: Any) -> Any:

@@ -54,12 +54,12 @@ class Continuous(Distribution):
             y = y if scale is None else y / scale
             less = np.log(scale) if method == "logpdf" and scale is not None else None
             if method in _SIDES:
-                found = self._on_support(method, y, shapes, closed=False)
-                return cast(self._with_slopes(found, method, y, shapes), dtype)
+                value = self._on_support(method, y, shapes, closed=False)
+                return cast(self._with_slopes(value, method, y, shapes), dtype)
             if not everywhere:
                 return self._on_support(method, y, shapes, less=less)
-            found = self._formula(method)(y, *shapes)
-            return cast(found if less is None else found - less, dtype)
+            value = self._formula(method)(y, *shapes)
+            return cast(value if less is None else value - less, dtype)
 
     def _ends(self, shapes: list[Any], power: int) -> list[tuple[Any, Any]]:
         """Both ends of the support, with a power of the density there: a constant, 0 if the density

@@ -223,9 +223,9 @@ class Distribution(Family):
         self._integers = tuple(s in integers for s in self.shapes)
         self._parameters = (*self.shapes, *self._parameters_of_place)
         self._formulas = _derived(formulas, symmetric)
-        found = {*self._formulas, *self._densities, *self._by_scipy}
-        found |= {name for name, by in (("median", "ppf"), ("std", "var")) if by in found}
-        self.methods = tuple(sorted(found))
+        methods = {*self._formulas, *self._densities, *self._by_scipy}
+        methods |= {name for name, by in (("median", "ppf"), ("std", "var")) if by in methods}
+        self.methods = tuple(sorted(methods))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Frozen:
         self._read("__call__", args, kwargs)
@@ -325,10 +325,10 @@ class Distribution(Family):
         inside = inside if less is None else inside - less
         inside = settled(inside) if method.startswith("log") else inside
         if below == above:
-            found = select(either, below, inside)
+            result = select(either, below, inside)
         else:
-            found = select(low, below, select(high, above, inside))
-        return cast(found, typeof(y).dtype)
+            result = select(low, below, select(high, above, inside))
+        return cast(result, typeof(y).dtype)
 
     def _at(self, method: str, x: Any, args: Any, kwargs: Any) -> Any:
         raise NotImplementedError

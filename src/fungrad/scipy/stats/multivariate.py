@@ -103,8 +103,8 @@ class MultivariateNormal(Family):
         """
         x, mean, cov = self._read("logpdf", mean, cov, x)
         with np.errstate(all="ignore"):
-            found = (_singular if allow_singular else _definite)(x - mean, cov)
-        return np.squeeze(found)[()]
+            density = (_singular if allow_singular else _definite)(x - mean, cov)
+        return np.squeeze(density)[()]
 
     def pdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
         """The density: the exponential of logpdf.
@@ -218,8 +218,8 @@ def _singular(deviation: Any, cov: Any) -> Any:
     distance = (row @ inverse @ np.swapaxes(row, -1, -2))[..., 0, 0]
     fixed, basis = stop_gradient((row, cov @ inverse))
     beyond = np.sqrt(_row_sum(np.square(fixed - fixed @ np.swapaxes(basis, -1, -2))[..., 0, :]))
-    found = (distance + rank * _LOG_TWO_PI + log_det) * -0.5
-    return select((rank < cov.shape[-1]) & (beyond >= eps * 1e3), -np.inf, found)
+    density = (distance + rank * _LOG_TWO_PI + log_det) * -0.5
+    return select((rank < cov.shape[-1]) & (beyond >= eps * 1e3), -np.inf, density)
 
 
 multivariate_normal = MultivariateNormal()
@@ -427,8 +427,8 @@ class Multinomial(Family):
             x, n, p, one = self._read("logpmf", n, p, x)
             counts = np.all((x >= 0) & (np.floor(x) == x), axis=-1) & (_row_sum(x) == n)
             x = select(counts[..., np.newaxis], x, 0.0)
-            found = gammaln(n + 1.0) + _row_sum(xlogy(x, p) - gammaln(x + 1.0))
-            return select(counts, found, -np.inf) * one
+            mass = gammaln(n + 1.0) + _row_sum(xlogy(x, p) - gammaln(x + 1.0))
+            return select(counts, mass, -np.inf) * one
 
     def pmf(self, x: Any, n: Any, p: Any) -> Any:
         """The probability of x: the exponential of logpmf.
@@ -508,8 +508,10 @@ class Wishart(Family):
         log_x, log_scale = _log_det(matrices), _log_det(scale)
         trace = np.trace(np.linalg.solve(scale, matrices), axis1=-2, axis2=-1)
         df = df * _one_or_nan(df > dim - 1, df)
-        found = (log_x * (df - (dim + 1.0)) - trace - df * (dim * math.log(2.0) + log_scale)) * 0.5
-        return np.squeeze(found - multigammaln(df * 0.5, dim))
+        density = (
+            log_x * (df - (dim + 1.0)) - trace - df * (dim * math.log(2.0) + log_scale)
+        ) * 0.5
+        return np.squeeze(density - multigammaln(df * 0.5, dim))
 
     def pdf(self, x: Any, df: Any, scale: Any) -> Any:
         """The density: the exponential of logpdf.

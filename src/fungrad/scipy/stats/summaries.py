@@ -181,8 +181,8 @@ def rankdata(
     def along_last(x: Any) -> Any:
         return np.asarray(ranks(x, method, axis=-1), dtype)
 
-    found = pure_callback(along_last, Type(last.shape, dtype), last, vectorized=True)
-    return found if axis is None else np.moveaxis(found, -1, axis)
+    result = pure_callback(along_last, Type(last.shape, dtype), last, vectorized=True)
+    return result if axis is None else np.moveaxis(result, -1, axis)
 
 
 def mode(
@@ -217,8 +217,8 @@ def mode(
         return modes(np.empty(a.shape, a.dtype), axis, keepdims=keepdims)
 
     def along_last(x: Any) -> Any:
-        found = modes(x, axis=-1)
-        return np.asarray(found.mode, x.dtype), np.asarray(found.count, np.int64)
+        modal = modes(x, axis=-1)
+        return np.asarray(modal.mode, x.dtype), np.asarray(modal.count, np.int64)
 
     types = (Type(shape, typeof(last).dtype), Type(shape, np.dtype(np.int64)))
     value, count = pure_callback(along_last, types, stop_gradient(last), vectorized=True)

@@ -10,6 +10,7 @@ import math
 import sys
 import threading
 import types
+from collections import namedtuple
 from math import sin as sine
 from math import sqrt
 
@@ -448,3 +449,26 @@ def test_objects_that_hold_themselves():
         fit = Fit(f)
         for g in (fit, fit.value, fit.partial, lambda x, fit=fit: fit.again.again(x)):
             assert fg.grad(g)(0.5) == pytest.approx(math.exp(0.5))
+
+
+Functions = namedtuple("Functions", "total steps")
+PAIR, NAMED = (np.sum, np.concatenate), Functions(np.sum, np.cumsum)
+NESTED = (PAIR, NAMED, 1.0)
+
+
+@pytest.mark.parametrize("held", [PAIR, NAMED, NESTED], ids=["tuple", "named tuple", "nested"])
+def test_a_tuple_of_functions_is_one_object_in_a_trace_wherever_it_is_found(held):
+    def f(x):
+        same = [held is one for one in (PAIR, NAMED, NESTED)]
+        assert sum(same) == 1 and NESTED[0] is PAIR and NESTED[1] is NAMED
+        return PAIR[0](NAMED.steps(x) ** 2) if any(same) else x[0]
+
+    def other(x):
+        return fg.grad(f)(x) + (held is PAIR) * x
+
+    x = np.array([1.0, 2.0])
+    wanted = np.array([2 * 1.0 + 2 * 3.0, 2 * 3.0])
+    np.testing.assert_array_equal(fg.grad(f)(x), wanted)
+    np.testing.assert_array_equal(fg.jit(fg.grad(f))(x), wanted)
+    np.testing.assert_array_equal(fg.jit(other)(x), wanted + (held is PAIR) * x)
+    assert PAIR == (np.sum, np.concatenate) and NESTED == (PAIR, NAMED, 1.0)

@@ -15,7 +15,7 @@ import functools
 import operator
 import sys
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -25,6 +25,7 @@ from types import (
     ModuleType,
 )
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -90,13 +91,30 @@ def replacement_for(value: Any, replaced: Replaced, depth: int = 3) -> Any:
     if all(new is None for _, new in items):
         return None
     found = [old if new is None else new for old, new in items]
-    if kind is tuple:
-        return tuple(found)
     if issubclass(kind, tuple):
-        return kind._make(found)  # type: ignore[attr-defined]
+        return _tuple_for(value, found, replaced)
     made = kind(*found[: len(parts)], **dict(zip(named, found[len(parts) :], strict=True)))
     if kind is functools.partial:
         vars(made).update(vars(value))
+    return made
+
+
+_tuples: WeakKeyDictionary[Replaced, dict[int, tuple[Any, Any]]] = WeakKeyDictionary()
+"""By what replaces functions: the replacements of tuples. Each is one object wherever the tuple is
+found, so that `choice is NUMPY` holds as before.
+"""
+
+
+def _tuple_for(value: Any, items: Sequence[Any], replaced: Replaced) -> Any:
+    """The replacement of a tuple, with these items."""
+    kind, known = type(value), _tuples.setdefault(replaced, {})
+    own, ours = known.get(id(value), (None, ()))
+    if own is value and all(map(operator.is_, ours, items)):
+        return ours
+    if len(known) >= KEPT:
+        known.clear()
+    made = tuple(items) if kind is tuple else kind._make(items)
+    known[id(value)] = value, made
     return made
 
 

@@ -292,6 +292,37 @@ def test_an_array_to_which_slices_are_added_is_not_moved() -> None:
     assert moved(lambda x: x[::-1], x) == [0]
 
 
+def joined(parts: int) -> Callable[..., Any]:
+    return lambda x: np.concatenate([np.sin(x * i) for i in range(1, parts + 1)])
+
+
+def shared(x: Any) -> Any:
+    waves = np.exp(np.sin(x))
+    return np.concatenate([waves, np.stack([x, waves * 2.0], axis=1).reshape(-1), waves + 1.0])
+
+
+@pytest.mark.parametrize(
+    ("f", "size", "cut"),
+    [(joined(6), 1_000, True), (joined(2), 3_000, False), (shared, 2_000, True),
+     (lambda x: np.concatenate([x * 2.0, x + 1.0]), 8_000, False)],
+    ids=["six computed parts", "two parts", "parts of one value", "cheap parts"],
+)  # fmt: skip
+def test_the_parts_of_a_join_are_stored_before_it_where_loops_over_it_are_slow(
+    f: Callable[..., Any], size: int, cut: bool
+) -> None:
+    x = rng.normal(size=size)
+    left = clustered(f, x)[1]
+    assert ("concatenate" in left) is cut
+    assert isinstance(taken(graph_of(f, x)), Refusal) is cut
+    assert clusters.costly_joins(graph_of(f, x[:1])) == frozenset()
+    for g, y in (
+        (f, x), (fg.grad(lambda x: np.sum(f(x) ** 2)), x), (fg.vmap(f), x[:60].reshape(3, 20)),
+    ):  # fmt: skip
+        compiled = fg.jit(g)
+        np.testing.assert_allclose(compiled(y), g(y), rtol=1e-13, atol=1e-13)
+        assert not compiled.lower(y).refused
+
+
 def smoothed(x: Any) -> Any:
     return lax.scan(lambda c, v: (c * 0.5 + v, c * v), 0.0, np.sort(x))[1]
 

@@ -17,7 +17,7 @@ from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.fused import known_equation
 from fungrad.compiler.native.gathers import before_loops, writes, written
 from fungrad.compiler.native.index_maps import SHORT, moved_operands
-from fungrad.compiler.native.levels import Levels
+from fungrad.compiler.native.levels import Levels, costly_joins
 from fungrad.compiler.native.short_axes import matrix_of, times_vector, unrollable
 from fungrad.compiler.native.single_equations import separate
 from fungrad.compiler.numpy_backend.program_calls import in_order, program_call
@@ -207,6 +207,7 @@ def _levels(
     available = Levels()
     ended: set[Atom] = set()
     axes, wrote, moves = _main_axes(equations), written(graph), dict[Atom, int]()
+    joins = costly_joins(graph)
     for equation in equations:
         reduced = _reduced(equation)
         other = bool(reduced) and reduced != axes
@@ -222,6 +223,9 @@ def _levels(
                 ended.update(a for a, n in times.items() if n > tuned.cluster_moves)
                 found, deep = available.odd(equation.inputs, later=True), 1
             moves.update((v, deep) for v in equation.outputs)
+            if equation in joins:
+                ended.update(equation.inputs)
+                found = available.odd(equation.inputs, later=True)
             if equation.outputs[0] in wrote and not writes(equation):
                 levels = {level[a] for a in equation.inputs}  # of the parts of a sum
                 found = min(levels) if len(levels) == 1 else found

@@ -33,6 +33,7 @@ from fungrad.compiler.native.index_maps import (
     moves_deeply,
 )
 from fungrad.compiler.native.kernel import Kernel, kernel_function
+from fungrad.compiler.native.levels import costly_joins
 from fungrad.compiler.native.llvm_ir import Function, Module
 from fungrad.compiler.native.loop_nests import Nest, Root
 from fungrad.compiler.native.machine_code import host
@@ -75,6 +76,8 @@ def _refusal(graph: Graph, cheap: bool = False) -> Refusal | None:
     found = next(filter(effectful, graph.equations), None)
     if found is not None:
         return refusal("effects", "effects", found)
+    for join in costly_joins(graph):
+        return refusal("a join of computed parts", "layout", join)
     if len(graph.equations) == 1 and not cheap and times_vector(graph.equations[0]):
         return refusal("a single product with a vector", "moves", graph.equations[0])
     made = attempted(lambda: unrolled(with_split_axes(graph))[0])

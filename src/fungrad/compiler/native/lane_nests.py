@@ -9,21 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.element_operations import convert, cost, type_of
 from fungrad.compiler.native.element_values import Body, KernelGraph, Key
 from fungrad.compiler.native.gathers import Write, place_of
 from fungrad.compiler.native.index_maps import LaneMaps, Piece, loops_of
 from fungrad.compiler.native.llvm_ir import Function, Operand, Value
 from fungrad.compiler.native.loop_nests import BoxNest, Root, adds
+from fungrad.compiler.native.machine_code import host
 from fungrad.compiler.refusal import Refused
 from fungrad.primitives.elementwise.by_elements import elementwise
 
-TOGETHER, MATRICES = 4, 3
-"""The items that a step computes, value by value, as each waits for results of its own; of those
-that are matrices."""
-CHEAP = 0.04
-"""Nanoseconds of arithmetic on a number of an item."""
+TOGETHER = 4
+"""The most items that a step computes, value by value, as each waits for results of its own. What
+it loads has to stay in registers."""
 
 
 class LaneNest(BoxNest):
@@ -46,10 +44,10 @@ class LaneNest(BoxNest):
         self.lanes, self.box = maps.width, [(0, n) for n in maps.lengths]
         loaded = [p for p in self.demanded.values() if p.atom in source.arrays
                   and len(loops_of(p.place)) == len(maps.lengths)]  # fmt: skip
-        self.count = TOGETHER if len(loaded) <= TOGETHER else MATRICES
+        registers = host().vector_bytes // 2  # 32 of AVX-512, 16 of AVX2
+        self.count = min(TOGETHER, -(-registers // max(1, len(loaded))))
         made = [source.made[p.atom] for p in self.demanded.values() if p.atom in source.made]
-        costs = [cost(e) if cost(e) >= tuned.heavy_ns else CHEAP for e in made if elementwise(e)]
-        self.cost_ns = sum(costs) * self.elements
+        self.cost_ns = sum([cost(e) for e in made if elementwise(e)]) * self.elements
         if any(len(stretches) > 1 for stretches in self.cuts):
             raise Refused("pieces of items", "layout")
         sums = [root for root in roots if root.reduction is not None]

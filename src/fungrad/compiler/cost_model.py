@@ -292,7 +292,9 @@ class Tuned:
     prefetcher: memory is prefetched explicitly: everyday.
     """
     buffered_ns: float = 0.4
-    """A value is buffered if computing it again takes at least so much time: cases."""
+    """A value is buffered, or kept for later phases of rows, if computing it again takes at least
+    so much time; rows run in groups if a function of one number of each does: cases.
+    """
     buffered_rows: int = 8
     """The fewest rows of a unit that read a buffered value along the last loop: cases."""
     buffer_halo: int = 8

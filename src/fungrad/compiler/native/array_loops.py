@@ -20,7 +20,7 @@ from fungrad.compiler.native.clusters import Once, cluster_graph, with_clusters
 from fungrad.compiler.native.factorisations import RULES, factorised
 from fungrad.compiler.native.fused import cheap_kernel
 from fungrad.compiler.native.generators import Generator, chosen
-from fungrad.compiler.native.kernel import GIVEN_UP, Kernel, kernel_function
+from fungrad.compiler.native.kernel import GIVEN_UP, MOST_ARRAYS, Kernel, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value
 from fungrad.compiler.native.programs import OF_MATRICES, scalar_kernel
 from fungrad.compiler.native.single_equations import single_kernel
@@ -34,9 +34,6 @@ from fungrad.ir.types import Type
 from fungrad.primitives.movement.reshape_broadcast_cast import reshape
 from fungrad.retracing.inlining import copied, placed
 from fungrad.runtime.buffer_pool import LARGE, LINE, packed, packed_in_order, size_of
-
-ARRAYS = 250
-"""The most pointers that a part receives."""
 
 
 def _small(graph: Graph) -> Kernel:
@@ -219,7 +216,7 @@ class _Writer:
     def table(self, kernel: Kernel) -> Value:
         """A table for the pointers that a kernel receives, with those of its constants."""
         count = len(kernel.inputs) + len(kernel.outputs)
-        if count + len(kernel.constants) > ARRAYS:
+        if count + len(kernel.constants) > MOST_ARRAYS:
             raise Refused(f"{count} arrays in a part of a loop")
         table = Value(f"%{self.code.label('table')}", "ptr")
         self.code.first(f"alloca [{count + len(kernel.constants)} x ptr]", table.text)

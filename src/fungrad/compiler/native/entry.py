@@ -16,7 +16,7 @@ from numpy import ndarray
 
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native import threads
-from fungrad.compiler.native.kernel import GIVEN_UP, Kernel
+from fungrad.compiler.native.kernel import GIVEN_UP, MOST_ARRAYS, Kernel
 from fungrad.compiler.native.llvm_ir import Function, Value
 from fungrad.compiler.native.machine_code import Built, assembly, build, host
 from fungrad.compiler.native.symbols import (
@@ -37,8 +37,6 @@ from fungrad.ir.types import Type
 
 Runner = Callable[..., Sequence[Any]]
 
-MOST_ARRAYS = 250
-"""The most arguments, results and constants: their pointers are on the stack."""
 _FASTCALL = 0x80
 _PYTHON = {"float64": "float", "int64": "int", "bool": "bool", "complex128": "complex"}
 """The Python types of weak numbers, by dtype."""

@@ -32,8 +32,6 @@ from fungrad.primitives.movement.diagonal_roll import from_diagonal
 from fungrad.runtime.buffer_pool import LINE
 from fungrad.support.rules import Rules
 
-LEAST = 6
-"""Matrices of at most so many rows are arithmetic on numbers."""
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
 
@@ -52,7 +50,7 @@ def _refusal(equation: Equation) -> Refusal | None:
         return refusal("a stack of matrices", equation=equation)
     lengths = [n for a in equation.inputs for n in a.type.shape]
     rows = max(lengths, default=0)
-    if not min(lengths, default=0) or not LEAST < rows <= tuned.factor_rows:
+    if not min(lengths, default=0) or not tuned.unrolled_rows < rows <= tuned.factor_rows:
         return refusal(f"a matrix of {rows} rows or columns", "long", equation, rows=rows)
     return None
 
@@ -61,7 +59,7 @@ def factorised(equation: Equation) -> bool:
     """Whether an equation is a factorisation of a matrix of suitable size, or of a stack."""
     shapes = [a.type.shape for a in equation.inputs]
     known = equation.primitive in RULES and equation.primitive not in (finite, from_diagonal)
-    return known and all(LEAST < shape[-2] <= tuned.factor_rows for shape in shapes)
+    return known and all(tuned.unrolled_rows < shape[-2] <= tuned.factor_rows for shape in shapes)
 
 
 def terms(equation: Equation) -> float:

@@ -62,8 +62,6 @@ from fungrad.support.lazy import Record
 
 Depends = dict[Atom, set[tuple[int, ...]]]
 """For each value, the axes of the reductions that it depends on."""
-WIDTHS = (8, 16)
-"""The lengths of axes that fill the lanes of one vector."""
 
 
 def _refusal(graph: Graph, cheap: bool = False) -> Refusal | None:
@@ -138,7 +136,7 @@ def _width(graph: Graph) -> int:
         found.add(next((n for n in reversed(shape) if 1 < n <= WIDEST), 0))
     (width, *others) = found or {0}
     room = min([host().vector_bytes // e.outputs[0].type.dtype.itemsize for e in products] or [0])
-    return width if not others and width in WIDTHS and width <= room else 0
+    return width if not others and width in (WIDEST // 2, WIDEST) and width <= room else 0
 
 
 def _with_lanes(graph: Graph) -> Kernel:

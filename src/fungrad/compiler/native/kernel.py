@@ -10,6 +10,8 @@ from fungrad.compiler.native.llvm_ir import Function, Module
 from fungrad.ir.types import Type
 from fungrad.support.lazy import Record
 
+MOST_ARRAYS = 250
+"""The most arguments, results and constants: their pointers are on the stack."""
 GIVEN_UP = 2
 """The status of an interruptible kernel that leaves its work to NumPy."""
 

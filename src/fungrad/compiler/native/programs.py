@@ -37,8 +37,6 @@ from fungrad.primitives.movement.gather import getitem
 from fungrad.rematerialisation.checkpoint import checkpointed
 from fungrad.support.rules import Rules
 
-MOST = 6
-"""The most unknowns of a system."""
 Row = list[Value]
 COSTS = Costs(operation=0.5, pick=0.5, assign=0.2, trips=100)
 """Nanoseconds, and the assumed trip count of loops of unknown length."""
@@ -181,7 +179,7 @@ def _elementwise(walk: Scalariser, equation: Equation, inputs: list[Elements]) -
 
 
 OF_MATRICES = Rules(ElementRule)
-"""Rules for matrices of up to MOST rows."""
+"""Rules for matrices of up to `tuned.unrolled_rows` rows."""
 
 
 class _Eliminated:
@@ -240,7 +238,7 @@ class _Eliminated:
 
 
 def _values(walk: Any, x: Elements, type: str) -> list[Row]:
-    if not 0 < len(x) <= MOST:
+    if not 0 < len(x) <= tuned.unrolled_rows:
         raise Refused(f"a system of {len(x)} equations")
     return [[walk.emitter.converted(number, type) for number in row] for row in x]
 

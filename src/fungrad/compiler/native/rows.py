@@ -31,10 +31,6 @@ from fungrad.compiler.refusal import Refusal, Refused, attempted, refusal
 from fungrad.ir.graph import Atom, Equation
 from fungrad.primitives.facts import Along
 
-KEPT = 0.4
-"""A value is kept for later phases if it takes, with its operands, at least so many nanoseconds;
-rows run in groups if a function of one number of each does."""
-
 
 class RowNest(Nest):
     """Items and the reduced loops within them.
@@ -118,7 +114,7 @@ class RowNest(Nest):
             phases = self.needed[key]
             if self.reduction(key) is not None:
                 phases = {self.phase[key]}
-            elif self._inside(key[1]) and len(phases) > 1 and recompute[key] >= KEPT:
+            elif self._inside(key[1]) and len(phases) > 1 and recompute[key] >= tuned.buffered_ns:
                 self.kept[key] = self.buffer
                 width = 1 if self.along else self.lanes
                 size = size_of(type_of(self.demanded[key].atom.type.dtype))
@@ -134,7 +130,7 @@ class RowNest(Nest):
                and (loops_of(key[1]) or self._late(key))]  # fmt: skip
         late = [key for key in own if key[0] in self.source.made and self.phase[key] > 0
                 and self.reduction(key) is None]  # fmt: skip
-        heavy = any(cost(self.source.made[key[0]]) >= KEPT for key in late)
+        heavy = any(cost(self.source.made[key[0]]) >= tuned.buffered_ns for key in late)
         some = heavy and self.along and len(self.outer) == 1 and self.lanes > 1
         if (
             not some

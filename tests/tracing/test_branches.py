@@ -666,6 +666,35 @@ def test_paths_beyond_the_limit_are_traced_with_one_warning():
     assert len(compiled.lower(2.0, 1).paths) == 3
 
 
+def test_paths_beyond_the_limit_are_evaluated_with_the_types_of_compiled_ones():
+    held = np.zeros(2)
+
+    def f(x, rows):
+        held[0] = x
+        rows[1] = x * held[0]
+        for row in (1.0, -2.0, 3.0):
+            x = np.sin(x) if x > row * rows[0] else x * rows[1]
+        return {"x": x, "rows": rows, "number": 3, "same": rows}
+
+    compiled = fg.jit(f, max_paths=1)
+    slope = fg.jit(fg.grad(lambda x, rows: f(x, rows)["x"]), max_paths=1)
+    with pytest.warns(errors.RetraceWarning, match="is evaluated, at each call"):
+        for x, first in ((0.3, 1.0), (-0.7, 1.0), (-0.7, -1.0), (2.0, 0.5), (0.3, 1.0)):
+            rows = np.array([first, 4.0])
+            found, expected = compiled(x, rows), f(x, rows.copy())
+            held[0] = 0.0
+            assert rows[1] == 4.0 and found["rows"] is not found["same"]
+            assert found["x"] == pytest.approx(expected["x"], rel=1e-14)
+            assert np.array_equal(found["rows"], expected["rows"]) and found["number"] == 3
+            assert {k: type(v) for k, v in found.items()} == {
+                "x": np.float64, "rows": np.ndarray, "number": int, "same": np.ndarray
+            }  # fmt: skip
+            both = slope(x, rows), fg.grad(lambda x, rows: f(x, rows)["x"])(x, rows)
+            assert both[0] == pytest.approx(both[1], rel=1e-14)
+            assert held[0] == 0.0
+    assert len(compiled.lower(0.3, np.array([1.0, 4.0])).paths) == 1
+
+
 def test_effects_beyond_the_limit_happen_once(capsys):
     @fg.jit(max_paths=1)
     def f(x):

@@ -215,6 +215,8 @@ class QuestionNode(PathSection):
         self.program: GuardedProgram | None = None
         """None if it computes nothing."""
         acting = [n for p in positions if trace.acts(p) for n in trace.made[p]]
+        self.acts = any(map(trace.acts, positions))
+        """Whether its program has effects."""
         self.return_also({question.number, *acting} & self.defines.keys())
 
     def return_also(self, numbers: Iterable[int]) -> None:
@@ -274,7 +276,9 @@ class Paths:
       stage: traces the function into a Graph, by a trace that its argument makes.
       name: the function's name, for messages.
       limit: the largest number of paths.
-      strict: whether one path more is an error; else its calls are traced without compiling.
+      strict: whether one path more is an error; else its calls are evaluated.
+      evaluate: the result for the leaves of arguments by an eager trace; None if there is none for
+        their types: then calls beyond the limit are traced without compiling.
       check_order: raises if a leaf does not lie in memory as a Graph takes it to.
       inline: whether programs are recorded equation by equation under other transforms.
     """
@@ -286,6 +290,7 @@ class Paths:
         limit: int,
         inline: bool,
         strict: bool,
+        evaluate: Callable[[Sequence[Any]], Any] | None,
         check_order: Callable[[Staged, Sequence[Any]], None],
     ) -> None:
         self._stage = stage
@@ -293,6 +298,7 @@ class Paths:
         self._limit = limit
         self._check_order = check_order
         self._strict = strict
+        self._evaluate = evaluate
         self._warned = False
         self._inline = inline
         self.root: QuestionNode | Leaf | None = None
@@ -300,14 +306,21 @@ class Paths:
 
     def __call__(self, *leaves: Any) -> Any:
         """The result for the leaves of arguments."""
-        return self.finish(self.follow(leaves))
+        way = self.follow(leaves, self._evaluate is not None)
+        if way is None and self._evaluate is not None:
+            return self._evaluate(leaves)
+        return self.finish(way)
 
     def direct(self, *leaves: Any) -> tuple[Any]:
         """The result, as a program of one output returns it."""
-        return (self.finish(self.follow(leaves)),)
+        return (self(*leaves),)
 
-    def follow(self, leaves: Sequence[Any]) -> TakenPath:
-        """Goes from question to question, and traces a path if an answer is new."""
+    def follow(self, leaves: Sequence[Any], gives_up: bool = False) -> Any:
+        """Goes from question to question, and traces a path if an answer is new.
+
+        Returns the `TakenPath`; with `gives_up` None for a path beyond the limit, before any
+        effect, where no transform runs.
+        """
         values = dict(enumerate(leaves))
         nodes: list[QuestionNode] = []
         answers: list[Any] = []
@@ -335,6 +348,8 @@ class Paths:
             end = place.paths.get(key(answer))
             if end is None:
                 keep = isinstance(answer, Exception) or self._has_room(place, answer)
+                if gives_up and plain and not keep and not any(node.acts for node in nodes):
+                    return None
                 return self.trace(values, answers, nodes, keep)
             answers.append(answer)
             place = end
@@ -477,7 +492,7 @@ class Paths:
             f"{self._name} takes more than {self._limit} paths for arguments of the same "
             f"types{user_line()}: {line} was answered {', '.join(said[:SHOWN])}"
             f"{', ...' if len(said) > SHOWN else ''}. Each answer that is new "
-            f"{'makes a program' if self._strict else 'is traced, at each call from now on'}: "
+            f"{'makes a program' if self._strict else 'is evaluated, at each call from now on'}: "
             "raise max_paths of fg.jit, name the argument in static_argnames, write the branch as "
             "np.where or the loop as fg.lax.while_loop, or call the function without jit."
         )

@@ -44,6 +44,7 @@ from fungrad.transforms.arguments import (
     argument_name,
     check_static,
     flat_leaves,
+    flat_results,
     joined,
     leaf_names,
     leaf_type,
@@ -333,7 +334,7 @@ class Jitted(OfFunction):
                 return self._f(*args, **kwargs)
             if short and not trees:
                 self._remember(key, staged.direct)
-            return staged.finish(way or staged.follow(leaves))
+            return staged.finish(way) if way else staged(*leaves)
         if staged.rows:
             check_rows(staged, leaves, self._f, lambda: self._names(self._parted(args, kwargs)[1]))
         if current() is EVAL:
@@ -558,8 +559,21 @@ class Jitted(OfFunction):
         def check_order(staged: Staged, leaves: Sequence[Any]) -> None:
             check_rows(staged, leaves, self._f, lambda: names)
 
+        def evaluate(leaves: Sequence[Any]) -> Any:
+            outs: list[pytree.TreeDef] = []
+
+            def flat(*values: Any) -> list[Any]:
+                args, kwargs = joined(static, *pytree.unflatten(treedef, values))
+                found, out = flat_results(self._f(*args, **kwargs))
+                outs.append(out)
+                return found
+
+            values, _ = linearized(flat, leaves, lambda: f"jit of {name}")
+            return pytree.unflatten(outs[-1], owned(values, leaves))
+
         strict, name = self._branches is not None, describe(self._f)
-        paths = Paths(stage, name, self._max_paths, self._inline, strict, check_order)
+        by_eager = evaluate if all(type_.inexact for type_ in types) else None
+        paths = Paths(stage, name, self._max_paths, self._inline, strict, by_eager, check_order)
         if not current().records:
             found = paths.first(leaves)
             return (found, None) if isinstance(found, Staged) else (paths, found)
@@ -739,7 +753,7 @@ def jit(
       branches: how Python's questions about traced values (`if x > 0`, `range(n)`) are handled:
         "guard" answers them with the values of the call, and compiles a program for each path that
         the answers lead to; "error" refuses them; None means `fg.config.branches`, which is
-        "guard", but calls beyond `max_paths` are traced anew, with a warning, not refused.
+        "guard", but calls beyond `max_paths` are evaluated, with a warning, not refused.
       max_paths: the most paths that are compiled for arguments of the same types.
       verify: which runs of a program are compared with the evaluator: "first", "always" or "never";
         None means `fg.config.verify`.

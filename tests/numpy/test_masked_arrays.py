@@ -287,6 +287,35 @@ def test_vmap_takes_masks_of_each_example() -> None:
         np.testing.assert_allclose(compiled(x), fg.grad(f)(x))
 
 
+OF_MASKED = {
+    "less": lambda m: ma.masked_less(m, 0.5) * m,
+    "log": lambda m: ma.log(m - 0.5),
+    "filled": lambda m: ma.masked_invalid(np.sqrt(m - 0.5)).filled(0.0) * m,
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", OF_MASKED)
+def test_derivatives_by_masked_arrays_under_vmap_and_jit(name: str) -> None:
+    f = OF_MASKED[name]
+    rows = ma.array([[0.3, 0.7, 1.2], [1.3, 1.7, 2.2]], mask=[[0, 1, 0], [1, 0, 0]])
+
+    def loss(m: Any) -> Any:
+        return (f(m) ** 2).sum()
+
+    def pushed(m: Any) -> Any:
+        return fg.jvp(f, (m,), (m,))[1]
+
+    for g in (fg.grad(loss), fg.jacobian(f), fg.jacfwd(f), fg.hessian(loss), pushed):
+        expected = [known(g(row)) for row in rows]
+        for row, one in zip(rows, expected, strict=True):
+            equal(known(fg.jit(g)(row)), one)
+        for mapped in (fg.vmap(g), fg.jit(fg.vmap(g)), fg.vmap(fg.jit(g))):
+            for found, one in zip(mapped(rows), expected, strict=True):
+                equal(known(found), one)
+    equal(known(fg.jacobian(fg.jit(f))(rows[1])), known(fg.jacobian(f)(rows[1])))
+
+
 def test_special_sizes() -> None:
     np.testing.assert_array_equal(fg.grad(lambda x: ma.array(x).filled(0.0).sum())(np.ones(0)), [])
     assert fg.grad(lambda x: ma.array(x, mask=False).sum())(np.array(2.0)) == 1.0

@@ -314,14 +314,15 @@ def _set_shape(self: Tracer, shape: Any) -> None:
     Raises:
       UnsupportedArgumentError: if the array shares elements with another one.
     """
-    new = s.reshape(self, shape=complete_shape(sizes(shape), self.shape))
-    if new is self:
+    wanted = complete_shape(sizes(shape), self.shape)
+    if wanted == self.shape:
         return
     if getattr(self, "alias", None) is not None:
         raise UnsupportedArgumentError(
             f"The shape of a traced array that has views, or is one, was set{user_line()}: write "
             "`a = a.reshape(shape)`."
         )
+    new = s.reshape(self, shape=wanted)
     self.owner, self.inner, self.extra = new.owner, new.inner, new.extra
 
 

@@ -8,9 +8,9 @@ A derivative of quantities is a quantity in the unit of the output over that of 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from fungrad.support.snapshots import snapshot
 from fungrad.tracing.created_arrays import Writable, Written
 from fungrad.tracing.subclass_arrays import OfTraced, has_arithmetic, is_subclass, value_of, viewed
 from fungrad.tracing.trace import Tracer
+
+T = TypeVar("T")
 
 
 class Attributes:
@@ -52,6 +54,8 @@ class Attributes:
     def around(self, leaves: Any) -> Any:
         """The instance with other numbers; a leaf that is no array itself."""
         leaf, *traced = leaves
+        if not all(isinstance(value, (Tracer, np.ndarray, np.generic)) for value in traced):
+            return tuple(leaves)  # no values, but names or axes of leaves
         if not isinstance(leaf, (Tracer, np.ndarray, np.generic, *PYTHON_SCALARS)):
             return leaf
         if self.kind.__name__ == "MaskedConstant":  # of which there is one
@@ -62,7 +66,8 @@ class Attributes:
         return made
 
 
-_by_example = ContextVar("by_example", default=False)
+_leaves = ContextVar("leaves", default="traced")
+"""Which attributes are leaves: "all" that have an element for each of the instance's, or "none"."""
 
 
 @contextlib.contextmanager
@@ -70,20 +75,29 @@ def by_example() -> Iterator[None]:
     """A context in which arrays that have one element for each of an instance's (its mask) are
     leaves, too: vmap takes them apart with it.
     """
-    token = _by_example.set(True)
+    token = _leaves.set("all")
     try:
         yield
     finally:
-        _by_example.reset(token)
+        _leaves.reset(token)
+
+
+def of_numbers(f: Callable[..., T], *args: Any) -> T:
+    """`f(*args)`, where no attribute is a leaf: derivatives are by the numbers alone."""
+    token = _leaves.set("none")
+    try:
+        return f(*args)
+    finally:
+        _leaves.reset(token)
 
 
 def _is_leaf(attribute: Any, array: Any) -> bool:
     """Whether an attribute of an instance is a leaf of its tree."""
-    kind = type(attribute)
+    kind, wanted = type(attribute), _leaves.get()
     if kind is Tracer or kind is Written:
-        return True
+        return wanted != "none"
     of_elements = kind in (np.ndarray, Writable) and attribute.shape == array.shape != ()
-    return of_elements and _by_example.get()
+    return of_elements and wanted == "all"
 
 
 def _same(x: Any, y: Any) -> bool:

@@ -7,6 +7,7 @@ of grad, copies results, and compares static arguments.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from types import BuiltinFunctionType, FunctionType
@@ -27,7 +28,7 @@ from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.primitive import zeros
 from fungrad.support import pytree
 from fungrad.tracing.created_arrays import holds_traced
-from fungrad.tracing.quantity_trees import derivative, is_quantity
+from fungrad.tracing.quantity_trees import derivative, is_quantity, of_numbers
 from fungrad.tracing.source_location import check_function, describe, user_line
 from fungrad.tracing.trace import (
     EVAL,
@@ -370,7 +371,7 @@ class Inputs:
     def __init__(
         self, parts: Sequence[Any], names: Callable[[], list[str]], transform: str, nondiff: str
     ) -> None:
-        self.names = names
+        self.names = functools.partial(of_numbers, names)
         self.nondiff = nondiff
         self.leaves: list[Any] = []
         self.treedefs = []
@@ -379,7 +380,10 @@ class Inputs:
                 self.leaves.append(part)
                 self.treedefs.append(pytree.LEAF)
                 continue
-            leaves, treedef = flat_leaves(part)
+            if type(part) is ndarray:
+                leaves, treedef = flat_leaves(part)
+            else:
+                leaves, treedef = of_numbers(flat_leaves, part)
             self.leaves += leaves
             self.treedefs.append(treedef)
         self.active: list[int] = []
@@ -387,7 +391,7 @@ class Inputs:
             if differentiable(leaf):
                 self.active.append(i)
             elif nondiff == "error":
-                raise refuse_leaf(leaf, names()[i], transform)
+                raise refuse_leaf(leaf, self.names()[i], transform)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "names": Names(self.names())}

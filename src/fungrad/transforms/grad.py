@@ -18,6 +18,7 @@ from fungrad.tracing.captured_arrays import WriteGuards
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.interception import copies
 from fungrad.tracing.interpreter import evaluate
+from fungrad.tracing.quantity_trees import of_numbers
 from fungrad.tracing.shadows import shadowed
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled
@@ -424,11 +425,11 @@ def jvp(
     moved: list[Any] = []
     treedefs = []
     for position, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
-        part, treedef = flat_leaves(primal)
+        part, treedef = of_numbers(flat_leaves, primal)
         if tangent is None:
             given: list[Any] = [None] * len(part)
         else:
-            given, found = pytree.flatten(tangent)
+            given, found = of_numbers(pytree.flatten, tangent)
             if found != treedef:
                 given = _sparse_leaves(treedef, tangent, f, position)
         for leaf, t in zip(part, given, strict=True):
@@ -449,7 +450,7 @@ def jvp(
             for d in treedefs
         ]
         out = f(*(shadowed(args) if copies else args))  # type: ignore[call-arg]
-        found, *shapes[:] = results_and_aux(f, out, has_aux)
+        found, *shapes[:] = of_numbers(results_and_aux, f, out, has_aux)
         return found
 
     def run() -> Any:

@@ -24,7 +24,7 @@ from fungrad.primitives.movement.stack_iota import basis
 from fungrad.primitives.primitive import zeros
 from fungrad.support import pytree
 from fungrad.tracing.captured_arrays import WriteGuards
-from fungrad.tracing.quantity_trees import derivative, each_output
+from fungrad.tracing.quantity_trees import derivative, each_output, of_numbers
 from fungrad.tracing.shadows import shadowed
 from fungrad.tracing.source_location import boundary, describe
 from fungrad.tracing.spoiled_memory import Spoiled
@@ -68,9 +68,9 @@ class FlatCall:
         self.keys = resolve(f, argnums, args, kwargs)
         parts = [args[k] if isinstance(k, int) else kwargs[k] for k in self.keys]
         chosen: Any = tuple(parts) if isinstance(argnums, (tuple, list)) else parts[0]
-        self.leaves, self.inputs = flat_leaves(chosen)
+        self.leaves, self.inputs = of_numbers(flat_leaves, chosen)
         self.single = not isinstance(argnums, (tuple, list))
-        self.names = leaf_names(f, self.keys, parts)
+        self.names = of_numbers(leaf_names, f, self.keys, parts)
         for leaf, name in zip(self.leaves, self.names, strict=True):
             if not differentiable(leaf):
                 raise refuse_leaf(leaf, name, verb)
@@ -92,14 +92,15 @@ class FlatCall:
             else:
                 named[key] = part
         out = self.f(*positional, **named)
-        leaves, self.count, self.outputs, self.aux = results_and_aux(self.f, out, self.has_aux)
+        found = of_numbers(results_and_aux, self.f, out, self.has_aux)
+        leaves, self.count, self.outputs, self.aux = found
         for path, leaf in zip(pytree.paths(self.outputs), leaves[: self.count], strict=True):
             type_ = leaf_type(leaf)
             if type_ is None or not type_.inexact:
-                found = type_ or type(leaf).__name__
+                what = type_ or type(leaf).__name__
                 raise ArgumentError(
                     f"{self.verb} needs a floating or complex output, but {describe(self.f)} "
-                    f"returned {found}{path and f' at {path}'}. Return it as aux, or cast it."
+                    f"returned {what}{path and f' at {path}'}. Return it as aux, or cast it."
                 )
         return leaves
 

@@ -14,6 +14,7 @@ import fungrad as fg
 from fungrad.primitives.linalg import lapack_calls, substitution
 from fungrad.primitives.linalg.cholesky_pullback import cholesky_pullback
 from fungrad.primitives.linalg.solve import solve
+from fungrad.primitives.linalg.spectra import coincide, shares
 from fungrad.testing import check_grads
 
 REAL, COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
@@ -811,3 +812,16 @@ def test_a_derivative_that_does_not_exist_is_no_number_and_explained(f, a):
         assert not np.isfinite(fg.jit(fg.grad(f))(a)).any()
         finding = fg.why(f)(a)["a"]
     assert finding.cause == "backward" and finding.source.line == f.__code__.co_firstlineno
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_numbers_that_lie_apart_are_found_as_those_of_stacks(dtype):
+    eps = np.finfo(dtype).eps
+    for w in ([1.0, 2.0], [2.0, 1.0, -3.0], [1.0, 1.0 + eps], [0.0, 0.0, 5.0], [1.0, np.nan],
+              [1.0, np.inf], [1.0, 1.0 + 7 * eps], [1.0, 1.0 + 9 * eps], [3.0], []):  # fmt: skip
+        w = np.array(w, dtype)
+        with np.errstate(invalid="ignore"):
+            for f in (shares, lambda w: coincide(w, opposite=False)):
+                found, expected = f(w), f(w[None])[0]
+                assert found.dtype == expected.dtype
+                np.testing.assert_array_equal(found, expected)

@@ -39,13 +39,19 @@ from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of, typeof
 
 
+def _all_apart(w: Any) -> bool:
+    """Whether real numbers are known to lie apart, without a comparison of all pairs."""
+    if w.ndim != 1 or w.dtype.kind != "f" or len(w) < 2:
+        return False
+    tolerance = 4 * len(w) * np.finfo(w.dtype).eps * np.abs(w).max()
+    return bool(np.diff(np.sort(w)).min() > tolerance)
+
+
 def _eval_coincide(w: Any, *, opposite: bool) -> Any:
     size = np.abs(w).max(-1, initial=0)[..., None, None]
     tolerance = 4 * w.shape[-1] * np.finfo(w.dtype).eps * size
-    if not opposite and w.ndim == 1 and w.dtype.kind == "f" and len(w) > 1:
-        gap = np.diff(np.sort(w)).min()
-        if gap > tolerance:  # the usual answer, without comparing all pairs
-            return np.eye(len(w), dtype=bool)
+    if not opposite and _all_apart(w):
+        return np.eye(len(w), dtype=bool)
     left, right = w[..., :, None], w[..., None, :]
     return np.abs(left + right if opposite else left - right) <= tolerance
 
@@ -63,6 +69,8 @@ whether their sum is zero), up to the rounding errors of the largest."""
 
 def _eval_shares(w: Any) -> Any:
     dtype = real_dtype(w.dtype)
+    if _all_apart(w):
+        return np.eye(len(w), dtype=dtype)
     left, right = w[..., :, None], w[..., None, :]
     size = np.maximum(np.abs(left), np.abs(right))
     same = np.abs(left - right) <= 4 * w.shape[-1] * np.finfo(dtype).eps * size

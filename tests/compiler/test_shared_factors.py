@@ -267,6 +267,24 @@ def test_derivatives_multiply_by_the_vectors_of_outer_products():
         close([fg.jit(gradient)(a, *vectors)], [gradient(a, *vectors)], np.float64)
 
 
+def test_products_in_two_precisions_stay():
+    @fg.custom_vjp
+    def f(a, x, y):
+        return np.sum(a)
+
+    def backward(kept, ct):
+        a, x, y = kept
+        return np.linalg.inv(a) @ np.tensordot(x * ct, y, 0), None, None
+
+    f.defvjp(lambda *args: (f(*args), args), backward)
+    x = np.arange(1.0, 5)
+    for single, count in ((x.astype(np.float32), 1), (x, 0)):
+        a = matrix("general", 4, single.dtype)
+        graph = optimised(fg.jit(fg.grad(f)).lower(a, x.astype(single.dtype), x).graph)
+        products = [e for e in graph.equations if e.primitive.name == "dot_general"]
+        assert sum(e.outputs[0].type.ndim == 2 for e in products) == count
+
+
 def test_products_of_the_function_stay():
     def f(a, x, y):
         return np.linalg.inv(a) @ np.tensordot(x, y, 0)

@@ -45,7 +45,12 @@ def _outer(writer: Writer, atom: Atom) -> tuple[Atom, ...] | None:
     found = writer.definition(atom, dot_general)
     if found is None or found.params != _OUTER or any(a.type.ndim != 1 for a in found.inputs):
         return None
-    return found.inputs
+    return found.inputs if _of_one_dtype(*found.inputs) else None
+
+
+def _of_one_dtype(*atoms: Atom) -> bool:
+    """Whether products are computed in one precision, in any order."""
+    return len({atom.type.dtype for atom in atoms}) == 1
 
 
 @rule(made(dot_general), "in a derivative, a product with an outer product is one with a vector")
@@ -69,6 +74,8 @@ def of_a_vector(writer: Writer, equation: Equation, x: Atom, v: Atom) -> Atom | 
         return None
     contract, summed = first.params["contract"], equation.params["contract"]
     if any(a.type.ndim != 2 for a in first.inputs) or len(contract[0]) != 1 or not summed[0]:
+        return None
+    if not _of_one_dtype(*first.inputs, v):
         return None
     near, far = summed[0][0], 1 - summed[0][0]  # the operand whose axis is summed, and the other
     free = 1 - contract[near][0]

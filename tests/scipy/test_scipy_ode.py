@@ -12,6 +12,7 @@ import pytest
 import scipy.integrate
 
 import fungrad as fg
+from fungrad.compiler.cost_model import costs
 from fungrad.errors import (
     AbstractValueError,
     ArgumentError,
@@ -209,6 +210,21 @@ def loss(stiffness, y0, method="RK45", gradient="direct", tolerance=1e-9):
         ).y
         ** 2
     )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"dense_output": True}], ids=str)
+def test_eager_derivatives_by_single_steps_are_those_of_a_scan(options, monkeypatch):
+    def f(p):
+        found = solve_ivp(pendulum, (0.0, 1.0), p[1:], args=(p[0],), rtol=1e-4, **options)
+        return np.sum((found.sol(0.5) if "dense_output" in options else found.y[:, -1]) ** 2)
+
+    p = np.array([1.3, *START])
+    wanted = (fg.grad(f), fg.hessian(f), lambda p: fg.jvp(f, (p,), (p,))[1])
+    one_by_one = [g(p) for g in wanted]
+    monkeypatch.setattr(costs, "eager_steps", 0)
+    for found, g in zip(one_by_one, wanted, strict=True):
+        np.testing.assert_allclose(found, g(p), rtol=1e-11)
 
 
 @functools.cache

@@ -28,6 +28,10 @@ class CostModel:
     """The most equations of a native program, after inlining of its calls, in which several calls
     run one Graph; a larger one calls the native programs of its parts: the same.
     """
+    eager_steps: int = 256
+    """The most steps of an integration that an eager derivative takes one by one, at 1.1 ms each; a
+    scan of more is built first, in 0.15 s, for each call.
+    """
     rerolled_equations: int = 300
     """The fewest equations of a loop that Python ran, which becomes a scan again: benchmarks/
     python_loops.py.

@@ -12,12 +12,14 @@ ends at the end of the interval.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fungrad.compiler.cost_model import costs
 from fungrad.errors import AbstractValueError
 from fungrad.lax.control import scan, while_loop
 from fungrad.numpy.protocol.implements import known
@@ -358,8 +360,16 @@ def grid(problem: Problem, dense: bool, watch: Any = None) -> Grid:
         parts = _coefficients(problem, t, y, new, h, slopes) if dense else ()
         return (new, slope), (new, parts)
 
-    first = (problem.y0, problem.fun(problem.t0, problem.y0))
-    _, (ys, coefficients) = scan(step, first, (times[:-1], times[1:]))
+    carry = (problem.y0, problem.fun(problem.t0, problem.y0))
+    if current().records or not 2 <= len(times) <= costs.eager_steps:
+        _, (ys, coefficients) = scan(step, carry, (times[:-1], times[1:]))
+    else:
+        rows = []
+        for ends in itertools.pairwise(times):
+            carry, row = step(carry, ends)
+            rows.append(row)
+        ys = np.stack([y for y, _ in rows])
+        coefficients = np.stack([parts for _, parts in rows]) if dense else ()
     ys = np.concatenate([problem.y0[None], ys])
     return Grid(times, ys, coefficients, walked.evaluations, walked.failed)
 

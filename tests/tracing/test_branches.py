@@ -37,7 +37,7 @@ QUESTIONS = {
     "ceil": (math.ceil, [0.0, -0.0, 0.9, -0.9, 1.2, 1.7, -3.5]),
     "index": (operator.index, [0, 1, -3, 2**40]),
     "item": (lambda n: n.item(), [0, 1, -3, True, False]),
-    "format": (lambda x: float(f"{x:.1f}"), [0.0, -0.0, 0.91, 0.92, -0.9, np.inf]),
+    "format": (lambda x: f"{x:.1f}".encode(), [0.0, -0.0, 0.91, 0.92, -0.9, np.inf]),
     "positions": (lambda x: np.flatnonzero(np.stack([x, 1.0 - x])).tolist(), [0.0, 1.0, -0.0]),
 }
 

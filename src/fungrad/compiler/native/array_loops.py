@@ -385,14 +385,14 @@ def _scan(graph: Graph) -> Kernel:
     given = parts(list(map(made.pointer, equation.inputs)), (first, count))
     for n, pointer in enumerate((*given.consts, *given.carry)):
         made.put(table, n, pointer)
-    inputs, behind = len(body.inputs), len(body.inputs) + len(own)
+    inputs, stacks = len(body.inputs), len(body.inputs) + len(own)
     sums = []
     for n, atom in enumerate(own):  # two alternating buffers
         both = [made.room(atom.type.nbytes) for _ in range(2)]
         made.put(table, inputs + n, both[0])
         sums.append(code.add(*[code.convert("ptrtoint", pointer, "i64") for pointer in both]))
     moving = [(first + count + n, array) for n, array in enumerate(given.xs)]
-    moving += [(behind + n, made.result(place)) for n, (_, place) in enumerate(stacked)]
+    moving += [(stacks + n, made.result(place)) for n, (_, place) in enumerate(stacked)]
     types = [v.type for v in (*body.inputs[first + count :], *[atom for atom, _ in stacked])]
 
     def entry(place: int, type: str = "ptr") -> Value:
@@ -404,7 +404,7 @@ def _scan(graph: Graph) -> Kernel:
             made.put(table, place, code.at(array, code.mul(at, type_.nbytes)))
         made.call(kernel, table)
         for n, atom in enumerate(carried):
-            found = behind + rows.index(atom) if atom in rows else inputs + own.index(atom)
+            found = stacks + rows.index(atom) if atom in rows else inputs + own.index(atom)
             made.put(table, first + n, entry(found))
         for n, both in enumerate(sums):
             other = code.sub(both, entry(inputs + n, "i64"))

@@ -30,8 +30,7 @@ from fungrad.compiler.native.programs import long_kernel
 from fungrad.compiler.native.short_axes import is_narrow_product, unrollable
 from fungrad.compiler.native.single_equations import SINGLE, separate, single, single_kernel
 from fungrad.compiler.native.tiling.tiles import tile, with_tiles
-from fungrad.compiler.numpy_backend.backend import NumpyBackend, build
-from fungrad.compiler.numpy_backend.shared_factors import with_shared_factors
+from fungrad.compiler.numpy_backend.backend import NumpyBackend, build, factorised_once
 from fungrad.compiler.passes.pipeline import expanded_size, optimised, repeats
 from fungrad.compiler.refusal import Refusal, attempted, refusal
 from fungrad.compiler.scalar.structural import structural
@@ -73,7 +72,7 @@ class Native(CheckedBackend):
         on_numpy = functools.partial(_NUMPY.compile, better)
         if not usable():
             return on_numpy()
-        if with_shared_factors(better) is better:
+        if factorised_once(better) is better:
             found = self._whole(better, Later(on_numpy, graph, _NUMPY.compile))
             if not isinstance(found, Refusal):
                 return found
@@ -165,7 +164,7 @@ class Native(CheckedBackend):
         def of_tile(part: Graph, times: float) -> Runner | None:
             return tile(part, functools.partial(make, times=times))
 
-        in_tiles = with_tiles(with_shared_factors(graph), of_tile)
+        in_tiles = with_tiles(factorised_once(graph), of_tile)
         graph.derived["reasons"] = reasons = Reasons()
         mixed = with_clusters(in_tiles, make, reasons=reasons) or in_tiles
         if mixed is graph:

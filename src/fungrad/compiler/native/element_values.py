@@ -79,11 +79,11 @@ class KernelGraph:
         self.arrays: dict[Atom, int] = {v: n for n, v in enumerate(graph.inputs)}
         self.numbers: dict[Atom, Any] = {v: x for v, x in graph.constants if not v.type.ndim}
         known = [(v, x) for v, x in graph.constants if v.type.ndim]
-        behind = len(graph.inputs) + len(graph.outputs)
-        self.arrays.update({v: behind + n for n, (v, _) in enumerate(known)})
+        following = len(graph.inputs) + len(graph.outputs)
+        self.arrays.update({v: following + n for n, (v, _) in enumerate(known)})
         self.constants = [x for _, x in known]
         self.outputs = len(graph.inputs)
-        self.pointers = behind + len(known)
+        self.pointers = following + len(known)
         self.assembled = _assembled(graph)
 
     def with_buffers(self, values: Sequence[Atom]) -> KernelGraph:
@@ -91,8 +91,8 @@ class KernelGraph:
         found = copy.copy(self)
         mine = set(values)
         found.made = {i: e for i, e in self.made.items() if i not in mine}
-        behind = {v: self.pointers + n for n, v in enumerate(values)}
-        found.arrays = {**self.arrays, **behind}
+        appended = {v: self.pointers + n for n, v in enumerate(values)}
+        found.arrays = {**self.arrays, **appended}
         return found
 
     def maps(self, shape: Sequence[int]) -> IndexMaps:
@@ -530,16 +530,17 @@ class Body:
         """The place of the first of a lane's own elements, which are adjacent in memory, and the
         number of the element among them; None if lanes have no elements of their own.
         """
-        number, stride, behind = 0, 1, 0
+        number, stride, trailing = 0, 1, 0
         for along, length in zip(reversed(place), reversed(shape), strict=True):
             if stride == step:
                 break
             if isinstance(along, Through) or along.loop >= 0:
                 return None
-            number, stride, behind = number + along.offset * stride, stride * length, behind + 1
-        if stride != step or not behind or self.lanes & (self.lanes - 1):
+            number, stride = number + along.offset * stride, stride * length
+            trailing += 1
+        if stride != step or not trailing or self.lanes & (self.lanes - 1):
             return None
-        return (*place[: len(place) - behind], *[FIRST] * behind), number
+        return (*place[: len(place) - trailing], *[FIRST] * trailing), number
 
     def _of_record(
         self, array: int, type: str, shape: Sequence[int], record: tuple[IndexMap, int], lanes: int,

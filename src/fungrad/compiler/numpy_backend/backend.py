@@ -49,9 +49,14 @@ def _built(graph: Graph) -> Runner:
 
 def build(graph: Graph) -> Runner:
     """A Python function that runs the equations of a Graph one after the other."""
+    return lowered(factorised_once(graph), lower_loop)
+
+
+def factorised_once(graph: Graph) -> Graph:
+    """The Graph with one factorisation of each matrix for all equations that need its factors."""
     if any(equation.primitive.name in FACTORISED for equation in graph.equations):
         graph = shared_factors.with_shared_factors(graph)
-    return lowered(graph, lower_loop)
+    return graph
 
 
 FACTORISED = frozenset(["cholesky", "cofactors", "det", "inv", "slogdet", "solve"])

@@ -65,7 +65,7 @@ def clusters(graph: Graph) -> list[Cluster]:
     finder = _Finder()
     for equation in graph.equations:
         finder.place(equation)
-    found = [_cluster(graph, *key, members) for key, members in finder.members.items()]
+    found = [_cluster(graph, length, members) for (_, length), members in finder.members.items()]
     return [
         cluster
         for cluster in found
@@ -118,9 +118,7 @@ def _first(equation: Equation) -> tuple[RowAccess | None, int]:
     return None, 0
 
 
-def _cluster(
-    graph: Graph, level: int, length: int, members: Sequence[tuple[Equation, RowAccess]]
-) -> Cluster:
+def _cluster(graph: Graph, length: int, members: Sequence[tuple[Equation, RowAccess]]) -> Cluster:
     """The cluster of some equations. A value that is read along two axes becomes two inputs."""
     axes: dict[Variable, Any] = {e.outputs[0]: how.output for e, how in members}
     made, equations = set(axes), []

@@ -84,14 +84,14 @@ MUTANTS = (
         ("small squares vanish", "if not (smallest > _SQUARED[out.dtype.char] and largest < np.inf):", "if not largest < np.inf:"),
         ("large squares overflow", "smallest > _SQUARED[out.dtype.char] and largest < np.inf)", "smallest > _SQUARED[out.dtype.char])"),
         ("the error function ends with its grid", "if not (x.size and -_SATURATED < x.min() and x.max() < _SATURATED):", "if False:"),
-        ("the error function of -0.0 is 0.0", "    found[0] = -0.0", "    found[0] = 0.0"),
+        ("the error function of -0.0 is 0.0", "    table[0] = -0.0", "    table[0] = 0.0"),
         ("a sum of terms keeps -0.0", "return ufunc(out, 0.0, out=out) if ufunc is np.add else out", "return out"),
         ("the last term is left out", "for i in range(2, x.shape[-1]):", "for i in range(2, max(x.shape[-1] - 1, 3) if x.shape[-1] > 2 else 2):"),
     ),
     *of(
         "compiler/numpy_backend/kernels.py", (_K, *BACKEND),
-        ("kernels of doubles get other dtypes", "return found if alike and fits else None", "return found if fits else None"),
-        ("singles get kernels of doubles", "fits = type_.dtype == np.float64 or (type_.dtype == np.float32 and found.single)",
+        ("kernels of doubles get other dtypes", "return known if alike and fits else None", "return known if fits else None"),
+        ("singles get kernels of doubles", "fits = type_.dtype == np.float64 or (type_.dtype == np.float32 and known.single)",
          "fits = type_.dtype in (np.float64, np.float32)"),
     ),
     *of(

@@ -90,8 +90,8 @@ MUTANTS = (
     *of(
         "compiler/passes/patterns.py", ("test_optimise.py",),
         ("the type of what is found",
-         "if found is not None and found.type == equation.outputs[0].type:",
-         "if found is not None:"),
+         "if replaced is not None and replaced.type == equation.outputs[0].type:",
+         "if replaced is not None:"),
         ("every other reader is overlooked",
          "(pattern.once and not writer.is_single_use(atom))", "False"),
         ("a number of any value matches",
@@ -170,9 +170,9 @@ MUTANTS = (
     *of(
         "compiler/passes/loops/loop_fission.py", SCANS,
         ("a carry that others read leaves",
-         "return terms if found and reads[carry] == 1 else []", "return terms if found else []"),
+         "return terms if reached and reads[carry] == 1 else []", "return terms if reached else []"),
         ("a carry that a term is made of leaves",
-         "return terms if found and reads", "return terms if reads"),
+         "return terms if reached and reads", "return terms if reads"),
         ("a sum that others read leaves",
          "equation.backward and reads[atom] == 1", "equation.backward"),
         ("the sums of a program leave", "equation is not None and equation.backward and", "equation is not None and"),

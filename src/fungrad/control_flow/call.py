@@ -264,13 +264,13 @@ def structural_with(
     def vjp(
         cotangents: Any, residuals: Any, args: Any, wanted: Any, *, graph: Graph, **params: Any
     ) -> list[Any]:
-        found = halves(graph, [bool(w) for w in wanted], **params)
+        split = halves(graph, [bool(w) for w in wanted], **params)
         given = [
             or_zero(c, t) for c, t in zip(cotangents, graph.output_types, strict=True) if t.inexact
         ]
-        cts = primitive(*residuals, *given, graph=found.backward, **params)
+        cts = primitive(*residuals, *given, graph=split.backward, **params)
         result: list[Any] = [None] * len(args)
-        for position, cotangent in zip(found.reached, cts, strict=True):
+        for position, cotangent in zip(split.reached, cts, strict=True):
             result[position] = cotangent
         return result
 

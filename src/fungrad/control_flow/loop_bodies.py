@@ -97,11 +97,11 @@ def pushed(args: Sequence[Any], tangents: Sequence[Any], body: Graph, counts: Co
     def f(*values: Any) -> list[Any]:
         c, ct, k, kt, s, st = split_at(values, widths)
         results = evaluate(inner.graph, [*c, *k, *s, *ct, *kt, *st])
-        found = dict(zip(inner.moving, results[count:], strict=True))
+        by_slot = dict(zip(inner.moving, results[count:], strict=True))
         carry_t = [
-            found[i] if i in found else zeros(strong_type(body.output_types[i])) for i in moving
+            by_slot[i] if i in by_slot else zeros(strong_type(body.output_types[i])) for i in moving
         ]
-        return [*results[:n], *carry_t, *results[n:count], *(found[i] for i in y_moving)]
+        return [*results[:n], *carry_t, *results[n:count], *(by_slot[i] for i in y_moving)]
 
     def moved_types(of: list[Type], which: list[bool]) -> list[Type]:
         return [strong_type(t) for t, m in zip(of, which, strict=True) if m]

@@ -164,8 +164,8 @@ def replay(
 
     def back(residuals: Any, i: int, state: Any) -> Any:
         sums, cts = state
-        found = run(halves.backward, [*residuals, *cts, *row(y_cts, i)])
-        by_input = dict(zip(halves.reached, found, strict=True))
+        cotangents = run(halves.backward, [*residuals, *cts, *row(y_cts, i)])
+        by_input = dict(zip(halves.reached, cotangents, strict=True))
         for k, stack in stacks.items():
             if k in by_input and order is not None:
                 stack[order[i]] = by_input[k]

@@ -271,7 +271,7 @@ class Reverse:
             return self._pulled_through_batch(args, arg_batched, cts, size, wanted, params)
         types = self.get().type(*map(typeof, form.args), **form.params)
         axes = [axis for axis, t in zip(form.out_axes, types, strict=True) if t.inexact]
-        found = self.pullback(
+        pulled = self.pullback(
             *form.args,
             *(() if tape is None else (tape,)),
             *map(_for_output, cotangents, ct_batched, axes, [size] * len(axes)),
@@ -280,7 +280,7 @@ class Reverse:
             **form.params,
         )
         arg_axes = [axis for axis, want in zip(form.arg_axes, wanted, strict=True) if want]
-        return list(map(_first, found, arg_axes))
+        return list(map(_first, pulled, arg_axes))
 
     def _batch(self, args: Any, batched: Any, size: int, params: dict[str, Any]) -> Any:
         rule: Any = self.get().batch
@@ -302,8 +302,8 @@ class Reverse:
             f, [args[i] for i in positions], lambda: f"grad of {self.name}", NO_GUARDS
         )
         given = iter(cts)
-        found = pullback([next(given) if typeof(o).inexact else None for o in outputs])
-        return [or_zero(c, args[i]) for i, c in zip(positions, found, strict=True)]
+        cotangents = pullback([next(given) if typeof(o).inexact else None for o in outputs])
+        return [or_zero(c, args[i]) for i, c in zip(positions, cotangents, strict=True)]
 
     # --- the rules of W ---------------------------------------------------------------------------
 
@@ -323,7 +323,7 @@ class Reverse:
         types = self.get().type(*[typeof(a) for a in args], **params)
         given = [or_zero(c, t) for c, t in zip(cotangents, types, strict=True) if t.inexact]
         held = () if tape is None else (tape,)
-        found = iter(
+        pulled = iter(
             self.pullback(*args, *held, *given, wanted=wanted, taped=tape is not None, **params)
         )
-        return [next(found) if want else None for want in wanted]
+        return [next(pulled) if want else None for want in wanted]

@@ -178,8 +178,8 @@ def _pullback_body(body: Graph, halves: Halves, moved: _WithCotangents, counts: 
         res_held, totals, carry_cts, res_own, y_cts = split_at(values, widths)
         stacked, shared = iter(res_own), iter(res_held)
         given = [next(shared) if h >= 0 else next(stacked) for h in origins]
-        found = evaluate(halves.of.backward, [*given, *carry_cts, *y_cts])
-        by_input = dict(zip(halves.of.reached, found, strict=True))
+        pulled = evaluate(halves.of.backward, [*given, *carry_cts, *y_cts])
+        by_input = dict(zip(halves.of.reached, pulled, strict=True))
         carry = [
             by_input[constants + i] if constants + i in by_input else zeros(strong_type(out[i]))
             for i in moved.carry
@@ -208,10 +208,10 @@ def _vjp(
     **params: Any,
 ) -> list[Any]:
     if params["checkpoint"] is not None:
-        found: list[Any] = _checkpointed.vjp(
+        pulled: list[Any] = _checkpointed.vjp(
             cotangents, saved, args, slots, body=body, counts=counts, **params
         )
-        return found
+        return pulled
     halves, out = halves_of(body, counts, slots), body.output_types
     moved = _moved(body, halves, counts)
     stacked, held = saved

@@ -68,9 +68,10 @@ def _with_tangents(
 
     def f(*values: Any) -> list[Any]:
         results = evaluate(pushed.graph, values)
-        found = dict(zip(pushed.moving, results[count:], strict=True))
+        by_slot = dict(zip(pushed.moving, results[count:], strict=True))
         rest = [
-            found[i] if i in found else zeros(strong_type(branch.output_types[i])) for i in moving
+            by_slot[i] if i in by_slot else zeros(strong_type(branch.output_types[i]))
+            for i in moving
         ]
         return [*results[:count], *rest]
 
@@ -105,8 +106,8 @@ def _batched(args: Any, batched: Any, size: int, *, branches: Branches) -> Batch
     if batched[0]:  # runs as a select
         return None
     # A value that no branch batches stays one: another branch or loop may depend on it.
-    found = [batch(b, batched[1:], size).flags for b in branches]
-    mapped = tuple(any(flags) for flags in zip(*found, strict=True))
+    flags_of_branches = [batch(b, batched[1:], size).flags for b in branches]
+    mapped = tuple(any(flags) for flags in zip(*flags_of_branches, strict=True))
     new = tuple(batch(b, batched[1:], size, all_outputs=mapped).graph for b in branches)
     axes = [0 if m else None for m in mapped]
     return BatchedForm(args, {"branches": new}, range(len(args)), [0] * len(args), axes)
@@ -132,9 +133,11 @@ def _replay(args: Any, residuals: Any, cotangents: Any, wanted: Any, *, branches
     halves = differentiate(branch, wanted[1:])
     if residuals is None:
         residuals = run(halves.forward, args[1:])[len(branch.outputs) :]
-    found = dict(zip(halves.reached, run(halves.backward, [*residuals, *cotangents]), strict=True))
+    by_slot = dict(
+        zip(halves.reached, run(halves.backward, [*residuals, *cotangents]), strict=True)
+    )
     return [
-        found[i] if i in found else strong_type(typeof(x)).zeros()
+        by_slot[i] if i in by_slot else strong_type(typeof(x)).zeros()
         for i, (x, want) in enumerate(zip(args[1:], wanted[1:], strict=True))
         if want
     ]

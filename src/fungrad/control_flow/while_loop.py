@@ -181,12 +181,12 @@ def _replay(args: Any, tape: Any, cotangents: Any, wanted: Any, **params: Any) -
     def goes_on(carry: Sequence[Any]) -> Any:
         return run(params["cond"], [*args[:first], *carry])[0]
 
-    found = replay(
+    replayed = replay(
         params["body"], counts, args[first:], tape, cotangents, wanted[first:],
         params["checkpoint"], None, goes_on,
     )  # fmt: skip
     unused = zip(args[:first], wanted[:first], strict=True)
-    return [*(strong_type(typeof(v)).zeros() for v, want in unused if want), *found]
+    return [*(strong_type(typeof(v)).zeros() for v, want in unused if want), *replayed]
 
 
 def _type(*types: Type, cond: Graph, body: Graph, counts: Counts, checkpoint: Any) -> Any:

@@ -41,15 +41,15 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Any, l
     """
     check_function(fun, "closure_convert")
     leaves, treedef = flat_leaves(example_args)
-    found: list[pytree.TreeDef] = []
+    structures: list[pytree.TreeDef] = []
 
     def flat(*values: Any) -> list[Any]:
         out_leaves, out_def = flat_results(fun(*pytree.unflatten(treedef, values)))
-        found.append(out_def)
+        structures.append(out_def)
         return out_leaves
 
     graph, values = captured(flat, leaves, fun)
-    out_def = found[-1]
+    out_def = structures[-1]
 
     @boundary
     def converted(*args: Any) -> Any:

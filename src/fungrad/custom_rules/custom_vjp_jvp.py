@@ -84,11 +84,11 @@ def _forward(
     if not rule.reverse:
         return (*_linearized(rule, args, wanted), kept)
     outputs, saved, meta = rule.forward(args, [bool(w) for w in wanted])
-    found = [strong_type(typeof(o)) for o in outputs]
-    if graph is not None and found != [strong_type(t) for t in graph.output_types]:
+    types = [strong_type(typeof(o)) for o in outputs]
+    if graph is not None and types != [strong_type(t) for t in graph.output_types]:
         raise StructureMismatchError(
             f"The forward rule of {describe(rule.f)} returned another output than the "
-            f"function{user_line()}.\n  function: {graph.output_types}\n  rule:     {found}"
+            f"function{user_line()}.\n  function: {graph.output_types}\n  rule:     {types}"
         )
     return tuple(outputs), (saved, meta), kept
 
@@ -109,11 +109,11 @@ def _linearized(rule: CustomRule, args: Sequence[Any], wanted: Sequence[Any]) ->
         entry = (rule.functions, given[0].owner) if given else None
         token = _transposed.set((*_transposed.get(), entry) if entry else _transposed.get())
         try:
-            found, pushed = rule.push(args, tangents)
+            result, pushed = rule.push(args, tangents)
         finally:
             _transposed.reset(token)
-        made.append(len(found))
-        return [*found, *pushed]
+        made.append(len(result))
+        return [*result, *pushed]
 
     at_zero = [zeros(strong_type(typeof(args[i]))) for i in moved]
     values, pullback = linearized(

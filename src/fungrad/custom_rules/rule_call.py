@@ -71,8 +71,12 @@ class CustomRule:
         """Raises if a derivative is wanted that the rule does not define."""
         count = len(self.closure)
         if self.functions.held is None and any(wanted[:count]):
-            found = ", ".join(str(t.type) for t, w in zip(self.closure, wanted, strict=False) if w)
-            raise closed_over("The rule", self.f, f"it is differentiated with respect to {found}.")
+            wanted_types = ", ".join(
+                str(t.type) for t, w in zip(self.closure, wanted, strict=False) if w
+            )
+            raise closed_over(
+                "The rule", self.f, f"it is differentiated with respect to {wanted_types}."
+            )
         self.arguments.refuse_passive(wanted[count:])
 
     def _within(
@@ -150,8 +154,8 @@ class CustomRule:
         bwd: Any = self.functions.bwd
 
         def f() -> Any:
-            found = bwd(*nondiff, residuals, pytree.unflatten(out, given), **told)
-            return self._inputs_of(found)
+            cotangents = bwd(*nondiff, residuals, pytree.unflatten(out, given), **told)
+            return self._inputs_of(cotangents)
 
         flat = self._user("The backward rule", closure, f)
         return [*([None] * len(closure)), *flat]
@@ -303,9 +307,11 @@ class BatchedRule(CustomRule):
             return self.inner.backward(xs[: len(flags)], inner_meta, xs[len(flags) :], wanted)
 
         given = [c is not None for c in cotangents]
-        found, mapped = self._batched(f, [*saved, *cotangents], [*flags, *given])
+        cotangents_of_inputs, mapped = self._batched(f, [*saved, *cotangents], [*flags, *given])
         result: list[Any] = []
-        for cotangent, is_mapped, batched in zip(found, mapped, self.flags, strict=True):
+        for cotangent, is_mapped, batched in zip(
+            cotangents_of_inputs, mapped, self.flags, strict=True
+        ):
             if cotangent is None or is_mapped == batched:
                 # An input that is the same for all examples collects the cotangents of all.
                 many = cotangent is not None and not batched
@@ -350,10 +356,10 @@ def _returned(part: Any, treedef: pytree.TreeDef, name: str) -> list[Any]:
 
 
 def _fits(value: Any, type_: Type) -> bool:
-    found = leaf_type(value)
-    if found is None or found.shape != type_.shape:
+    own = leaf_type(value)
+    if own is None or own.shape != type_.shape:
         return False
-    return found.dtype.kind != "c" or type_.dtype.kind == "c"
+    return own.dtype.kind != "c" or type_.dtype.kind == "c"
 
 
 def _shown(tree: Any) -> Any:

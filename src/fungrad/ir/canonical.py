@@ -40,8 +40,8 @@ def canonical_dtype(dtype: Any) -> np.dtype[Any]:
     try:
         return _KNOWN[dtype]  # equal dtypes have equal hashes
     except (KeyError, TypeError):
-        found: np.dtype[Any] = np.dtype(dtype)
-        return NUMBERS.get(found.num, found)
+        native: np.dtype[Any] = np.dtype(dtype)
+        return NUMBERS.get(native.num, native)
 
 
 def canonical(value: Any) -> Any:

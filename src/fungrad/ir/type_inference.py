@@ -32,13 +32,13 @@ class Inference:
         if params:
             key += (*map(type, params.values()), *params.items())  # 1 == True == 1.0
         try:
-            found = self._known.get(key)
+            types = self._known.get(key)
         except TypeError:  # a parameter without a hash, such as an array
             return self._inferred(primitive, inputs, params)
-        if found is None:
-            found = self._known[key] = self._inferred(primitive, inputs, params)
+        if types is None:
+            types = self._known[key] = self._inferred(primitive, inputs, params)
             self._held.append((primitive, [atom.type for atom in inputs]))
-        return found
+        return types
 
     def _inferred(
         self, primitive: PrimitiveLike, inputs: Sequence[Atom], params: dict[str, Any]

@@ -168,9 +168,9 @@ def of_value(value: Any) -> Type:
     if type(value) is np.ndarray:
         dtype = value.dtype
         return of_doubles(value.shape)[0] if dtype is DOUBLE else Type(value.shape, dtype)
-    found = _OF_SCALARS.get(type(value))
-    if found is not None:
-        return found
+    known = _OF_SCALARS.get(type(value))
+    if known is not None:
+        return known
     kind = type(value)
     if issubclass(kind, np.ndarray) and own_arithmetic(value):
         raise refused_arithmetic(value)

@@ -33,9 +33,9 @@ def check_graph(graph: Graph) -> Graph:
     seen = {graph}
     waiting = [graph]
     while waiting:
-        found = waiting.pop()
-        _check(found)
-        for inner in found.subgraphs():
+        current = waiting.pop()
+        _check(current)
+        for inner in current.subgraphs():
             if inner not in seen:
                 seen.add(inner)
                 waiting.append(inner)
@@ -66,10 +66,10 @@ def _check(graph: Graph) -> None:
 
     for variable, value in graph.constants:
         define([variable], lambda: "the list of constants")
-        found = _type_of_constant(value)
-        if found is not None and found != variable.type:
+        given = _type_of_constant(value)
+        if given is not None and given != variable.type:
             raise InvalidGraphError(
-                f"a constant of type {found!r} is declared as {variable.type!r}."
+                f"a constant of type {given!r} is declared as {variable.type!r}."
             )
     define(graph.inputs, lambda: "the list of inputs")
 

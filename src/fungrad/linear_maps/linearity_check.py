@@ -40,9 +40,9 @@ def pulled_back(graph: Graph) -> tuple[Graph, list[bool]]:
             values[:count],
             lambda: f"the transpose of {graph.name}",
         )
-        found = pullback(values[count:])
-        reached.extend(c is not None for c in found)
-        return [c for c in found if c is not None]
+        cotangents = pullback(values[count:])
+        reached.extend(c is not None for c in cotangents)
+        return [c for c in cotangents if c is not None]
 
     types = [strong_type(t) for t in [*graph.input_types, *graph.output_types]]
     whole = stage(joint, types, [""] * len(types), lambda: "linear_transpose", graph.name)
@@ -64,8 +64,8 @@ def looked_at(graph: Graph, states: Sequence[State]) -> list[State]:
     for equation in graph.equations:
         given = [known.get(atom, False) for atom in equation.inputs]
         if any(given):
-            found = zip(equation.outputs, _equation(equation, given), strict=True)
-            known.update({v: state for v, state in found if state})
+            pairs = zip(equation.outputs, _equation(equation, given), strict=True)
+            known.update({v: state for v, state in pairs if state})
     return [known.get(atom, False) for atom in graph.outputs]
 
 
@@ -111,8 +111,8 @@ def _inside(equation: Equation, states: Sequence[State]) -> Sequence[State] | No
         return [equation] * len(equation.outputs)
     if uses_tape(primitive):
         types = [atom.type for atom in equation.inputs]
-        found = looked_at(without_tape(primitive, types, params, steps=1), states)
-        return [*found, True] if primitive in RECORDS else found  # the tape
+        pairs = looked_at(without_tape(primitive, types, params, steps=1), states)
+        return [*pairs, True] if primitive in RECORDS else pairs  # the tape
     if "graph" in params and len(params["graph"].inputs) == len(states):
         return looked_at(params["graph"], states)
     if primitive is switch:

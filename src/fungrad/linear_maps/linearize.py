@@ -111,8 +111,8 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tu
         full = list(leaves)
         for i, value in zip(active, values, strict=True):
             full[i] = value
-        found, *shapes[:] = results_and_aux(f, f(*pytree.unflatten(treedef, full)), has_aux)
-        return found
+        results, *shapes[:] = results_and_aux(f, f(*pytree.unflatten(treedef, full)), has_aux)
+        return results
 
     values, graph, moving = _linear_program(
         flat, [leaves[i] for i in active], [names[i] for i in active],
@@ -169,9 +169,13 @@ class Pushforward:
         # Compiling pays from the second call on; values of other traces cannot be constants then.
         compiled = self._called and self._known and current() is EVAL
         self._called = True
-        found = iter(run(graph, inputs) if compiled else evaluate(graph, inputs))
+        tangents_of_outputs = iter(run(graph, inputs) if compiled else evaluate(graph, inputs))
         pushed = [
-            next(found) if moved else None if type_ is None else zeros(strong_type(type_))
+            next(tangents_of_outputs)
+            if moved
+            else None
+            if type_ is None
+            else zeros(strong_type(type_))
             for moved, type_ in zip(moving, out_types, strict=True)
         ]
         return pytree.unflatten(out, owned(pushed, inputs) if current() is EVAL else pushed)
@@ -179,14 +183,14 @@ class Pushforward:
 
 def _tangent_leaves(name: str, treedef: pytree.TreeDef, tangents: Any) -> list[Any]:
     """The leaves of tangents, in which None may replace the tangent of a leaf."""
-    leaves, found = pytree.flatten(tangents)
-    if found == treedef:
+    leaves, structure = pytree.flatten(tangents)
+    if structure == treedef:
         return leaves
-    leaves, found = pytree.flatten(tangents, is_leaf=lambda x: x is None)
-    if found != treedef:
+    leaves, structure = pytree.flatten(tangents, is_leaf=lambda x: x is None)
+    if structure != treedef:
         raise StructureMismatchError(
             f"The tangents given to the linear map of {name} have another structure than "
-            f"the primals, first at {pytree.difference(treedef, found)}."
+            f"the primals, first at {pytree.difference(treedef, structure)}."
         )
     return leaves
 
@@ -314,9 +318,9 @@ class Transposed:
             for c, t in zip(given, self._out_types, strict=True)
         ]
         unread = [t.zeros() for t in self._types]
-        found = iter(evaluate(self._graph, [*unread, *checked]))
+        cotangents_of_inputs = iter(evaluate(self._graph, [*unread, *checked]))
         results = [
-            next(found) if hit else zeros(t)
+            next(cotangents_of_inputs) if hit else zeros(t)
             for hit, t in zip(self._reached, self._types, strict=True)
         ]
         result: tuple[Any, ...] = pytree.unflatten(

@@ -40,9 +40,9 @@ def _of_array(value: np.ndarray) -> int:
 
 
 def _of_graph(graph: Graph) -> int:
-    found = [fingerprint(value) for _, value in graph.constants]
+    parts = [fingerprint(value) for _, value in graph.constants]
     for equation in graph.equations:
         literals = [a.value for a in equation.inputs if isinstance(a, Literal)]
         params = tuple(equation.params.values())
-        found.append(hash((equation.primitive.name, fingerprint((*literals, *params)))))
-    return hash(tuple(found))
+        parts.append(hash((equation.primitive.name, fingerprint((*literals, *params)))))
+    return hash(tuple(parts))

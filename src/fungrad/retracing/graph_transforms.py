@@ -106,9 +106,9 @@ def joint(graph: Graph, wanted: Sequence[bool]) -> tuple[Graph, tuple[int, ...]]
             f, [inputs[i] for i in active], lambda: f"grad of {graph.name}"
         )
         cotangents = pullback([next(given) if t.inexact else None for t in graph.output_types])
-        found = [(i, c) for i, c in zip(active, cotangents, strict=True) if c is not None]
-        reached.extend(i for i, _ in found)
-        return [*outputs, *(c for _, c in found)]
+        known = [(i, c) for i, c in zip(active, cotangents, strict=True) if c is not None]
+        reached.extend(i for i, _ in known)
+        return [*outputs, *(c for _, c in known)]
 
     whole = _stage(both, [*graph.input_types, *cotangent_types], graph, "the gradient")
     return whole, tuple(reached)
@@ -124,9 +124,9 @@ def pullback_graph(graph: Graph, wanted: Sequence[bool]) -> Graph:
 
         def f(*values: Any) -> list[Any]:
             cotangents = evaluate(whole, values)[len(graph.outputs) :]
-            found = dict(zip(reached, cotangents, strict=True))
+            by_input = dict(zip(reached, cotangents, strict=True))
             return [
-                found[i] if i in found else zeros(strong_type(t))
+                by_input[i] if i in by_input else zeros(strong_type(t))
                 for i, t in enumerate(graph.input_types)
                 if wanted[i]
             ]
@@ -333,9 +333,9 @@ def fixed_point_over_carry(
     """
     state = list(moved)
     while True:
-        found = step(graph, state)
+        grown = step(graph, state)
         new = list(state)
-        for position, has in zip(carry, found, strict=False):
+        for position, has in zip(carry, grown, strict=False):
             new[position] = state[position] or bool(has)
         if new == state:
             return state

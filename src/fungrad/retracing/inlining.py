@@ -119,8 +119,8 @@ def key_part(value: Any) -> Hashable:
         return (type(value), repr(value))
     if type(value) is tuple:
         return tuple(map(key_part, value))
-    found: Hashable = (type(value), value)
-    return found
+    key: Hashable = (type(value), value)
+    return key
 
 
 def key_of_graph(graph: Graph) -> Hashable:
@@ -195,14 +195,14 @@ class Expansion:
         for equation in graph.equations:
             read = rewired(equation, local)
             key = key_of(read) if is_pure(read) else None
-            found = None if key is None else self.known.get(key)
-            if found is None:
-                found = self.called(read)
-                if found is None:
-                    found = self._written(read)
+            outputs = None if key is None else self.known.get(key)
+            if outputs is None:
+                outputs = self.called(read)
+                if outputs is None:
+                    outputs = self._written(read)
                 if key is not None:
-                    self.known[key] = found
-            local.update(zip(equation.outputs, found, strict=True))
+                    self.known[key] = outputs
+            local.update(zip(equation.outputs, outputs, strict=True))
         return renamed(graph.outputs, local)
 
     def _written(self, equation: Equation) -> tuple[Atom, ...]:

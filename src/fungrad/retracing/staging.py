@@ -90,15 +90,15 @@ def check_rows(
 ) -> None:
     """Raises if an argument is not in C order where that decides which views a write changes."""
     for number in staged.rows:
-        shape, found = leaves[number].shape, memory_layout(leaves[number])
-        known = dense(shape) if one_order(shape) else found.strides
+        shape, layout = leaves[number].shape, memory_layout(leaves[number])
+        known = dense(shape) if one_order(shape) else layout.strides
         if known is None or not is_dense(shape, known):
             raise UnsupportedArgumentError(
                 f"The argument {names()[number]} of {describe(f)} was given{user_line()} as an "
                 "array that does not lie in memory in C order, without gaps. That decides what the "
                 "compiled function reads, or who sees its writes. Give it np.ascontiguousarray(a)."
             )
-        count_on(found.c_inputs)
+        count_on(layout.c_inputs)
 
 
 def types_of(tree: Any, what: str) -> tuple[list[Any], pytree.TreeDef, list[Type]]:

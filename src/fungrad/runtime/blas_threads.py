@@ -95,21 +95,21 @@ def one_blas_thread() -> OneThread | None:
     library = _openblas()
     if library is None:
         return None
-    found = OneThread(library)
+    control = OneThread(library)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(
-            before=found.leave, after_in_parent=found.resume, after_in_child=found.after_fork
+            before=control.leave, after_in_parent=control.resume, after_in_child=control.after_fork
         )
-    return found
+    return control
 
 
 def _openblas() -> Library | None:
     """The OpenBLAS that NumPy calls, if it has its own threads."""
-    found = openblas()
-    if found is None:
+    library = openblas()
+    if library is None:
         return None
     calls = ("get_num_threads", "set_num_threads", "get_parallel")
-    get, change, parallel = map(found.own, calls)
+    get, change, parallel = map(library.own, calls)
     if None in (get, change, parallel) or parallel() != OWN_THREADS:
         return None
     return Library(get, change)

@@ -74,7 +74,7 @@ def packed_in_order(arrays: Sequence[Array], spans: Sequence[tuple[int, int]]) -
     """
     free: dict[int, list[int]] = {}
     living: list[tuple[int, int, int]] = []
-    found, end = list[tuple[int, Array]](), 0
+    places, end = list[tuple[int, Array]](), 0
     for array, (first, last) in zip(arrays, spans, strict=True):
         while living and living[0][0] < first:
             _, start, size = heapq.heappop(living)
@@ -83,8 +83,8 @@ def packed_in_order(arrays: Sequence[Array], spans: Sequence[tuple[int, int]]) -
         start = free[size].pop() if free.get(size) else end
         end = max(end, start + size)
         heapq.heappush(living, (last, start, size))
-        found.append((start, array))
-    return found
+        places.append((start, array))
+    return places
 
 
 def _lines(array: Array) -> int:
@@ -113,9 +113,9 @@ def take(size: int) -> Arena:
         large = [arena for arena in _free if arena.size >= size]
         if not large:
             return Arena(size)
-        found = min(reversed(large), key=lambda arena: (arena.thread != me, arena.size))
-        _free.remove(found)
-        return found
+        chosen = min(reversed(large), key=lambda arena: (arena.thread != me, arena.size))
+        _free.remove(chosen)
+        return chosen
 
 
 def give(arena: Arena) -> None:

@@ -104,9 +104,9 @@ def erf(x: Any, out: Any, d: Any, y: Any, t: Any, s: Any) -> None:
 def _error_function() -> Any:
     """The error function at the grid points, by the C library: from 0 up, then from -8."""
     half = _POINTS // 2
-    found = np.array([math.erf(i / 512) for i in (*range(half), *range(-half, 0))])
-    found[0] = -0.0  # keeps the sign of an added zero
-    return found
+    table = np.array([math.erf(i / 512) for i in (*range(half), *range(-half, 0))])
+    table[0] = -0.0  # keeps the sign of an added zero
+    return table
 
 
 SPARSE = 32

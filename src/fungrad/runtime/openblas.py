@@ -38,10 +38,10 @@ class OpenBlas(Record):
         """A routine that releases the interpreter's lock: of CBLAS as `cblas_dtrsm`, of LAPACK as
         `dgetrf_`; None if there is none.
         """
-        found = getattr(_released(self.path), f"{self.prefix}{name}{self.suffix}", None)
-        if found is not None:
-            found.restype, found.argtypes = result, arguments
-        return found
+        routine = getattr(_released(self.path), f"{self.prefix}{name}{self.suffix}", None)
+        if routine is not None:
+            routine.restype, routine.argtypes = result, arguments
+        return routine
 
     @property
     def integer(self) -> Any:
@@ -69,9 +69,9 @@ def openblas() -> OpenBlas | None:
         except OSError:  # no library, or one that cannot be opened again
             continue
         for prefix, suffix in itertools.product(("", "scipy_"), ("", "64_", "_64")):
-            found = OpenBlas(path, handle, prefix, suffix)
-            if found.own("get_config") is not None:
-                return found
+            library = OpenBlas(path, handle, prefix, suffix)
+            if library.own("get_config") is not None:
+                return library
     return None
 
 
@@ -82,5 +82,5 @@ def _paths() -> list[str]:
     module = imported("numpy._core._multiarray_umath")
     beside = os.path.join(os.path.dirname(os.path.dirname(np.__file__)), "numpy.libs")
     names = os.listdir(beside) if os.path.isdir(beside) else []
-    found = sorted([name for name in names if "openblas" in name and name.endswith(".dll")])
-    return [module.__file__ or "", *[os.path.join(beside, name) for name in found]]
+    libraries = sorted([name for name in names if "openblas" in name and name.endswith(".dll")])
+    return [module.__file__ or "", *[os.path.join(beside, name) for name in libraries]]

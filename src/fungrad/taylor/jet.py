@@ -89,9 +89,12 @@ def jet(f: Callable[..., Any], primals: Sequence[Any], series: Sequence[Any]) ->
         out_defs.append(out_def)
         return out_leaves
 
-    values, found = along(flat, leaves, derivatives, order, lambda: f"jet of {describe(f)}")
+    values, coefficients = along(flat, leaves, derivatives, order, lambda: f"jet of {describe(f)}")
     given_terms = [term for terms in derivatives for term in terms]
-    full = [_arrays(value, terms, given_terms) for value, terms in zip(values, found, strict=True)]
+    full = [
+        _arrays(value, terms, given_terms)
+        for value, terms in zip(values, coefficients, strict=True)
+    ]
     return pytree.unflatten(out_defs[0], values), pytree.unflatten(out_defs[0], full)
 
 
@@ -141,7 +144,7 @@ def nth_derivative(f: Callable[..., Any], n: int) -> Callable[..., Any]:
             out_defs.append(out_def)
             return leaves
 
-        values, found = along(
+        values, coefficients = along(
             flat,
             [x],
             [[direction, *[None] * (n - 1)]],
@@ -154,7 +157,9 @@ def nth_derivative(f: Callable[..., Any], n: int) -> Callable[..., Any]:
                     f"nth_derivative of {describe(f)}: the output has shape {shape_of(value)}, the "
                     f"argument {type_.shape}, so f is not elementwise. Use jet along a direction."
                 )
-        last = [_arrays(value, terms)[-1] for value, terms in zip(values, found, strict=True)]
+        last = [
+            _arrays(value, terms)[-1] for value, terms in zip(values, coefficients, strict=True)
+        ]
         return pytree.unflatten(out_defs[0], last)
 
     return TransformedFunction(run, nth_derivative, f, n)

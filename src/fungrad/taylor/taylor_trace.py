@@ -158,8 +158,8 @@ class JetTrace(Trace):
                 _, tangent = rule(args, tangents, **params)
             finally:
                 leave(token)
-            found: Sequence[Any] = tangent if primitive.multiple else (tangent,)
-            return found
+            outputs: Sequence[Any] = tangent if primitive.multiple else (tangent,)
+            return outputs
 
         return functools.cache(make)
 
@@ -177,11 +177,11 @@ class JetTrace(Trace):
         """The series of y, from y' and its value y_0."""
 
         def step(k: int) -> Any:
-            found = slope()[position]
-            if type(found) is Tracer and found.owner is self:
-                term = found.extra[k - 1]
+            slope_at = slope()[position]
+            if type(slope_at) is Tracer and slope_at.owner is self:
+                term = slope_at.extra[k - 1]
             else:
-                term = found if k == 1 else None
+                term = slope_at if k == 1 else None
             return None if term is None else term * (1.0 / k)
 
         return Series([primal], step)
@@ -383,10 +383,12 @@ def _along(
         tracer = Tracer(trace, leaf, Series([leaf, *scaled], _is_zero))
         args.append(leaf if constant else received(tracer, leaf))
     values = []
-    found = []
+    series = []
     for result in trace.run(f, *args):
         mine = type(result) is Tracer and result.owner is trace
         values.append(result.inner if mine else result)
         known = result.extra.known[1:] if mine else [None] * order
-        found.append([None if c is None else c * math.factorial(k) for k, c in enumerate(known, 1)])
-    return values, found
+        series.append(
+            [None if c is None else c * math.factorial(k) for k, c in enumerate(known, 1)]
+        )
+    return values, series

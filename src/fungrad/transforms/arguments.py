@@ -308,24 +308,24 @@ def matching(value: Any, type_: Type | None, what: str) -> Any:
     if type(value) is float and not type_.shape:  # the usual case
         return type_.dtype.type(value)
     value = canonical(value)
-    found = leaf_type(value)
-    if found is None or found.shape != type_.shape:
+    own = leaf_type(value)
+    if own is None or own.shape != type_.shape:
         raise StructureMismatchError(
             f"A {what} has to have the type of the value that it belongs to, {type_}, but "
-            f"{found or value!r} was given."
+            f"{own or value!r} was given."
         )
-    if found.dtype.kind == "c" and type_.dtype.kind != "c":
+    if own.dtype.kind == "c" and type_.dtype.kind != "c":
         raise StructureMismatchError(
-            f"A complex {what} ({found}) was given for a real value ({type_})."
+            f"A complex {what} ({own}) was given for a real value ({type_})."
         )
     if type(value) in PYTHON_SCALARS:
         return type_.dtype.type(value)
-    if found.dtype == type_.dtype:
+    if own.dtype == type_.dtype:
         return value
-    if found.inexact or found.dtype.kind in "iub":
+    if own.inexact or own.dtype.kind in "iub":
         return value.astype(type_.dtype)
     raise StructureMismatchError(
-        f"A {what} of dtype {found.dtype} was given for a value of type {type_}."
+        f"A {what} of dtype {own.dtype} was given for a value of type {type_}."
     )
 
 

@@ -160,18 +160,18 @@ def _examples(f: Callable[..., Any], leaves: Sequence[Any], axes: Sequence[int |
         if axis is not None:
             shape = getattr(leaf, "shape", None)
             if shape is None or not -len(shape) <= axis < len(shape):
-                found = f"of shape {shape}" if shape is not None else f"a {type(leaf).__name__}"
+                listed = f"of shape {shape}" if shape is not None else f"a {type(leaf).__name__}"
                 raise BatchAxisError(
                     f"batched of {describe(f)} cannot cut axis {axis} of an argument that is "
-                    f"{found}{user_line()}. Use None in in_axes for an argument that all chunks "
+                    f"{listed}{user_line()}. Use None in in_axes for an argument that all chunks "
                     "get whole."
                 )
             sizes.add(shape[axis])
     if len(sizes) != 1:
-        found = ", ".join(map(str, sorted(sizes))) or "none"
+        listed = ", ".join(map(str, sorted(sizes))) or "none"
         raise BatchAxisError(
             f"batched of {describe(f)} got arguments with different numbers of examples: "
-            f"{found}{user_line()}."
+            f"{listed}{user_line()}."
         )
     return int(sizes.pop())
 
@@ -264,9 +264,9 @@ def vmap(
 
         def flat(*values: Any) -> list[Any]:
             positional, named = pytree.unflatten(treedef, shadowed(values))
-            found = f(*positional, **named)
+            results = f(*positional, **named)
             with by_example():
-                out_leaves, out_def = flat_results(found)
+                out_leaves, out_def = flat_results(results)
             shapes.append(out_def)
             return out_leaves
 
@@ -355,10 +355,10 @@ def _batch_size(
             continue
         shape = shape_of(leaf) if has_type(leaf) else getattr(leaf, "shape", None)
         if shape is None or not -len(shape) <= axis < len(shape):
-            found = f"has shape {shape}" if shape is not None else f"is a {type(leaf).__name__}"
+            what = f"has shape {shape}" if shape is not None else f"is a {type(leaf).__name__}"
             raise BatchAxisError(
                 f"vmap of {describe(f)} cannot map axis {axis} of {names()[i]}, which "
-                f"{found}{user_line()}. Use None in in_axes for arguments that are the same for "
+                f"{what}{user_line()}. Use None in in_axes for arguments that are the same for "
                 "all examples."
             )
         sizes.setdefault(shape[axis], []).append(i)
@@ -378,13 +378,14 @@ def _different_sizes(
     axis_size: int | None,
 ) -> BatchAxisError:  # fmt: skip
     """The error for mapped axes of different sizes, with the size of each argument."""
-    found = []
+    groups = []
     for n, places in sizes.items():
         where = [f"{names[i]} (shape {shape_of(leaves[i])}, axis {axes[i]})" for i in places]
-        found.append(f"{n}: {', '.join(where + ['axis_size'] * (n == axis_size))}")
+        groups.append(f"{n}: {', '.join(where + ['axis_size'] * (n == axis_size))}")
     return BatchAxisError(
         f"vmap of {describe(f)} got mapped axes of different sizes{user_line()}: "
-        f"{'; '.join(found)}. Use None in in_axes for arguments that are the same for all examples."
+        f"{'; '.join(groups)}. Use None in in_axes for arguments that are the same for all "
+        "examples."
     )
 
 

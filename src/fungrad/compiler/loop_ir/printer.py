@@ -53,10 +53,10 @@ class Printer:
 
     def name(self, value: Local) -> str:
         """The name of a value: its present one, or else a new one."""
-        found = self.names.get(value)
-        if found is None:
-            found = self.names[value] = self.new(value.stem)
-        return found
+        name = self.names.get(value)
+        if name is None:
+            name = self.names[value] = self.new(value.stem)
+        return name
 
     def new(self, stem: str) -> str:
         """A new name."""
@@ -205,9 +205,9 @@ def written_out(program: Function) -> str:
 
 def callees(program: Function) -> list[Callee]:
     """A program and its direct and indirect callees that have a text."""
-    found: list[Callee] = []
-    _visit(Callee("", "run", program), found, {id(program)})
-    return found
+    called: list[Callee] = []
+    _visit(Callee("", "run", program), called, {id(program)})
+    return called
 
 
 def _visit(callee: Callee, found: list[Callee], seen: set[int]) -> None:

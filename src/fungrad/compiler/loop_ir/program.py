@@ -194,13 +194,13 @@ class Block:
     @property
     def inputs(self) -> tuple[Local, ...]:
         """The values that it reads from outside: before one of its nodes sets them."""
-        found: dict[Local, None] = {}
+        inputs: dict[Local, None] = {}
         for head, nodes in self.parts:
             set_here = {*self.own}
             for node in (head, *nodes):
-                found.update(dict.fromkeys([v for v in node.inputs if v not in set_here]))
+                inputs.update(dict.fromkeys([v for v in node.inputs if v not in set_here]))
                 set_here.update(getattr(node, "outputs", ()))
-        return tuple(found)
+        return tuple(inputs)
 
 
 class Iterator(Record):
@@ -226,12 +226,12 @@ class For(Block):
         self, length: int | Expression, iterators: Sequence[Iterator], body: Sequence[Any]
     ) -> None:
         read = {v for node in body for v in node.inputs}
-        found = [it for it in iterators if not read.isdisjoint(it.values)]
-        own = [v for it in found for v in it.values]
-        targets = [f"({'{}, ' * len(it.values)})" if it.unpack else "{}" for it in found]
+        kept = [it for it in iterators if not read.isdisjoint(it.values)]
+        own = [v for it in kept for v in it.values]
+        targets = [f"({'{}, ' * len(it.values)})" if it.unpack else "{}" for it in kept]
         steps = length if isinstance(length, Expression) else Expression(f"range({length})")
-        over = joined([it.over for it in found] or [steps])
-        given = f"zip({over.text})" if len(found) > 1 else over.text
+        over = joined([it.over for it in kept] or [steps])
+        given = f"zip({over.text})" if len(kept) > 1 else over.text
         head = Expression(f"for {', '.join(targets) or '_'} in {given}:", (*own, *over.inputs))
         super().__init__((head, body), own=own)
 

@@ -85,10 +85,10 @@ class Symbols:
     def zero_d(self, number: Any, dtype: np.dtype[Any]) -> str:
         """The name of a number as a 0-d array."""
         key = (dtype, repr(number))
-        found = self._zero_d.get(key)
-        if found is None:
-            found = self._zero_d[key] = np.array(number, dtype)
-        return self.constant("c", found)
+        array = self._zero_d.get(key)
+        if array is None:
+            array = self._zero_d[key] = np.array(number, dtype)
+        return self.constant("c", array)
 
     def dtype(self, dtype: np.dtype[Any]) -> str:
         return self.constant(dtype.name, dtype)
@@ -129,9 +129,9 @@ class Symbols:
           program: the program.
           name: the name in tracebacks.
         """
-        found: Any = defined(printed(program), f"<graph {name}>", self.namespace, program.name)
-        found.program = program
-        return found  # type: ignore[no-any-return]
+        function: Any = defined(printed(program), f"<graph {name}>", self.namespace, program.name)
+        function.program = program
+        return function  # type: ignore[no-any-return]
 
 
 class ArrayLowering:
@@ -153,8 +153,8 @@ class ArrayLowering:
         self.globals: dict[Local, str] = {}
         """The constants of the Graph, with their names."""
         for variable, array in graph.constants:
-            self.values[variable] = found = Local(memory=INVARIANT)
-            self.globals[found] = self.constant("a", array)
+            self.values[variable] = local = Local(memory=INVARIANT)
+            self.globals[local] = self.constant("a", array)
         self._own: set[Variable] = set()
         carried = len(graph.outputs) if carried is None else carried
         self.liveness = AliasLiveness(graph, carried)
@@ -164,9 +164,9 @@ class ArrayLowering:
     @functools.cached_property
     def uses(self) -> Counter[Atom]:
         """How often each value is read."""
-        found = Counter(atom for e in self.graph.equations for atom in e.inputs)
-        found.update(self.graph.outputs)
-        return found
+        counts = Counter(atom for e in self.graph.equations for atom in e.inputs)
+        counts.update(self.graph.outputs)
+        return counts
 
     def lower(self) -> None:
         """Adds the nodes of all equations."""
@@ -189,10 +189,10 @@ class ArrayLowering:
 
     def value(self, variable: Variable) -> Local:
         """The value of a variable."""
-        found = self.values.get(variable)
-        if found is None:
-            found = self.values[variable] = Local()
-        return found
+        local = self.values.get(variable)
+        if local is None:
+            local = self.values[variable] = Local()
+        return local
 
     def read(self, atom: Atom) -> Argument:
         """The value of a variable, or the name of a literal's number."""
@@ -200,8 +200,8 @@ class ArrayLowering:
 
     def expression(self, atom: Atom) -> Expression:
         """The expression of a variable or a literal."""
-        found = self.read(atom)
-        return Expression(found) if isinstance(found, str) else value(found)
+        text = self.read(atom)
+        return Expression(text) if isinstance(text, str) else value(text)
 
     def operands(self, equation: Equation) -> list[Argument]:
         """The operands of an equation.

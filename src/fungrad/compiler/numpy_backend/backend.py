@@ -38,8 +38,8 @@ def source(graph: Graph) -> str:
 
 def programs(graph: Graph) -> str:
     """The loop IR of the program of a Graph and of its callees; those on numbers have none."""
-    found = [c for c in callees(in_python(built(graph))) if hasattr(c.function, "program")]
-    return "\n\n".join([c.headed(printed(c.function.program, kinds=True)) for c in found])
+    called = [c for c in callees(in_python(built(graph))) if hasattr(c.function, "program")]
+    return "\n\n".join([c.headed(printed(c.function.program, kinds=True)) for c in called])
 
 
 def _built(graph: Graph) -> Runner:

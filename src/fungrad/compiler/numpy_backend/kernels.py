@@ -36,8 +36,8 @@ class NumpyKernel(Record):
         shape = np.broadcast_shapes(*[x.shape for x in arrays])
         dtype = np.result_type(*arguments[-2:])
         out, *scratch = [np.empty(shape, dtype) for _ in range(1 + self.scratch)]
-        found = self.function(*arguments, out, *scratch)
-        return out if found is None else found
+        result = self.function(*arguments, out, *scratch)
+        return out if result is None else result
 
 
 KERNELS: dict[Any, NumpyKernel] = {
@@ -50,13 +50,13 @@ KERNELS: dict[Any, NumpyKernel] = {
 
 def kernel(equation: Equation) -> NumpyKernel | None:
     """The kernel of an equation; None if NumPy is called."""
-    found = KERNELS.get(equation.primitive)
-    if found is None or setting() == "numpy":
+    known = KERNELS.get(equation.primitive)
+    if known is None or setting() == "numpy":
         return None
     type_ = equation.outputs[0].type
     if not type_.shape or type_.size < costs.small_array:
         return None
     numbers = [a.type for a in equation.inputs if a.type.dtype != np.bool_]
     alike = all(t.dtype == type_.dtype or t.weak for t in numbers)
-    fits = type_.dtype == np.float64 or (type_.dtype == np.float32 and found.single)
-    return found if alike and fits else None
+    fits = type_.dtype == np.float64 or (type_.dtype == np.float32 and known.single)
+    return known if alike and fits else None

@@ -146,28 +146,28 @@ class _ScanLowering(LoopMemory):
         own = after in self.definitions and owns(self.definitions[after])
         row = isinstance(after, Variable) and self.targets.get(after) in self.stack_of
         safe = not carry.type.shape or after is carry or (own and not row)
-        found = value(self.value(carry))
-        return found if safe else found.then(".copy()")
+        final = value(self.value(carry))
+        return final if safe else final.then(".copy()")
 
     # --- stacks ---------------------------------------------------------------------------------
 
     def results(self) -> list[Expression]:
         """The expressions of the stacks after the loop; stacks of carries are placed first."""
         places = {c: k for k, c in enumerate(self.carry) if c.type.shape}
-        found = {}
+        results = {}
         for i, atom in enumerate(self.ys):
             if atom in places and self.shared and self.length:
-                found[i] = self.carried(places[atom])
+                results[i] = self.carried(places[atom])
         for i, atom in enumerate(self.ys):
-            if i not in found:
-                found[i] = self.stack(atom)
-        return [found[i] for i in range(len(self.ys))]
+            if i not in results:
+                results[i] = self.stack(atom)
+        return [results[i] for i in range(len(self.ys))]
 
     def filled(self, length: int, type_: Type) -> Local:
         """A stack that the loop fills."""
-        found = Local("s_")
-        self.stacks[found] = Type((length, *type_.shape), type_.dtype)
-        return found
+        stack = Local("s_")
+        self.stacks[stack] = Type((length, *type_.shape), type_.dtype)
+        return stack
 
     def stack(self, atom: Atom) -> Expression:
         """Makes the iterations write a stack; returns its expression after the loop."""
@@ -188,10 +188,10 @@ class _ScanLowering(LoopMemory):
     @functools.cached_property
     def index(self) -> Local:
         """The number of the iteration."""
-        found, order = Local("i_"), f"range({self.length})"
+        local, order = Local("i_"), f"range({self.length})"
         over = Expression(f"reversed({order})" if self.backwards else order)
-        self.iterators.append(Iterator((found,), over))
-        return found
+        self.iterators.append(Iterator((local,), over))
+        return local
 
     def carried(self, place: int) -> Expression:
         """The stack of a carry at the start of each iteration, in an array with the final carry."""
@@ -227,9 +227,9 @@ class _ScanLowering(LoopMemory):
             super().equation(equation)
             return
         (output,) = equation.outputs
-        found = self.view(equation)
-        if found is not None:
-            self.values[output] = found
+        view = self.view(equation)
+        if view is not None:
+            self.values[output] = view
         elif not self.written(equation):
             super().equation(equation)
 
@@ -259,8 +259,8 @@ class _ScanLowering(LoopMemory):
             return False
         if write is write_ufunc:
             self.release()
-        found = self.values[output] = target or self.assign(output)
-        write(equation, self, found)
+        local = self.values[output] = target or self.assign(output)
+        write(equation, self, local)
         return True
 
 

@@ -64,17 +64,17 @@ class LoopMemory(ArrayLowering):
 
     def row(self, rows: Expression, stem: str = "y_") -> Local:
         """A loop variable that iterates over a stack."""
-        found = Local(stem, ROW, rows)
-        self.iterators.append(Iterator((found,), rows))
-        return found
+        local = Local(stem, ROW, rows)
+        self.iterators.append(Iterator((local,), rows))
+        return local
 
     def hoisted_view(self, source: Local, text: str) -> Local:
         """A view of loop-invariant memory, hoisted out of the loop, once for each text."""
-        found = self._views.get((source, text))
-        if found is None:
-            found = self._views[source, text] = Local("h_", INVARIANT)
-            self.preheader.append(View(text, [source], [found]))
-        return found
+        view = self._views.get((source, text))
+        if view is None:
+            view = self._views[source, text] = Local("h_", INVARIANT)
+            self.preheader.append(View(text, [source], [view]))
+        return view
 
     def transposed(self, source: Local) -> tuple[Local, str]:
         """A matrix and the suffix that transposes it: "" for a hoisted view or an iterated row."""
@@ -82,11 +82,11 @@ class LoopMemory(ArrayLowering):
             return self.hoisted_view(source, "{0}.T"), ""
         if source.rows is None:
             return source, ".T"
-        found = self._views.get((source, ".T"))
-        if found is None:
-            found = self.row(source.rows.then(".transpose(0, 2, 1)"), source.stem)
-            self._views[source, ".T"] = found
-        return found, ""
+        view = self._views.get((source, ".T"))
+        if view is None:
+            view = self.row(source.rows.then(".transpose(0, 2, 1)"), source.stem)
+            self._views[source, ".T"] = view
+        return view, ""
 
     # --- buffers --------------------------------------------------------------------------------
 
@@ -106,16 +106,16 @@ class LoopMemory(ArrayLowering):
     def assign(self, variable: Variable) -> Local:
         """A buffer for a variable, until its last use."""
         kind = self.kind(variable)
-        found = self.free[kind].pop() if self.free.get(kind) else self.buffer(variable)
-        self.assigned[variable] = kind, found
-        return found
+        buffer = self.free[kind].pop() if self.free.get(kind) else self.buffer(variable)
+        self.assigned[variable] = kind, buffer
+        return buffer
 
     def release(self) -> None:
         """Releases the buffers of values that are dead after this step."""
         for base in self.liveness.ended[self.at]:
             if base in self.assigned:
-                kind, found = self.assigned.pop(base)
-                self.free.setdefault(kind, []).append(found)
+                kind, buffer = self.assigned.pop(base)
+                self.free.setdefault(kind, []).append(buffer)
 
     def write(self, text: str, operands: Sequence[Argument], out: Local) -> None:
         """Adds a call that writes into `out`, the last field of its text."""

@@ -141,11 +141,11 @@ class PythonEmitter:
 
     def cost(self, form: ScalarForm, dtypes: Sequence[np.dtype[Any]], computed: Any) -> float:
         """Nanoseconds of a form on numbers of these dtypes, computed in dtype `computed`."""
-        found = float(getattr(self._costs, form.cost))
+        nanoseconds = float(getattr(self._costs, form.cost))
         if computed == FLOAT and form.widens:
             operands = dtypes[1:] if form.chooses else dtypes
-            return found + self._costs.operation * sum(t != FLOAT for t in operands)
-        return found
+            return nanoseconds + self._costs.operation * sum(t != FLOAT for t in operands)
+        return nanoseconds
 
     def apply(
         self, operation: Any, operands: Sequence[Number], computed: Any, result: Any
@@ -309,25 +309,25 @@ class PythonEmitter:
           Refused: if its dtype is none of `DTYPES`, or it is too long.
         """
         name = f"x{len(self._arguments)}"
-        found: Any
+        array: Any
         if type_ == TAPE:
-            found = shaped([Number(f"{name}_t", TAPE_DTYPE)], ())
+            array = shaped([Number(f"{name}_t", TAPE_DTYPE)], ())
         elif type_.dtype not in DTYPES or type_.size > HELD:
             raise Refused(str(type_))
         elif type_.size > self.size:
             length = type_.shape[0]
             width = type_.size // length
             rows = PythonRows(f"{name}r", length, width, array=type_.size > LISTED)
-            found = Stack(rows, type_, 0, width)
+            array = Stack(rows, type_, 0, width)
         else:
             values = [Number(f"{name}_{i}", type_.dtype) for i in range(type_.size)]
-            found = shaped(values, type_.shape)
-        self._arguments.append((name, type_, found))
-        return found
+            array = shaped(values, type_.shape)
+        self._arguments.append((name, type_, array))
+        return array
 
     def argument_conversions(self) -> list[tuple[Any, str]]:
         """The Type of each argument that is read, and the line that converts it to numbers."""
-        found = []
+        lines = []
         for name, type_, value in self._arguments:
             if isinstance(value, Stack):
                 parts, rows = [value.rows.name], value.rows
@@ -342,8 +342,8 @@ class PythonEmitter:
                 else:
                     line = f"{', '.join(parts)}, = {name}.ravel().tolist()"
             if not self.used.isdisjoint(parts):
-                found.append((type_, line))
-        return found
+                lines.append((type_, line))
+        return lines
 
     def result(self, value: Any, type_: Any) -> str:
         """The expression of an output, from its elements or its Stack."""
@@ -353,8 +353,8 @@ class PythonEmitter:
             if rows.array:
                 order = "::-1" if rows.last_first else ":"
                 return f"{rows.name}[{order}, {columns}].copy().reshape({type_.shape})"
-            found = f"reversed({rows.name})" if rows.last_first else rows.name
-            part = f"[row[{columns}] for row in {found}]"
+            text = f"reversed({rows.name})" if rows.last_first else rows.name
+            part = f"[row[{columns}] for row in {text}]"
             return f"array({part}, '{type_.dtype.name}').reshape({type_.shape})"
         parts = self._read(flattened([value]))
         if type_ == TAPE:

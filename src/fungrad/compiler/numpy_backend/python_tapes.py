@@ -62,7 +62,7 @@ def tape_of(value: Any) -> NumberTape:
     Raises:
       ValueError: if it is the tape of a program on arrays, which alone can read it.
     """
-    found = residuals_of(value)
-    if type(found) is not NumberTape:
+    residuals = residuals_of(value)
+    if type(residuals) is not NumberTape:
         raise ValueError("the residuals of another program")
-    return found
+    return residuals

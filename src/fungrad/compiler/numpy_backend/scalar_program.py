@@ -31,8 +31,8 @@ def program(graph: Graph, instead: ScalarProgram) -> ScalarProgram | None:
       graph: the Graph.
       instead: runs in its place if the program gives up.
     """
-    found = attempted(lambda: _written(graph, instead))
-    return None if isinstance(found, Refusal) else found
+    written = attempted(lambda: _written(graph, instead))
+    return None if isinstance(written, Refusal) else written
 
 
 def of_equation(equation: Equation, instead: ScalarProgram) -> ScalarProgram | None:

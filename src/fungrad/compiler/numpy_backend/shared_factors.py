@@ -133,14 +133,14 @@ def _members(graph: Graph) -> dict[Equation, _Member]:
     uses = Counter(a for e in graph.equations for a in e.inputs)
     uses.update(graph.outputs)
     turned = {e.inputs[0]: e for e in moved if e.primitive is transpose and uses[e.inputs[0]] == 1}
-    found = {}
+    members = {}
     for equation in graph.equations:
         if equation.primitive in _RESULTS and not equation.params.get("triangle"):
             after = turned.get(equation.outputs[0]) if equation.primitive is inv else None
             member = _member((equation, after) if after else (equation,), made, graph)
             if member is not None:
-                found[equation] = member
-    return found
+                members[equation] = member
+    return members
 
 
 def _member(
@@ -211,8 +211,8 @@ def _call(member: _Member, known: dict[Variable, tuple[Variable, Variable]]) -> 
             results: Sequence[Any] = [primitive.eval(identity, *others, **equation.params)]
         else:
             results = _RESULTS[primitive](a, packed, exchanged, *others, **options)
-        found = [x.astype(dtype, copy=False) for x, dtype in zip(results, dtypes, strict=True)]
-        return [packed, exchanged, *found] if factorises else found
+        arrays = [x.astype(dtype, copy=False) for x, dtype in zip(results, dtypes, strict=True)]
+        return [packed, exchanged, *arrays] if factorises else arrays
 
     others = (*equation.inputs[1:], *(() if regular is None else (regular,)))
     inputs = (matrix, *(() if factorises else held), *others)

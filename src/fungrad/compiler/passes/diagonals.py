@@ -145,9 +145,9 @@ class Diagonals(Record):
         chosen = {a for a in axes if self.shape[a] != 1}
         rows = {a for a in range(split) if self.shape[a] != 1}
         columns = {a for a in range(split, len(self.shape)) if self.shape[a] != 1}
-        found = bool(rows) and rows <= chosen, bool(columns) and columns <= chosen
-        named = (rows if found[0] else set()) | (columns if found[1] else set())
-        return found if named == chosen else None
+        cut = bool(rows) and rows <= chosen, bool(columns) and columns <= chosen
+        named = (rows if cut[0] else set()) | (columns if cut[1] else set())
+        return cut if named == chosen else None
 
 
 def steps_of(lengths: Sequence[int], ranges: Sequence[range]) -> Progression | None:

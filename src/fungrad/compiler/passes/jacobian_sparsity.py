@@ -65,21 +65,21 @@ def propagate_diagonals(graph: Graph) -> Graph:
             writer.writer.write(copied(equation, given, ()))
             continue
         output = equation.outputs[0]
-        found: Found = None
+        pattern: Found = None
         rule = _RULES.get(equation.primitive, _moved if equation.primitive.sections else None)
         if equation.primitive is basis:
             if output.type.size < costs.basis:
                 constants.append((output, computed_now(equation, ())))
                 continue
-            found = _of_basis(output.type, equation.params["start"])
+            pattern = _of_basis(output.type, equation.params["start"])
         elif rule is not None and any(atom in writer.diagonals for atom in inputs):
-            found = rule(writer, inputs, output.type, **equation.params)
-        if isinstance(found, Diagonals):
-            writer.diagonals[output] = found
-            if (len(found.values) - 1) * costs.diagonal > output.type.size:
+            pattern = rule(writer, inputs, output.type, **equation.params)
+        if isinstance(pattern, Diagonals):
+            writer.diagonals[output] = pattern
+            if (len(pattern.values) - 1) * costs.diagonal > output.type.size:
                 writer.written(output)
-        elif found is not None:
-            names[output] = found
+        elif pattern is not None:
+            names[output] = pattern
         else:
             given = tuple([writer.written(atom) for atom in inputs])
             results = writer.writer.write(copied(equation, given, equation.outputs))
@@ -196,14 +196,14 @@ def _dot(
     (axis,) = contract[1 - which]
     size = diagonals.columns if kept else diagonals.rows
     before, after = other.type.shape[:axis], other.type.shape[axis + 1 :]
-    found = [
+    patterns = [
         (diagonal.side(gone), diagonal.side(kept), value)
         for diagonal, value in diagonals.values.items()
     ]
-    if not found or any(0 in (read.step, put.step) for read, put, _ in found):
+    if not patterns or any(0 in (read.step, put.step) for read, put, _ in patterns):
         return None
     pieces = []
-    for read, put, value in found:
+    for read, put, value in patterns:
         taken = other
         if not read.covers(other.type.shape[axis]):
             index = Index((*[slice(None)] * axis, read.slice()))
@@ -256,10 +256,10 @@ def _cut(
         left: Diagonal | None = diagonal
         for side, steps in zip((ROWS, COLUMNS), sides, strict=True):
             assert steps is not None
-            found = None if left is None else left.cut(side, steps)
-            left = None if found is None else found[0]
-            if found is not None and value.type.shape:
-                value = writer.part(value, found[1])
+            halved = None if left is None else left.cut(side, steps)
+            left = None if halved is None else halved[0]
+            if halved is not None and value.type.shape:
+                value = writer.part(value, halved[1])
         if left is not None:
             writer.put(values, left, value)
     rows, columns = (steps.length for steps in sides if steps is not None)

@@ -93,9 +93,9 @@ class Rule(Record):
             return None
         for names in _operands(writer, self.pattern, equation, (), {}):
             mark = writer.mark()
-            found = self.replace(writer, equation, **names)
-            if found is not None and found.type == equation.outputs[0].type:
-                return found
+            replaced = self.replace(writer, equation, **names)
+            if replaced is not None and replaced.type == equation.outputs[0].type:
+                return replaced
             writer.restore(mark)
         return None
 

@@ -61,11 +61,11 @@ class _Inlining(Expansion):
 
     def called(self, equation: Equation) -> tuple[Atom, ...] | None:
         if equation.primitive.inline:
-            found = _inside(equation)
-            if found is None:
+            inlined = _inside(equation)
+            if inlined is None:
                 return None
-            self.staged.append(found)
-            return self.of(found, equation.inputs)
+            self.staged.append(inlined)
+            return self.of(inlined, equation.inputs)
         if not is_call(equation):
             return None
         inner, size = equation.params["graph"], len(self.equations)
@@ -90,13 +90,13 @@ class _Inlining(Expansion):
 
 def _counted_calls(graph: Graph) -> Counter[Graph]:
     """How many calls run each of the Graphs that a Graph and its callees call, by their ids."""
-    found: Counter[Graph] = Counter()
+    counts: Counter[Graph] = Counter()
     waiting = [graph]
     while waiting:
         called = [e.params["graph"] for e in waiting.pop().equations if is_call(e)]
-        waiting += dict.fromkeys(g for g in called if g not in found)
-        found.update(called)
-    return found
+        waiting += dict.fromkeys(g for g in called if g not in counts)
+        counts.update(called)
+    return counts
 
 
 def _called(equation: Equation) -> tuple[Any, ...]:
@@ -175,8 +175,8 @@ def fold(graph: Graph) -> Graph:
         constants.append((output, value))
         return equation.outputs
 
-    found = rewritten(graph, replace)
-    return found.replace(constants=tuple(constants))
+    folded = rewritten(graph, replace)
+    return folded.replace(constants=tuple(constants))
 
 
 def _foldable(equation: Equation) -> bool:
@@ -201,8 +201,8 @@ def _of(modules: Sequence[str], where: str, name: str) -> Callable[..., Graph]:
     def apply(graph: Graph, *args: Any) -> Graph:
         if not any(equation.primitive.module in modules for equation in graph.equations):
             return graph
-        found: Graph = getattr(imported(where), name)(graph, *args)
-        return found
+        result: Graph = getattr(imported(where), name)(graph, *args)
+        return result
 
     apply.__name__ = name
     return apply

@@ -60,11 +60,11 @@ def rewritten(graph: Graph, replace: Replace, names: Renaming | None = None) -> 
     names = {} if names is None else dict(names)
     equations = []
     for equation in graph.equations:
-        found = replace(rewired(equation, names))
-        if isinstance(found, Equation):
-            equations.append(found)
+        replaced = replace(rewired(equation, names))
+        if isinstance(replaced, Equation):
+            equations.append(replaced)
         else:
-            names.update(zip(equation.outputs, found, strict=True))
+            names.update(zip(equation.outputs, replaced, strict=True))
     outputs = renamed(graph.outputs, names)
     return graph.replace(equations=tuple(equations), outputs=outputs)
 
@@ -168,10 +168,10 @@ class Writer:
             for atom in equation.inputs:  # Counter's methods cost more than the rest of this
                 reads[atom] -= 1
             for rule in rules:
-                found = rule.applied(self, equation)
-                if found is not None:
+                replaced = rule.applied(self, equation)
+                if replaced is not None:
                     self._writing -= 1
-                    return self._replaced(equation, (found,))
+                    return self._replaced(equation, (replaced,))
             self._writing -= 1
             for atom in equation.inputs:
                 reads[atom] += 1
@@ -204,11 +204,11 @@ class Writer:
             elif atom in self._constants:
                 makers.append(CONSTANT)
         key = (primitive, *makers)
-        found = self._chosen.get(key)
-        if found is None:
-            found = tuple([r for r in rules if not r.of or not set(r.of).isdisjoint(makers)])
-            self._chosen[key] = found
-        return found
+        fitting = self._chosen.get(key)
+        if fitting is None:
+            fitting = tuple([r for r in rules if not r.of or not set(r.of).isdisjoint(makers)])
+            self._chosen[key] = fitting
+        return fitting
 
     def _replaced(self, equation: Equation, found: tuple[Atom, ...]) -> tuple[Atom, ...]:
         for output, atom in zip(equation.outputs, found, strict=True):

@@ -102,8 +102,8 @@ class Chain:
     def at(self, place: int, order: int) -> Any:
         """The value at a place after so many links; None if no link has written there."""
         orders, entries = self.written.get(place, ((), ()))
-        found = bisect_right(orders, order)
-        return entries[found - 1] if found else None
+        count = bisect_right(orders, order)
+        return entries[count - 1] if count else None
 
     def index(self, place: int) -> Index:
         """The index of a place."""
@@ -123,10 +123,10 @@ def places_of(index: Index, shape: tuple[int, ...]) -> Places | None:
     """The places that an index selects, if it consists of integers along adjacent axes, or of one
     slice with step 1.
     """
-    found = selected(index, shape)
-    if found is None or None in found[1]:
+    ranges_and_kept = selected(index, shape)
+    if ranges_and_kept is None or None in ranges_and_kept[1]:
         return None
-    ranges, kept = found
+    ranges, kept = ranges_and_kept
     named = [i for i, n in enumerate(shape) if i not in kept or ranges[i] != range(n)]
     if not named or named[-1] - named[0] >= len(named):
         return None
@@ -288,13 +288,13 @@ class _Forwarder:
         place = 0
         for entry, n in zip(ints, chain.named, strict=True):
             place = place * n + entry % n
-        found = self._item(equation, chain, self._entry(equation, x, chain, place))
+        item = self._item(equation, chain, self._entry(equation, x, chain, place))
         rest = entries[chain.lead + chain.axes :]
         if any(e != WHOLE for e in rest):
             index = Index((*[WHOLE] * chain.lead, *rest))
-            found = self.make(equation, getitem, found, index=index)
-        assert found.type == output.type
-        self.names[output] = found
+            item = self.make(equation, getitem, item, index=index)
+        assert item.type == output.type
+        self.names[output] = item
         return True
 
     def _entry(self, like: Equation, x: Atom, chain: Chain, place: int) -> Any:
@@ -305,9 +305,9 @@ class _Forwarder:
             member = self.members.get(x)
             if member is None or not member.chain.alike(chain.lead, chain.axes):
                 break
-            found = member.chain.at(place, member.order)
-            if found is not None:
-                return found
+            entry = member.chain.at(place, member.order)
+            if entry is not None:
+                return entry
             if member.chain.root is None:
                 return ZERO
             x = member.chain.root
@@ -348,15 +348,15 @@ class _Forwarder:
             inputs = tuple([self.atom(a) for a in like.inputs])
             self.equations.append(copied(like, inputs, like.outputs))
             return atom  # type: ignore[no-any-return]
-        found = {place: chain.at(place, order) for place in chain.written}
-        places = sorted(place for place, entry in found.items() if entry is not None)
+        entries = {place: chain.at(place, order) for place in chain.written}
+        places = sorted(place for place, entry in entries.items() if entry is not None)
         if len(places) == chain.size:
-            if all(found[place] is ZERO for place in places):
+            if all(entries[place] is ZERO for place in places):
                 return self._zeros(like, chain.shape, chain.dtype)
-            values = self._side_by_side(like, chain, [found[place] for place in places])
+            values = self._side_by_side(like, chain, [entries[place] for place in places])
             same = values.type.shape == chain.shape
             return values if same else self.make(like, reshape, values, shape=chain.shape)
-        return self._written(like, chain, places, [found[place] for place in places])
+        return self._written(like, chain, places, [entries[place] for place in places])
 
     def _written(
         self, like: Equation, chain: Chain, places: list[int], entries: Sequence[Any]
@@ -428,11 +428,11 @@ class _Forwarder:
         """The output of a new equation; equal equations are written once."""
         equation = applied(like, primitive, *inputs, **params)
         key = key_of(equation)
-        found = None if key is None else self.known.get(key)
-        if found is None:
+        output = None if key is None else self.known.get(key)
+        if output is None:
             self.equations.append(equation)
-            found = self.known[key] = equation.outputs[0]
-        return found
+            output = self.known[key] = equation.outputs[0]
+        return output
 
 
 def _unstacked(graph: Graph, items: dict[Atom, set[int]]) -> Graph:

@@ -75,9 +75,9 @@ class ArrayControlFlow:
         self, text: str, operands: Sequence[Argument], types: Sequence[Any], unpack: bool = False
     ) -> list[Elements]:
         """Adds a call; returns its outputs, of the given Types."""
-        found = [self.variables(type_) for type_ in types]
-        self.set(handles(found), text, operands, unpack)
-        return found
+        variables = [self.variables(type_) for type_ in types]
+        self.set(handles(variables), text, operands, unpack)
+        return variables
 
     def set(
         self, outputs: Sequence[Any], text: str, operands: Sequence[Argument], unpack: bool = False
@@ -89,8 +89,8 @@ class ArrayControlFlow:
         """The nodes that a function adds."""
         before, self.nodes = self.nodes, []
         write()
-        found, self.nodes = self.nodes, before
-        return found
+        nodes, self.nodes = self.nodes, before
+        return nodes
 
     # --- the walk -------------------------------------------------------------------------------
 
@@ -111,10 +111,10 @@ class ArrayControlFlow:
         self.nodes.append(Move(zip(handles(variables), handles(values), strict=True)))
 
     def initialised(self, values: Sequence[Elements], types: Sequence[Any]) -> list[Elements]:
-        found = [self.variables(type_) for type_ in types]
-        for variable, value in zip(found, values, strict=True):
+        variables = [self.variables(type_) for type_ in types]
+        for variable, value in zip(variables, values, strict=True):
             self.assign([variable], [value])
-        return found
+        return variables
 
     def accumulate(self, total: Elements, part: Elements, dtype: Any) -> None:
         self.set(handles([total]), "{} + {}", handles([total, part]))
@@ -179,8 +179,8 @@ class ArrayControlFlow:
     def tape(self, types: Sequence[Any], single: bool) -> Array:
         if single:
             return Array(None, TAPE_DTYPE)  # its only record becomes the handle
-        found: Array = self.call("[]", (), [TAPE])[0][()]
-        return found
+        tape: Array = self.call("[]", (), [TAPE])[0][()]
+        return tape
 
     def push(self, tape: Array, values: Sequence[Array]) -> None:
         record, given = f"({'{}, ' * len(values)})", [value.handle for value in values]

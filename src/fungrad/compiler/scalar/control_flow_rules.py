@@ -72,8 +72,8 @@ def _while(
 
     def condition() -> Number:
         (go,) = walk.graph(params["cond"], [*cond_consts, *carry])
-        found: Number = go[()]
-        return found
+        holds: Number = go[()]
+        return holds
 
     def step() -> None:
         results = walk.graph(body, [*body_consts, *carry])
@@ -114,12 +114,12 @@ def _while_pullback(walk: Walk, equation: Equation, inputs: list[Elements]) -> l
 
     def step() -> None:
         results = walk.graph(halves.backward, [*residuals, *cts])
-        found = dict(zip(halves.reached, results, strict=True))
+        by_slot = dict(zip(halves.reached, results, strict=True))
         for i, total in totals.items():
-            if i in found:
-                walk.accumulate(total, found[i], body.input_types[i].dtype)
+            if i in by_slot:
+                walk.accumulate(total, by_slot[i], body.input_types[i].dtype)
         new = [
-            found[constants + i] if constants + i in found else walk.zeros(body.output_types[i])
+            by_slot[constants + i] if constants + i in by_slot else walk.zeros(body.output_types[i])
             for i in inexact
         ]
         walk.assign(cts, new)
@@ -227,9 +227,9 @@ def _spread(
     walk: Walk, graph: Graph, wanted: Sequence[bool], reached: Sequence[int], results: list[Any]
 ) -> list[Elements]:
     """The cotangents of all wanted inputs, zeros for those that no cotangent reaches."""
-    found = dict(zip(reached, results, strict=True))
+    by_slot = dict(zip(reached, results, strict=True))
     return [
-        found[i] if i in found else walk.zeros(t)
+        by_slot[i] if i in by_slot else walk.zeros(t)
         for i, t in enumerate(graph.input_types)
         if wanted[i]
     ]

@@ -66,8 +66,8 @@ _BY_SCALAR = ScalarForm("sqrt({0}) if {1} == 0.5 else pow({0}, {1})", cost="powe
 @RULES.rule(unstack)
 def _moved(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     primitive: Any = equation.primitive
-    found = primitive.eval(*inputs, **equation.params)
-    return [boxed(part) for part in (found if primitive.multiple else [found])]
+    moved = primitive.eval(*inputs, **equation.params)
+    return [boxed(part) for part in (moved if primitive.multiple else [moved])]
 
 
 @RULES.rule(getitem, moves=True)

@@ -57,9 +57,9 @@ class Stack(Record):
 
 def shaped(values: Sequence[Number], shape: tuple[int, ...]) -> Elements:
     """Numbers as an array of a shape."""
-    found = np.empty(len(values), object)
-    found[:] = values
-    return found.reshape(shape)
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array.reshape(shape)
 
 
 def boxed(value: Any) -> Elements:

@@ -124,10 +124,10 @@ class Planner:
           Refused: if it is too long, or an equation or a Type cannot be written.
         """
         graph = optimised(graph)
-        found = self._plans.get(graph)
-        if found is None:
-            found = self._plans[graph] = self._planned(graph)
-        return found
+        plan = self._plans.get(graph)
+        if plan is None:
+            plan = self._plans[graph] = self._planned(graph)
+        return plan
 
     def _planned(self, graph: Graph) -> Plan:
         rules: list[tuple[Write, bool]] = []

@@ -58,10 +58,10 @@ class Scalariser:
             return values[atom]
 
         for equation, (write, long) in zip(graph.equations, plan.rules, strict=True):
-            found = [read(atom) for atom in equation.inputs]
+            operands = [read(atom) for atom in equation.inputs]
             if not long:
-                found = [self.whole(x) for x in found]
-            values.update(zip(equation.outputs, write(self, equation, found), strict=True))
+                operands = [self.whole(x) for x in operands]
+            values.update(zip(equation.outputs, write(self, equation, operands), strict=True))
         return [read(atom) for atom in graph.outputs]
 
     def repeated(self, length: int | None, write: Callable[[], None]) -> None:
@@ -110,23 +110,23 @@ class Scalariser:
 
     def initialised(self, values: Sequence[Any], types: Sequence[Any]) -> list[Elements]:
         """New variables, set to some values."""
-        found = [self.variables(type_) for type_ in types]
-        self.assign(found, values)
-        return found
+        variables = [self.variables(type_) for type_ in types]
+        self.assign(variables, values)
+        return variables
 
     def whole(self, value: Any) -> Elements:
         """The elements of a value, or of a Stack if they are few."""
         if isinstance(value, np.ndarray):
             return value
         self.plans.check(value.type)
-        found = self.variables(value.type)
+        variables = self.variables(value.type)
         before = [None] * value.start
         after = [None] * (value.rows.width - value.start - value.width)
         length = value.type.shape[value.axis]
-        rows = np.moveaxis(found, value.axis, 0).reshape(length, value.width)
+        rows = np.moveaxis(variables, value.axis, 0).reshape(length, value.width)
         if len(rows):
             self.emitter.unpack(value.rows, [[*before, *row, *after] for row in rows])
-        return found
+        return variables
 
     # --- the rows of loops --------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class Scalariser:
 
         None stands for a column that is not read. A column that is read twice has one variable.
         """
-        found: dict[int, tuple[Any, list[Number | None]]] = {}
+        items: dict[int, tuple[Any, list[Number | None]]] = {}
         for x, row in zip(xs, rows, strict=True):
             if not row.size:
                 continue
@@ -147,12 +147,12 @@ class Scalariser:
                 source, start = x.rows, x.start
             else:  # a small array
                 source, start = self.emitter.table(x.reshape(length, row.size), row.size), 0
-            columns = found.setdefault(id(source), (source, [None] * source.width))[1]
+            columns = items.setdefault(id(source), (source, [None] * source.width))[1]
             for column, place in enumerate(np.ndindex(row.shape), start):
                 if columns[column] is None:
                     columns[column] = row[place]
                 row[place] = columns[column]
-        return list(found.values())
+        return list(items.values())
 
     def stacks(self, made: Any, types: Sequence[Any]) -> list[Any]:
         """The stacks of some Types that a loop wrote: adjacent columns of the Rows `made`."""
@@ -209,9 +209,9 @@ def elementwise(
     spread = np.broadcast_arrays(*inputs) if len(inputs) > 1 else inputs
     places = zip(*[x.reshape(-1) for x in spread], strict=True)
     form = form or primitive.scalar
-    found = [emitter.written(form, parts, computed, result) for parts in places]
-    walk.pay((price(emitter, equation) or 0.0) * len(found))
-    elements = shaped(found, spread[0].shape)
+    results = [emitter.written(form, parts, computed, result) for parts in places]
+    walk.pay((price(emitter, equation) or 0.0) * len(results))
+    elements = shaped(results, spread[0].shape)
     return walk.checked(elements, result) if primitive.scalar.grows else [elements]
 
 

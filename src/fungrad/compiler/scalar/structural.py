@@ -28,5 +28,5 @@ def structural(primitive: Any) -> Structural | None:
     """How a primitive that holds Graphs is written; None for other primitives."""
     if not primitive.module.startswith("fungrad.control_flow."):
         return None
-    found: Structural | None = installed.rules.get(primitive)
-    return found
+    rule: Structural | None = installed.rules.get(primitive)
+    return rule

@@ -123,7 +123,7 @@ class CheckedProgram:
         started = time.thread_time()
         try:
             with log.recording():
-                found = self.program(*args)
+                results = self.program(*args)
         except (ArithmeticError, MemoryError, Warning):  # of np.errstate and of warning filters
             raise
         except Exception as error:
@@ -133,11 +133,11 @@ class CheckedProgram:
         finally:
             _within.reset(token)
         limit = max(LEAST_SECONDS, self._seconds + time.thread_time() - started)
-        expected, wrong = self._compared(args, found, log, limit)
+        expected, wrong = self._compared(args, results, log, limit)
         if wrong is None:
             if not self._always:
                 self._settle(self.program)
-            return found
+            return results
         if strict():
             raise MiscompiledError(report.message(self.graph, wrong))
         report.miscompiled(self.graph, args, wrong)

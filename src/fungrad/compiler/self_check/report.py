@@ -51,13 +51,13 @@ def failed(graph: Graph, error: Exception) -> None:
 
 def part(error: BaseException) -> str:
     """The part of the compiler that raised an error: the last function of a module of it."""
-    traceback, found = error.__traceback__, "a part"
+    traceback, name = error.__traceback__, "a part"
     while traceback is not None:
         module = str(traceback.tb_frame.f_globals.get("__name__"))
         if module.startswith(_COMPILER) and not module.startswith(__package__):
-            found = f"`{traceback.tb_frame.f_code.co_name}` ({module.removeprefix(_COMPILER)})"
+            name = f"`{traceback.tb_frame.f_code.co_name}` ({module.removeprefix(_COMPILER)})"
         traceback = traceback.tb_next
-    return found
+    return name
 
 
 _COMPILER = __package__.rpartition(".")[0] + "."

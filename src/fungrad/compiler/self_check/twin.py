@@ -67,8 +67,8 @@ def compared(
         program = compile(short)
         log = EffectLog()
         with log.recording(), np.errstate(all="ignore"):
-            found = program(*given)
-        _, wrong = compare(short, given, found, log, 8 * seconds)
+            results = program(*given)
+        _, wrong = compare(short, given, results, log, 8 * seconds)
     except (NoTwin, TooLong, MemoryError) as reason:
         return None, f"not compared: {reason or 'the evaluator takes longer than the build'}"
     except Exception as error:  # of the twin's numbers, such as a singular matrix
@@ -122,18 +122,18 @@ def _lengths_of(graph: Graph, lengths: dict[int, int]) -> None:
     """The large lengths of axes and loops, each with the elements of an array beside one of it."""
     waiting, seen = [graph], {graph}
     while waiting:
-        found = waiting.pop()
-        made = [v for equation in found.equations for v in equation.outputs]
-        for variable in (*found.inputs, *[v for v, _ in found.constants], *made):
+        current = waiting.pop()
+        made = [v for equation in current.equations for v in equation.outputs]
+        for variable in (*current.inputs, *[v for v, _ in current.constants], *made):
             for length in variable.type.shape:
                 if length >= LARGE:
                     beside = variable.type.size // length
                     lengths[length] = max(lengths.get(length, 1), beside)
-        for equation in found.equations:
+        for equation in current.equations:
             steps = equation.params.get("length")
             if type(steps) is int and steps >= LARGE:
                 lengths[steps] = KEPT  # a loop is as good with few steps
-        for inner in found.subgraphs():
+        for inner in current.subgraphs():
             if inner not in seen:
                 seen.add(inner)
                 waiting.append(inner)
@@ -156,10 +156,10 @@ class _Shortened:
         """A length, or a limit of an index."""
         if number < 0:
             return -self.length(-number)
-        found = self.lengths.get(number)
-        if found is not None:
-            self.changes[f"{found} for {number}"] = None
-            return found
+        length = self.lengths.get(number)
+        if length is not None:
+            self.changes[f"{length} for {number}"] = None
+            return length
         for old, new in self.lengths.items():
             if abs(number - old) <= AROUND:
                 return new + number - old
@@ -195,12 +195,12 @@ class _Shortened:
         """The first elements of an array; indices stay within shorter axes."""
         if not type_.shape:
             return value
-        found = np.asarray(value)[tuple([slice(self.length(n)) for n in type_.shape])]
-        if found.dtype.kind in "iu" and found.size:
+        shortened = np.asarray(value)[tuple([slice(self.length(n)) for n in type_.shape])]
+        if shortened.dtype.kind in "iu" and shortened.size:
             for old, new in self.lengths.items():
-                if new <= found.max() < old:
-                    found = found % new
-        return np.array(found, order="C")
+                if new <= shortened.max() < old:
+                    shortened = shortened % new
+        return np.array(shortened, order="C")
 
     def graph(self, graph: Graph, given: bool = False) -> Graph:
         """The Graph; `given` says that it is the program itself, whose inputs are arguments."""

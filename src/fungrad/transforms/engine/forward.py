@@ -91,9 +91,9 @@ def pulled_back_twice(primitive: Any) -> Callable[..., Any]:
 
         def pull(*cotangents: Any) -> list[Any]:
             given: Any = list(cotangents) if primitive.multiple else cotangents[0]
-            found = primitive.vjp(given, saved, kept, wanted, **params)
+            pulled = primitive.vjp(given, saved, kept, wanted, **params)
             return [
-                zeros(_strong(kept[i])) if found[i] is None else match(found[i], kept[i])
+                zeros(_strong(kept[i])) if pulled[i] is None else match(pulled[i], kept[i])
                 for i in moved
             ]
 

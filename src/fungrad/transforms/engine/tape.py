@@ -135,10 +135,10 @@ def _of_number(cotangent: Any) -> Any:
 
 def _of_outputs(cotangents: list[Any], slots: Sequence[int]) -> tuple[Any, ...] | None:
     """The cotangents of several outputs, without masks; None if there are none."""
-    found = tuple([plain(cotangents[slot]) if slot else None for slot in slots])
+    given = tuple([plain(cotangents[slot]) if slot else None for slot in slots])
     for slot in slots:
         cotangents[slot] = None
-    return found if any(c is not None for c in found) else None
+    return given if any(c is not None for c in given) else None
 
 
 def _scale(
@@ -201,13 +201,13 @@ def _pull_back(
     if primitive.vjp is None:
         raise _missing(primitive, slots)
     if type(cotangent) is Masked:
-        found = _moved(primitive, params, cotangent, args, slots)
+        pulled = _moved(primitive, params, cotangent, args, slots)
     else:
-        found = primitive.vjp(cotangent, output, args, slots, **params)
+        pulled = primitive.vjp(cotangent, output, args, slots, **params)
     if reads and trace is EVAL and cotangents[slots[0]] is None:
-        cotangents[slots[0]] = Collected(match(found[0], args[0]), own=True)
+        cotangents[slots[0]] = Collected(match(pulled[0], args[0]), own=True)
         return
-    _add_each(cotangents, found, args, slots)
+    _add_each(cotangents, pulled, args, slots)
 
 
 def _add_each(cotangents: list[Any], found: Any, args: Any, slots: Any) -> None:

@@ -34,7 +34,7 @@ def simplify_loops_by(graph: Graph, clean: Clean) -> Graph:
     if not any(e.primitive is scan or e.primitive is while_loop for e in graph.equations):
         return graph
     read = set(graph.outputs)
-    found: list[Equation] = []
+    equations: list[Equation] = []
     constants: list[tuple[Variable, Any]] = []
     for equation in reversed(graph.equations):
         new = [equation]
@@ -44,9 +44,9 @@ def simplify_loops_by(graph: Graph, clean: Clean) -> Graph:
             new = _while(equation, read, clean, constants)
         for made in new:
             read.update(made.inputs)
-        found += reversed(new)
+        equations += reversed(new)
     constants = [*graph.constants, *constants]
-    return graph.replace(constants=tuple(constants), equations=tuple(reversed(found)))
+    return graph.replace(constants=tuple(constants), equations=tuple(reversed(equations)))
 
 
 def _clean(body: Graph, clean: Clean) -> Graph:

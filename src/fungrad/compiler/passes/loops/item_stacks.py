@@ -51,18 +51,18 @@ class Stacks:
 
     def pieces(self, atoms: Sequence[Atom]) -> list[ItemRun]:
         """Values as pieces of arrays, as long as possible."""
-        found: list[ItemRun] = []
+        runs: list[ItemRun] = []
         items = [self._item(atom) for atom in atoms]
         at = 0
         while at < len(atoms):
             piece = self._longest(items, at)
             if piece is None or piece.items < JOINED:
-                found.append(ItemRun(atoms[at], (), 0, 0, 1))
+                runs.append(ItemRun(atoms[at], (), 0, 0, 1))
                 at += 1
             else:
-                found.append(piece)
+                runs.append(piece)
                 at += piece.items
-        return found
+        return runs
 
     def _item(self, atom: Atom) -> tuple[Atom, tuple[Any, ...]] | None:
         """The array and the index of which a value is an item; None if it is none."""
@@ -141,12 +141,12 @@ class Stacks:
             entry = slice(None)
         index = (*piece.entries[: piece.axis], entry, *piece.entries[piece.axis + 1 :])
         whole = all(e == slice(None) for e in index)
-        found: Atom = piece.atom if whole else made(getitem, piece.atom, index=Index(index))
+        part: Atom = piece.atom if whole else made(getitem, piece.atom, index=Index(index))
         axis = sum(type(e) is slice for e in index[: piece.axis])
         if axis:
-            order = (axis, *[i for i in range(found.type.ndim) if i != axis])
-            found = made(transpose, found, axes=order)
-        return found
+            order = (axis, *[i for i in range(part.type.ndim) if i != axis])
+            part = made(transpose, part, axes=order)
+        return part
 
 
 def with_slices(graph: Graph) -> Graph:
@@ -158,10 +158,10 @@ def with_slices(graph: Graph) -> Graph:
         equation = rewired(equation, names)
         items = _stacked(joiner, equation)
         if items is not None and len(joiner.pieces(items)) * JOINED <= len(items):
-            added, found = joiner.joined(equation, items)
-            if found is not None and found.type == equation.outputs[0].type:
+            added, stacked = joiner.joined(equation, items)
+            if stacked is not None and stacked.type == equation.outputs[0].type:
                 equations += added
-                names[equation.outputs[0]] = found
+                names[equation.outputs[0]] = stacked
                 continue
         equations.append(equation)
     outputs = renamed(graph.outputs, names)

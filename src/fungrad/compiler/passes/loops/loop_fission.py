@@ -154,12 +154,12 @@ def added(
     """
     carry, _, total, _ = item
     terms: list[Variable | Equation] = []
-    waiting, found = [total], False
+    waiting, reached = [total], False
     while waiting:
         atom = waiting.pop()
         equation = made.get(atom)
         if atom is carry:
-            found = True
+            reached = True
             continue
         if isinstance(atom, Literal) or atom.type != carry.type:
             return []
@@ -171,7 +171,7 @@ def added(
             waiting.append(equation.inputs[0])
         else:
             terms.append(atom)
-    return terms if found and reads[carry] == 1 else []
+    return terms if reached and reads[carry] == 1 else []
 
 
 # --- fission --------------------------------------------------------------------------------------

@@ -167,8 +167,8 @@ class OpenScan:
         for variable, value in many.constants:
             names[variable] = held = Variable(variable.type)
             self.constants.append((held, value))
-        found = [renewed(inner, names) for inner in many.equations]
-        return found, list(renamed(many.outputs, names))
+        new = [renewed(inner, names) for inner in many.equations]
+        return new, list(renamed(many.outputs, names))
 
 
 def computed(
@@ -180,21 +180,21 @@ def computed(
     """The equations, in order, that compute some values from given ones; None if one of the
     equations is not allowed.
     """
-    found: dict[Atom, Equation] = {}
+    makers: dict[Atom, Equation] = {}
     waiting = [*reversed(wanted)]
     while waiting:
         atom = waiting[-1]
-        if atom in found or given(atom):
+        if atom in makers or given(atom):
             waiting.pop()
             continue
         equation = made.get(atom)
         if equation is None or not allowed(equation):
             return None
-        missing = [a for a in equation.inputs if a not in found and not given(a)]
+        missing = [a for a in equation.inputs if a not in makers and not given(a)]
         if not missing:
-            found[atom] = equation
+            makers[atom] = equation
         waiting += reversed(missing)
-    return list(found.values())
+    return list(makers.values())
 
 
 def small(equation: Equation) -> bool:

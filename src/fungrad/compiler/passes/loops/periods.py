@@ -17,19 +17,19 @@ PER_LENGTH = 4
 
 def candidates(words: np.ndarray) -> list[int]:
     """Distances at which windows of words often recur, each once."""
-    found: dict[int, None] = {}
+    periods: dict[int, None] = {}
     rank, width = np.unique(words, return_inverse=True)[1].astype(np.int64), 1
     while True:
         order = np.argsort(rank, kind="stable")
         ordered = rank[order]
         gaps = np.diff(order)[ordered[1:] == ordered[:-1]]
         if not len(gaps):
-            return list(found)
+            return list(periods)
         distances, counts = np.unique(gaps, return_counts=True)
         often = np.lexsort((distances, -counts))[:PER_LENGTH]
-        found.update(dict.fromkeys(distances[often].tolist()))
+        periods.update(dict.fromkeys(distances[often].tolist()))
         if 2 * width >= len(words):
-            return list(found)
+            return list(periods)
         pairs = rank[:-width] * (rank.max() + 1) + rank[width:]
         rank, width = np.unique(pairs, return_inverse=True)[1].astype(np.int64), 2 * width
 

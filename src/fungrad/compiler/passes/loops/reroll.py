@@ -45,10 +45,10 @@ def reroll(graph: Graph) -> Graph:
         return graph
     result = _reads_first(graph)
     for _ in range(ROUNDS):
-        found = _with_one_loop(result)
-        if found is None:
+        rerolled = _with_one_loop(result)
+        if rerolled is None:
             break
-        result = found
+        result = rerolled
     return result if 2 * _length(result) <= _length(graph) else graph
 
 
@@ -84,8 +84,8 @@ def _with_one_loop(graph: Graph) -> Graph | None:
             loop = trace.loop(period, start, stop)
             if loop is not None:
                 loops.append(loop)
-    found = (_Scan(trace, loop).graph() for loop in sorted(loops, key=lambda loop: loop.start))
-    return next((drop_dead(with_slices(drop_dead(f))) for f in found if f is not None), None)
+    graphs = (_Scan(trace, loop).graph() for loop in sorted(loops, key=lambda loop: loop.start))
+    return next((drop_dead(with_slices(drop_dead(f))) for f in graphs if f is not None), None)
 
 
 class _Scan:
@@ -131,19 +131,21 @@ class _Scan:
         """The operands of an equation of the body; None if they cannot be stacked."""
         inputs: list[Atom] = []
         for k in range(len(equation.inputs)):
-            found = self.trace.operand(self.loop, place, k)
-            if isinstance(found, StepValue):
-                inputs.append(names[found] if not found.lag else self._carried(found, place, k))
-            elif isinstance(found, list):
-                x = self._of_each_step(found, equation, k)
+            operand = self.trace.operand(self.loop, place, k)
+            if isinstance(operand, StepValue):
+                inputs.append(
+                    names[operand] if not operand.lag else self._carried(operand, place, k)
+                )
+            elif isinstance(operand, list):
+                x = self._of_each_step(operand, equation, k)
                 if x is None:
                     return None
                 inputs.append(x)
-            elif isinstance(found, Variable):
-                known = self.consts.setdefault(found, (Variable(found.type), found))
+            elif isinstance(operand, Variable):
+                known = self.consts.setdefault(operand, (Variable(operand.type), operand))
                 inputs.append(known[0])
             else:
-                inputs.append(found)
+                inputs.append(operand)
         return inputs
 
     def _carried(self, value: StepValue, place: int, k: int) -> Variable:
@@ -225,14 +227,14 @@ class _Scan:
         """The values of the body that are read after the loop, each with those of all steps. What a
         carry ends with is read there without a stack.
         """
-        loop, found = self.loop, list[tuple[Variable, list[Variable]]]()
+        loop, ys = self.loop, list[tuple[Variable, list[Variable]]]()
         for value, variable in names.items():
             steps = self.equations[loop.start + value.place : loop.stop : loop.period]
             values = [e.outputs[value.output] for e in steps]
             carried = value._replace(lag=1) in self.carry
             if not read.isdisjoint(values[:-1] if carried else values):
-                found.append((variable, values))
-        return found
+                ys.append((variable, values))
+        return ys
 
     def _stack(self, joiner: Stacks, atoms: Any, reverse: bool) -> Atom | None:
         """The array of the values of all steps, made before the loop; None if it is too large."""
@@ -242,9 +244,9 @@ class _Scan:
             made = Variable(of_value(np.ascontiguousarray(atoms)))
             self.constants.append((made, _read_only(atoms)))
             return made
-        equations, found = joiner.joined(like, atoms[::-1] if reverse else atoms)
+        equations, stacked = joiner.joined(like, atoms[::-1] if reverse else atoms)
         self.before += equations
-        return found
+        return stacked
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:
@@ -277,5 +279,5 @@ def _same_types(equation: Equation, k: int, type_: Type) -> bool:
     """Whether an equation has the same outputs if an operand has another Type."""
     types = [a.type for a in equation.inputs]
     types[k] = type_
-    found = equation.primitive.infer(types, equation.params)
-    return list(found) == [v.type for v in equation.outputs]
+    outputs = equation.primitive.infer(types, equation.params)
+    return list(outputs) == [v.type for v in equation.outputs]

@@ -110,15 +110,15 @@ class TracedLoops:
 
     def periods(self) -> Iterator[tuple[int, int, int]]:
         """Periods with their first equation and the end of the last one, the longest first."""
-        found = []
+        periods = []
         for period in candidates(self.words):
             if period * (TIMES - 1) < len(self.words):
                 for start, stop in runs(self._same(period)):
                     if stop - start < (TIMES - 1) * period:
                         break
                     if self._weight(start, stop) >= costs.rerolled_equations:
-                        found.append((start - stop, period, start, stop + period))
-        for _, period, start, stop in sorted(found):
+                        periods.append((start - stop, period, start, stop + period))
+        for _, period, start, stop in sorted(periods):
             yield period, start, stop
 
     def _weight(self, start: int, stop: int) -> int:
@@ -138,17 +138,17 @@ class TracedLoops:
             short = self._weight(first, last) < costs.rerolled_equations
             if high - low < TIMES or short:
                 return None
-            found = self._checked(period, start + low * period, high - low)
-            if isinstance(found, TracedLoop):
-                outside = sum([self._weight(first + n, first + n + 1) for n in found.outside])
+            checked = self._checked(period, start + low * period, high - low)
+            if isinstance(checked, TracedLoop):
+                outside = sum([self._weight(first + n, first + n + 1) for n in checked.outside])
                 weight = self._weight(first, first + period) - outside
-                return found if weight * found.times >= costs.rerolled_equations else None
-            if not 0 < found < high - low:
+                return checked if weight * checked.times >= costs.rerolled_equations else None
+            if not 0 < checked < high - low:
                 return None
-            if 2 * found < high - low:
-                low += found
+            if 2 * checked < high - low:
+                low += checked
             else:
-                high = low + found
+                high = low + checked
         return None
 
     def _boundary(self, period: int, start: int, stop: int) -> int:
@@ -260,8 +260,8 @@ def _param(value: Any) -> Hashable:
         return ("graph", _text(value))
     if type(value) is tuple:
         return tuple(map(_param, value))
-    found: Hashable = key_part(value)
-    return found
+    key: Hashable = key_part(value)
+    return key
 
 
 def _text(graph: Graph) -> Hashable:

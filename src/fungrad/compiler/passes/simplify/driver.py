@@ -52,11 +52,11 @@ def choose(value: str) -> None:
 
 
 def _by_primitive(rules: Iterable[Rule]) -> dict[Any, tuple[Rule, ...]]:
-    found: dict[Any, tuple[Rule, ...]] = {}
+    table: dict[Any, tuple[Rule, ...]] = {}
     for one in rules:
         for primitive in one.pattern.primitives:
-            found[primitive] = (*found.get(primitive, ()), one)
-    return found
+            table[primitive] = (*table.get(primitive, ()), one)
+    return table
 
 
 RULES = (

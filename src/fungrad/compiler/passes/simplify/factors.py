@@ -22,14 +22,14 @@ from fungrad.retracing.inlining import placed
 
 @rule(made(solve, AnyValue("a"), AnyValue("b")), "a Cholesky factor is a triangle")
 def of_a_factor(writer: Writer, equation: Equation, a: Atom, b: Atom) -> Atom | None:
-    last, triangle, found = a.type.ndim - 1, "lower", a
-    while (step := writer.definition(found, transpose, conj)) is not None:
+    last, triangle, factor = a.type.ndim - 1, "lower", a
+    while (step := writer.definition(factor, transpose, conj)) is not None:
         if step.primitive is transpose:
             if tuple(step.params["axes"]) != (*range(last - 1), last, last - 1):
                 return None
             triangle = "upper" if triangle == "lower" else "lower"
-        (found,) = step.inputs
-    if equation.params["triangle"] or writer.definition(found, cholesky) is None:
+        (factor,) = step.inputs
+    if equation.params["triangle"] or writer.definition(factor, cholesky) is None:
         return None
     return writer.add(equation, solve, a, b, triangle=triangle)
 
@@ -107,13 +107,13 @@ def values_with_vectors(graph: Graph) -> Graph:
     computes vectors, if there is one after them.
     """
     every = (eigh, eigenspaces, svd)
-    found = {(e.primitive, *e.inputs): e for e in graph.equations if e.primitive in every}
+    equations = {(e.primitive, *e.inputs): e for e in graph.equations if e.primitive in every}
 
     def replace(equation: Equation) -> Equation:
         if equation.primitive not in (eigvalsh, eigenspaces, svdvals):
             return equation
         for whole in (svd,) if equation.primitive is svdvals else (eigh, eigenspaces):
-            other = found.get((whole, *equation.inputs))
+            other = equations.get((whole, *equation.inputs))
             if other is None or other.params.get("lower") != equation.params.get("lower"):
                 continue
             outputs = [Variable(v.type) for v in other.outputs]
@@ -123,4 +123,4 @@ def values_with_vectors(graph: Graph) -> Graph:
             return placed(other, whole, equation.inputs, tuple(outputs), other.params)
         return equation
 
-    return rewritten(graph, replace) if found else graph
+    return rewritten(graph, replace) if equations else graph

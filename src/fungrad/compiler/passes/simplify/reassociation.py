@@ -33,14 +33,14 @@ Factor = tuple[Atom, bool]
 
 def parts(atom: Atom, group: Any, definition: Callable[..., Equation | None]) -> list[Factor]:
     """The factors of a product, or the terms of a sum, in order."""
-    found: list[Factor] = []
+    factors: list[Factor] = []
     waiting = [(atom, False)]
     while waiting:
         atom, inverse = waiting.pop()
         equation = definition(atom, *group, neg, power, square)
         primitive = None if equation is None else equation.primitive
         if equation is None or (primitive in (power, square) and not _squared(equation, group)):
-            found.append((atom, inverse))
+            factors.append((atom, inverse))
         elif primitive in group:
             first, second = equation.inputs
             waiting += [(second, inverse is not (primitive is group[1])), (first, inverse)]
@@ -49,7 +49,7 @@ def parts(atom: Atom, group: Any, definition: Callable[..., Equation | None]) ->
         else:  # -x is x * -1, and a square x * x
             x = equation.inputs[0]
             waiting += [(Literal(-1.0) if primitive is neg else x, inverse), (x, inverse)]
-    return found
+    return factors
 
 
 def _squared(equation: Equation, group: Any) -> bool:
@@ -173,8 +173,8 @@ def known_first(loop: Any, known: set[Atom], small: Callable[[Equation], bool]) 
     equations: list[Equation] = []
 
     def definition(atom: Atom, *primitives: Any) -> Equation | None:
-        found = links.get(atom)
-        return found if found is not None and found.primitive in primitives else None
+        link = links.get(atom)
+        return link if link is not None and link.primitive in primitives else None
 
     def write(primitive: Any, *inputs: Atom) -> Atom:
         equations.append(applied(equation, primitive, *inputs))

@@ -25,10 +25,10 @@ Box = Sequence[range]
 
 def box(index: Index, shape: tuple[int, ...]) -> Box | None:
     """The box that an index of slices with step 1 selects; None for other indices."""
-    found = selected(index, shape)
-    if found is None or found[1] != list(range(len(shape))):
+    ranges = selected(index, shape)
+    if ranges is None or ranges[1] != list(range(len(shape))):
         return None
-    return found[0] if all(r.step == 1 and r.start <= r.stop for r in found[0]) else None
+    return ranges[0] if all(r.step == 1 and r.start <= r.stop for r in ranges[0]) else None
 
 
 def _index(ranges: Box, shape: tuple[int, ...]) -> Index:
@@ -80,11 +80,11 @@ def filled(writer: Writer, equation: Equation) -> Atom | None:
     if _covered(writer, equation) != output.type.size:
         return None
     while inner.primitive is index_add:
-        found = writer.sole_use_definition(inner.inputs[0], index_add, scatter)
-        if found is None:
+        write = writer.sole_use_definition(inner.inputs[0], index_add, scatter)
+        if write is None:
             return None
-        chain.append(found)
-        inner = found
+        chain.append(write)
+        inner = write
     boxes = []
     for e in chain:
         sections, value = sections_of(e), e.inputs[e.primitive is index_add].type
@@ -116,13 +116,13 @@ def _covered(writer: Writer, equation: Equation) -> int:
     chain is not walked for each of its equations.
     """
     size = 0
-    found: Equation | None = equation
-    while found is not None:
-        adds = found.primitive is index_add
-        size += found.inputs[adds].type.size
-        found = writer.definition(found.inputs[0], index_add, scatter) if adds else None
-        if found is not None and found.outputs[0] in writer.covered:
-            size += writer.covered[found.outputs[0]]
+    write: Equation | None = equation
+    while write is not None:
+        adds = write.primitive is index_add
+        size += write.inputs[adds].type.size
+        write = writer.definition(write.inputs[0], index_add, scatter) if adds else None
+        if write is not None and write.outputs[0] in writer.covered:
+            size += writer.covered[write.outputs[0]]
             break
     writer.covered[equation.outputs[0]] = size
     return size

@@ -321,6 +321,8 @@ def test_the_parts_of_a_join_are_stored_before_it_where_loops_over_it_are_slow(
         compiled = fg.jit(g)
         np.testing.assert_allclose(compiled(y), g(y), rtol=1e-13, atol=1e-13)
         assert not compiled.lower(y).refused
+    slope = graph_of(fg.grad(lambda x: np.sum(f(x) ** 2)), x)
+    assert not clusters.costly_joins(slope)  # slices read the parts
 
 
 def smoothed(x: Any) -> Any:

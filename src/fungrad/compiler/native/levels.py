@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.element_operations import cost
-from fungrad.compiler.native.index_maps import SHORT, moved_operands
+from fungrad.compiler.native.index_maps import SHORT, movable
 from fungrad.ir.graph import Atom, Equation, Graph
 from fungrad.primitives.elementwise.by_elements import elementwise
+from fungrad.primitives.movement.gather import getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import concatenate
-from fungrad.primitives.movement.stack_iota import stack
+from fungrad.primitives.movement.stack_iota import stack, unstack
 from fungrad.retracing.graph_transforms import memoised
 
 
@@ -34,20 +35,26 @@ class Levels(dict[Atom, int]):
 def costly_joins(graph: Graph) -> frozenset[Equation]:
     """The joins of a Graph before which their parts are stored: loops over the results would take
     as much longer as a call, because they compute values anew for each part that needs them; or
-    parts are computed, and there are more than have vector loops.
+    parts are computed, and there are more than have vector loops. Slices of a join read its parts.
     """
 
     def found() -> frozenset[Equation]:
         joins, long, again = list[Equation](), set[Equation](), 0.0
         made = {v: e for e in graph.equations for v in e.outputs}
+        whole_arrays = set(graph.outputs)
         parts, number = dict[Atom, tuple[int, int]](), 0
         """For each value, as bits, the parts that need it, and the joins of these."""
         for equation in reversed(graph.equations):
             of = [parts.get(v, (0, 0)) for v in equation.outputs]
             mine, whole = of[0] if len(of) == 1 else (0, 0)
             own = [a for a in dict.fromkeys(equation.inputs) if a in made]
-            join = equation.primitive in (concatenate, stack) and len(own) > 1
-            if not (join or elementwise(equation) or moved_operands(equation)):
+            needed = not whole_arrays.isdisjoint(equation.outputs)
+            join = needed and equation.primitive in (concatenate, stack) and len(own) > 1
+            slices = equation.primitive in (getitem, unstack)
+            follows = join or slices or elementwise(equation) or movable(equation)
+            if not slices and (needed or not follows):
+                whole_arrays.update(equation.inputs)
+            if not follows:
                 continue
             copies = mine.bit_count() - whole.bit_count()
             again += copies * cost(equation) * equation.outputs[0].type.size

@@ -131,3 +131,15 @@ def test_cotangents_are_negated_after_their_sum():
             (f(x, y[:1] + 1e-6 * d) - f(x, y[:1] - 1e-6 * d)) / 2e-6 for d in np.eye(5)
         ]
         np.testing.assert_allclose(step[0], by_differences, rtol=1e-6)
+
+
+def test_the_derivative_by_a_short_divisor_is_rounded_once():
+    x, y = (
+        np.array([-0.4504069100600625, 0.9173834879771965, 1.3422245525284113]),
+        np.float32(0.878),
+    )
+    exact = -np.sum(x / np.float64(y) ** 2)
+    for f in (lambda y: np.sum(x / y), lambda y: np.nansum(x / y, axis=0, keepdims=True)[0]):
+        for run in (fg.grad(f), fg.jit(fg.grad(f)), fg.jacrev(f)):
+            found = run(y)
+            assert found.dtype == np.float32 and found == np.float32(exact)

@@ -18,7 +18,7 @@ from fungrad.primitives.elementwise.family import (
     scale_masked,
     whole,
 )
-from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to
+from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, sum_to
 from fungrad.tracing.provenance import replayed
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, Tracer, current, shape_of
@@ -151,7 +151,10 @@ def _scale(
         if scale is passed:
             new = cotangent
         elif type(scale) is AfterSum:
-            new = scale.finish(match(scale.scale(cotangent, output, args), arg), args)
+            new, shape = scale.scale(cotangent, output, args), shape_of(arg)
+            if shape_of(new) != shape:
+                new = sum_to(new, shape)
+            new = scale.finish(new, args)  # before the cast to a shorter dtype
         else:
             new = scale(cotangent, output, args)
         kind = type(new)

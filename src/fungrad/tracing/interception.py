@@ -691,10 +691,12 @@ def _use(bindings: list[Binding]) -> bool:
     same = True
     for binding in bindings:
         place, key, own, ours = binding
-        if State.paused or compare_and_set(place, key, own, ours):
-            _written.setdefault((id(place), key), binding)
-        else:
+        at = id(place), key
+        known = _written.setdefault(at, binding)  # first: an interrupt may come after the write
+        if not (State.paused or compare_and_set(place, key, own, ours)):
             same = False
+            if known is binding:
+                del _written[at]
     return same
 
 

@@ -11,7 +11,7 @@ from fungrad.ir.graph import Atom, Equation, Graph
 from fungrad.primitives.elementwise.by_elements import elementwise
 from fungrad.primitives.movement.gather import getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import concatenate
-from fungrad.primitives.movement.stack_iota import stack, unstack
+from fungrad.primitives.movement.stack_iota import unstack
 from fungrad.retracing.graph_transforms import memoised
 
 
@@ -36,6 +36,7 @@ def costly_joins(graph: Graph) -> frozenset[Equation]:
     """The joins of a Graph before which their parts are stored: loops over the results would take
     as much longer as a call, because they compute values anew for each part that needs them; or
     parts are computed, and there are more than have vector loops. Slices of a join read its parts.
+    Along a short axis, one loop writes all parts.
     """
 
     def found() -> frozenset[Equation]:
@@ -49,7 +50,8 @@ def costly_joins(graph: Graph) -> frozenset[Equation]:
             mine, whole = of[0] if len(of) == 1 else (0, 0)
             own = [a for a in dict.fromkeys(equation.inputs) if a in made]
             needed = not whole_arrays.isdisjoint(equation.outputs)
-            join = needed and equation.primitive in (concatenate, stack) and len(own) > 1
+            join = needed and len(own) > 1 and equation.primitive is concatenate
+            join = join and equation.outputs[0].type.shape[equation.params["axis"]] > SHORT
             slices = equation.primitive in (getitem, unstack)
             follows = join or slices or elementwise(equation) or movable(equation)
             if not slices and (needed or not follows):

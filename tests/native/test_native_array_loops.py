@@ -267,6 +267,6 @@ def test_modules_share_equal_functions_and_rename_others() -> None:
 
 
 def test_many_arrays_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(array_loops, "ARRAYS", 3)
+    monkeypatch.setattr(array_loops, "MOST_ARRAYS", 3)
     with pytest.raises(Refused, match="arrays"):
         loop_kernel(optimised(fg.make_jaxpr(swapped)(X, XS)))

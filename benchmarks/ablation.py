@@ -16,10 +16,10 @@ from __future__ import annotations
 import argparse
 import importlib
 import math
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -27,6 +27,7 @@ import numpy as np
 
 import fungrad as fg
 from benchmarks.replay import corpus
+from benchmarks.timing import least_cpu_times
 from fungrad.compiler.passes import pipeline
 from fungrad.compiler.passes.loops import loop_fission
 from fungrad.compiler.passes.simplify import driver, reassociation
@@ -170,22 +171,6 @@ def compiled(content: bytes) -> tuple[float, str, Any]:
     return cost(graph), graph.show(), fg.jit(exported)
 
 
-def seconds(calls: list[Callable[[], Any]]) -> list[float]:
-    """The least CPU time of each call, in bursts that take turns."""
-    best, counts = [math.inf] * len(calls), []
-    for call in calls:
-        start = time.process_time()
-        call()
-        counts.append(max(1, int(BURST / max(time.process_time() - start, 1e-7))))
-    for _ in range(ROUNDS):
-        for i, call in enumerate(calls):
-            start = time.process_time()
-            for _ in range(counts[i]):
-                call()
-            best[i] = min(best[i], (time.process_time() - start) / counts[i])
-    return best
-
-
 Row = tuple[str, float, float, str]
 """The name of the pass or rule that is off, the ratios of cost and time, the program."""
 
@@ -210,7 +195,7 @@ def ablated(name: str, content: bytes, inputs: list[Any], off: dict[str, Any], t
                 slower(*inputs)
         took = [1.0, 1.0]
         if times:
-            took = seconds([lambda: slower(*inputs), lambda: run(*inputs)])  # noqa: B023
+            took = least_cpu_times([partial(slower, *inputs), partial(run, *inputs)], ROUNDS, BURST)
         yield switch, less / whole, took[0] / took[1], name
 
 

@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import casadi as ca
@@ -21,6 +22,7 @@ import numpy as np
 import scipy.sparse
 
 import fungrad as fg
+from benchmarks.timing import least_cpu_times
 
 ROUNDS, BURST = 30, 0.002
 
@@ -264,20 +266,6 @@ def dense(value: Any) -> Any:
     return np.squeeze(value.toarray() if scipy.sparse.issparse(value) else value)
 
 
-def interleaved(*calls: Callable[[], Any]) -> list[float]:
-    """The least CPU time of each call, in turns."""
-    best = [np.inf] * len(calls)
-    for _ in range(ROUNDS):
-        for i, call in enumerate(calls):
-            call()
-            count, start = 0, time.process_time()
-            while (spent := time.process_time() - start) < BURST:
-                call()
-                count += 1
-            best[i] = min(best[i], spent / count)
-    return best
-
-
 def main() -> None:
     """Prints the table."""
     print("| problem | derivative | fungrad, us | CasADi, us | ratio | set-up, ms | CasADi's | "
@@ -298,7 +286,7 @@ def main() -> None:
                 assert apart < 1e-9, (name, what, apart)
                 if smaller:
                     continue
-                a, b = interleaved(lambda f=f, z=z: f(z), lambda g=g, z=z: g(z))
+                a, b = least_cpu_times([partial(f, z), partial(g, z)], ROUNDS, BURST)
                 ratios.append((a / b, setup / other))
                 print(f"| {name} | {what} | {1e6 * a:.1f} | {1e6 * b:.1f} | {a / b:.2f} | "
                       f"{1e3 * setup:.0f} | {1e3 * other:.1f} | {setup / other:.0f} | "

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import statistics
 import sys
-import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numba
@@ -19,6 +19,7 @@ import numpy as np
 
 import fungrad as fg
 from benchmarks import python_loops
+from benchmarks.timing import least_cpu_times
 from fungrad import lax
 
 ROUNDS, BURST = 40, 0.004
@@ -361,15 +362,7 @@ def main() -> None:
         pairs = zip(calls[0](*args), calls[1](*args), strict=True)
         apart = max(np.max(np.abs(a - b)) / np.max(np.abs(b)) for a, b in pairs)
         assert apart < 1e-8, (name, apart)
-        best = [np.inf, np.inf]
-        for _ in range(ROUNDS):
-            for i, call in enumerate(calls):
-                call(*args)
-                count, start = 0, time.process_time()
-                while (spent := time.process_time() - start) < BURST:
-                    call(*args)
-                    count += 1
-                best[i] = min(best[i], spent / count)
+        best = least_cpu_times([partial(call, *args) for call in calls], ROUNDS, BURST)
         ratios.append(best[0] / best[1])
         us = f"{1e6 * best[0]:.1f} | {1e6 * best[1]:.1f}"
         print(f"| {name} | {us} | {ratios[-1]:.2f} | {apart:.0e} |", flush=True)

@@ -8,7 +8,7 @@ import gc
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 LEAST = 3
@@ -79,6 +79,22 @@ def interleaved(
     """The median time of one call of each candidate, in seconds: see `sampled`."""
     samples = sampled(candidates, rounds, seconds)
     return {name: statistics.median(values) for name, values in samples.items()}
+
+
+def least_cpu_times(calls: Sequence[Callable[[], Any]], rounds: int, seconds: float) -> list[float]:
+    """The least CPU time of one call of each, in seconds: each runs in bursts of about `seconds`,
+    which take turns.
+    """
+    best = [math.inf] * len(calls)
+    for _ in range(rounds):
+        for i, call in enumerate(calls):
+            call()
+            count, start = 0, time.process_time()
+            while (spent := time.process_time() - start) < seconds:
+                call()
+                count += 1
+            best[i] = min(best[i], spent / count)
+    return best
 
 
 def table(title: str, times: Mapping[str, float], unit: str) -> str:

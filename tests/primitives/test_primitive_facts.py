@@ -26,6 +26,7 @@ from fungrad.primitives.facts import (
     FUNCTION,
     NOTHING,
     OPERANDS,
+    SPACES,
     TERMS,
     Along,
     Work,
@@ -405,7 +406,7 @@ def test_special_values_may_change_places_too():
             law_commutative(OURS[name], Sample(name, (bits, bits[::-1]) if whole else (x, y), {}))
 
 
-CLASSES = (EXACT, TERMS, FACTORS, OPERANDS)
+CLASSES = (EXACT, TERMS, FACTORS, OPERANDS, SPACES)
 
 
 def test_every_primitive_has_a_class_of_rounding():
@@ -413,7 +414,7 @@ def test_every_primitive_has_a_class_of_rounding():
     found = {name: rounding_of(OURS[name]) for name in NAMES}
     wrong = [n for n, r in found.items() if isinstance(r, str) and r not in CLASSES]
     assert not wrong + [n for n, r in found.items() if not isinstance(r, str) and r < 0]
-    assert {EXACT, ARITHMETIC, FUNCTION, FOREIGN, TERMS, FACTORS, OPERANDS} <= set(found.values())
+    assert {EXACT, ARITHMETIC, FUNCTION, FOREIGN, *CLASSES} <= set(found.values())
     asked = {
         rounding_of(OURS[name])
         for name in NAMES

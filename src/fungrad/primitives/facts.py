@@ -157,7 +157,7 @@ EXACT, ARITHMETIC, FUNCTION, FOREIGN = 0.0, 0.5, 4.0, 128.0
 fungrad's and NumPy's functions, and what is allowed of SciPy's and others', which state no bound
 (those of betainc and fdtrc in single precision are off by 86 and 200).
 """
-TERMS, FACTORS, OPERANDS = "terms", "factors", "operands"
+TERMS, FACTORS, OPERANDS, SPACES = "terms", "factors", "operands", "spaces"
 
 
 def rounding_of(primitive: Any) -> Rounding:
@@ -168,6 +168,7 @@ def rounding_of(primitive: Any) -> Rounding:
       products of operands, added in any order. FACTORS: a product of operands in any order.
       OPERANDS: the exact result for operands that are off by a few units in the last place, as of a
       backward stable algorithm (Higham, Accuracy and Stability of Numerical Algorithms, 1.5).
+      SPACES: the same, where the columns of the second output may have any sign.
 
     What a declaration does not state follows from its other facts.
     """

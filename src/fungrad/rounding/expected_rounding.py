@@ -36,6 +36,7 @@ from fungrad.primitives.facts import (
     FOREIGN,
     FUNCTION,
     OPERANDS,
+    SPACES,
     TERMS,
     rounding_of,
 )
@@ -292,4 +293,4 @@ _SPECTRAL = ("eig", "svd", "pinv")
 
 def is_backward_stable(primitive: Primitive) -> bool:
     """Whether the error of an operation is that of slightly different operands."""
-    return rounding_of(primitive) == OPERANDS
+    return rounding_of(primitive) in (OPERANDS, SPACES)

@@ -24,12 +24,19 @@ from fungrad.ir.graph import Equation, Graph, graphs_of, inner_graphs
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import add, sub
 from fungrad.primitives.elementwise.ufuncs import copysign, power, signbit
-from fungrad.primitives.facts import ARITHMETIC, EXACT, FUNCTION, OPERANDS, TERMS, rounding_of
+from fungrad.primitives.facts import (
+    ARITHMETIC,
+    EXACT,
+    FUNCTION,
+    OPERANDS,
+    SPACES,
+    TERMS,
+    rounding_of,
+)
 from fungrad.primitives.movement.scatter import index_max, index_min
 from fungrad.retracing.graph_transforms import memoised
 from fungrad.rounding.evaluation_time import trips
 from fungrad.support import forks
-from fungrad.support.lazy import imported
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import EVAL, EvalTrace, enter, leave
 
@@ -40,7 +47,6 @@ LONG_SUM = 512
 an array one by one."""
 OPERAND_ULP = 64.0
 """The units in the last place by which the operands of backward stable algorithms are moved."""
-_SPECTRA = "fungrad.primitives.linalg.spectra"
 _import = forks.lock()
 """Held while NumPy may import its module of random numbers: a child that is forked meanwhile would
 wait for the end of the import."""
@@ -145,7 +151,7 @@ class PerturbedTrace(TimedTrace):
 
     def _collective(self, rounding: str, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         """A sum, a product, or an algorithm of linear algebra."""
-        ulp = OPERAND_ULP if rounding == OPERANDS else SUM_ULP
+        ulp = OPERAND_ULP if rounding in (OPERANDS, SPACES) else SUM_ULP
         if rounding == TERMS:
             ulp *= 1 + _terms(args, params) // LONG_SUM
         given = [self.moved(arg, ulp) for arg in args]
@@ -153,8 +159,8 @@ class PerturbedTrace(TimedTrace):
             result = primitive.eval(*given, **params)
         except np.linalg.LinAlgError:  # a matrix at the edge of what LAPACK takes
             result = _raising(primitive, args, params)
-        if primitive.module == _SPECTRA and primitive is imported(_SPECTRA).eigenspaces:
-            values, vectors = result  # with any signs
+        if rounding == SPACES:
+            values, vectors = result
             signs = self.random.choice(np.array([-1.0, 1.0]), values.shape)
             result = values, vectors * signs[..., None, :].astype(values.dtype)
         if rounding == TERMS:
@@ -381,6 +387,6 @@ def _ulp(equation: Equation) -> float:
     rounding = rounding_of(primitive)
     if not isinstance(rounding, str):
         return 2 * rounding
-    if rounding == OPERANDS:
+    if rounding in (OPERANDS, SPACES):
         return 0.0  # the condition of the problem decides
     return min(MOST_ULP, float(max([1, *(atom.type.size for atom in equation.inputs)])))

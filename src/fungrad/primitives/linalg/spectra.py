@@ -17,6 +17,7 @@ import numpy as np
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.elementwise.ufuncs import imag
+from fungrad.primitives.facts import SPACES
 from fungrad.primitives.linalg import flop_counts
 from fungrad.primitives.linalg.cholesky_qr import hermitian_weights
 from fungrad.primitives.linalg.matrix_parts import (
@@ -313,6 +314,7 @@ eigenspaces: Primitive = general(
     vjp=_vjp_eigh,
     batch=lambda args, batched, size, *, lower: eigenspaces(args[0], lower=lower),
     multiple=True,
+    rounding=SPACES,
 )
 """`eigenspaces(a, lower=)`: as `eigh`, for functions that do not depend on the signs (phases) of
 vectors, nor on the choice among those of equal values: these are left open."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import threading
 
@@ -103,6 +104,29 @@ def test_old_memory_leaves_a_full_pool():
     assert all(buffer_pool.take(1) is not arenas[0] for _ in range(4))
     buffer_pool.give(buffer_pool.Arena(buffer_pool.LIMIT + 1))
     assert buffer_pool.held() == 0
+
+
+def test_destructors_may_give_memory_back_while_a_thread_takes_some():
+    before = gc.get_threshold()
+    try:
+        for threshold in range(1, 40):  # the collection comes at another step of `take` each time
+            buffer_pool.clear()
+            gc.collect()
+            gc.disable()
+            for arena in [buffer_pool.take(buffer_pool.LIMIT // n) for n in (8, 4, 4, 4)]:
+                buffer_pool.give(arena)
+            cycle = [buffer_pool.empty((buffer_pool.LIMIT // 2,), np.dtype(np.uint8))]
+            cycle.append(cycle)
+            del cycle
+            gc.set_threshold(threshold)
+            gc.enable()
+            assert buffer_pool.take(1).size >= 1
+            gc.set_threshold(*before)
+            assert buffer_pool.held() <= buffer_pool.LIMIT
+    finally:
+        gc.enable()
+        gc.set_threshold(*before)
+        buffer_pool.clear()
 
 
 def test_results_do_not_stay_in_the_pool():

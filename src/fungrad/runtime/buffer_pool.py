@@ -114,7 +114,8 @@ def take(size: int) -> Arena:
         if not large:
             return Arena(size)
         chosen = min(reversed(large), key=lambda arena: (arena.thread != me, arena.size))
-        _free.remove(chosen)
+        if chosen in _free:  # unless a destructor gave an array back meanwhile, in place of it
+            _free.remove(chosen)
         return chosen
 
 

@@ -275,6 +275,8 @@ class _Reader:
         """The key under which the reading is kept; None if it is not."""
         self._waiting: list[tuple[Any, bool]] = []
         """Objects to read, and `shared`."""
+        self._new: set[str] = set()
+        """Names in the code read since the namespaces were looked through."""
         self.bindings: dict[tuple[int, Any], Binding] = {}
         self._all = _Reading()
         self.shared = True
@@ -302,8 +304,12 @@ class _Reader:
         self.shared = replacement_for(f, self._replaced) is None
         self._held_by(made, f, False)
         self._waiting.append((f, False))
-        while self._waiting and len(self._all.seen) < self._most:
-            self._visit(*self._waiting.pop())
+        while (self._waiting or self._new) and len(self._all.seen) < self._most:
+            if self._waiting:
+                self._visit(*self._waiting.pop())
+            else:
+                self._look_up_new_names()
+        self._look_up_new_names()
         if self._key is not None:
             if len(_readings) >= KEPT_READINGS:
                 _readings.popitem(last=False)
@@ -407,6 +413,16 @@ class _Reader:
         for name in self.names & space.keys():
             self._named(space, place, name, shared)
 
+    def _look_up_new_names(self) -> None:
+        """Reads the values of new names in the namespaces, at once for all code that was read."""
+        new, self._new = self._new - self.names, set()
+        self._all.names |= new
+        for space, place, shared in self._all.spaces if new else ():
+            for name in new & space.keys():
+                self._named(space, place, name, shared)
+        for name in FURTHER.keys() & new:
+            self._further(name)
+
     def _named(self, space: Any, place: Any, name: str, shared: bool) -> None:
         if place is None:
             if shared:
@@ -416,14 +432,8 @@ class _Reader:
             self._place(place, name, shared)
 
     def _code(self, code: CodeType, names: dict[str, Any]) -> None:
-        new = set(code.co_names) - self.names
-        self._all.names |= new
+        self._new.update(code.co_names)
         self._all.places_in(names)
-        for space, place, shared in self._all.spaces if new else ():
-            for name in new & space.keys():
-                self._named(space, place, name, shared)
-        for name in FURTHER.keys() & new:
-            self._further(name)
         for name in code.co_names:
             if name in names:
                 self._place(names, name, True)

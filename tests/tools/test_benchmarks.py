@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT))  # benchmarks is no part of the package
 
 from benchmarks import __main__ as command  # noqa: E402
 from benchmarks import (  # noqa: E402
+    adbench,
     bars,
     branches,
     cases,
@@ -30,6 +31,7 @@ from benchmarks import (  # noqa: E402
     tables,
     timing,
 )
+from benchmarks.gradbench import ba, gmm, ht, lstm, workloads  # noqa: E402
 from benchmarks.libraries import AUTOGRAD, EAGER, FUNGRAD, HAND, JAX  # noqa: E402
 
 
@@ -199,3 +201,38 @@ def test_tables_of_results(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "| a | 4 | 2 |  | 0.50 (0.50) |  |" in printed
     assert "| a bar | missed |" in printed
+
+
+def test_derivatives_of_adbench_by_hand():
+    free = workloads.gmm(3, 4, 6)
+    x = free["x"]
+    free = {name: free[name] for name in gmm.FREE}
+    calls = {
+        "fungrad": lambda: fg.grad(gmm.objective)(free, x, 2, 0.7),
+        "by hand": lambda: adbench.gmm_by_hand(free, x, 2, 0.7),
+    }
+    adbench.agree(calls)
+    arguments = ba.decoded(workloads.ba(2, 3, 5))
+    calls = {
+        "fungrad": lambda: ba.entries(*arguments),
+        "by hand": lambda: adbench.ba_by_hand(*arguments),
+    }
+    adbench.agree(calls)
+    arguments = tuple(workloads.lstm(2, 4, 3).values())
+    calls = {
+        "fungrad": lambda: lstm.gradient(*arguments),
+        "by hand": lambda: adbench.lstm_by_hand(*arguments),
+    }
+    adbench.agree(calls)
+
+
+@pytest.mark.parametrize("simple", [True, False])
+def test_derivatives_of_a_hand_by_hand(simple):
+    given = workloads.ht(12, 5, simple)
+    data, us = given["data"], np.asarray(given["us"]).reshape(-1, 2)
+    arguments = given["theta"], us, data["model"], data, tuple(data["model"]["parents"])
+    calls = {
+        "fungrad": lambda: ht.jacobian(*arguments, False),
+        "by hand": lambda: adbench.ht_by_hand(*arguments),
+    }
+    adbench.agree(calls)

@@ -157,3 +157,25 @@ def test_a_quotient_keeps_the_digits_of_a_division():
         assert fg.grad(lambda x: (x / tiny) * 1e-20)(1.0) == 1e-20 / tiny
     assert fg.grad(lambda x: 1e-10 * math.log(x))(tiny) == pytest.approx(1e-10 / tiny, rel=1e-14)
     assert fg.grad(lambda y: (1e-300 / y) * 1e300)(1e20) == pytest.approx(-1e-40, rel=1e-14)
+
+
+@pytest.mark.parametrize("factor", [3, 3.0, -2], ids=str)
+def test_cotangents_of_elements_keep_their_fraction_through_whole_factors(factor):
+    def written(x):
+        a = np.zeros(2)
+        a[0] = factor * x
+        a[1] = x
+        return a[0] * 0.7
+
+    def read(x):
+        a = np.zeros(2, complex)
+        for n in range(2):
+            a[n] = (factor * x) * np.sin(x + n)
+        return np.conjugate(a)[0].real
+
+    for f in (written, read):
+        slope = fg.jvp(f, (3.3,), (1.0,))[1]
+        assert fg.grad(f)(3.3) == pytest.approx(slope, rel=1e-14)
+        assert fg.jit(fg.grad(f))(3.3) == pytest.approx(slope, rel=1e-14)
+    curvature = fg.jvp(lambda x: fg.jvp(read, (x,), (1.0,))[1], (3.3,), (1.0,))[1]
+    assert fg.hessian(read)(3.3) == pytest.approx(curvature, rel=1e-13)

@@ -75,8 +75,9 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
                     if type(cotangent) is Masked:
                         scales = (lambda c, z, a: c * a[0]), (lambda c, z, a: c * a[1])
                         _scale_masked(
-                            cotangents, cotangent, 0.0, (args, output), (slots, params), scales
-                        )
+                            cotangents, cotangent, 0.0, (float(args), float(output)),
+                            (slots, params), scales,
+                        )  # fmt: skip
                         continue
                 held = cotangents[slots]
                 if held is None:

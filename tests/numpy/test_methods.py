@@ -101,6 +101,16 @@ def test_item_of_integers_is_a_number():
     assert fg.grad(lambda x: x * (x > 1).item())(np.float64(2.0)) == 1.0
 
 
+@pytest.mark.parametrize(
+    "f", [lambda x: round(x, 1), lambda x: x.conjugate()], ids=["round", "conjugate"]
+)
+def test_results_of_a_python_float_promote_as_one(f):
+    value, slope = fg.value_and_grad(lambda x: f(x) * np.float32(1.5) * x)(1.26)
+    plain = f(1.26) * np.float32(1.5) * 1.26
+    assert value == plain and value.dtype == plain.dtype == np.float32
+    assert slope == pytest.approx(fg.jvp(lambda x: f(x) * 1.5 * x, (1.26,), (1.0,))[1], rel=1e-6)
+
+
 def test_round_of_a_number_is_an_integer():
     assert fg.grad(lambda x: x * [3.0, 4.0][round(x)])(0.75) == 4.0
     agrees(lambda x: x * round(x, 1), np.float64(1.27), order=0)

@@ -103,7 +103,12 @@ builtin_abs = abs
 def _round_method(self: Tracer, ndigits: int | None = None) -> Any:
     if ndigits is None:
         return cast(u.rint(self), np.int64)
-    return round(self, ndigits)
+    rounded = round(self, ndigits)
+    return s.number(rounded) if is_weak(self) and self.dtype.kind == "f" else rounded
+
+
+def _conjugate_method(self: Tracer) -> Any:
+    return np.conjugate(self) if self.dtype.kind == "c" else self
 
 
 @implements(np.fix)
@@ -314,7 +319,8 @@ METHODS: dict[str, Any] = {
     "__rdivmod__": _reflected_divmod_method,
     "__round__": _round_method,
     "clip": _clip_method,
-    "conj": lambda self: np.conjugate(self) if self.dtype.kind == "c" else self,
+    "conj": _conjugate_method,
+    "conjugate": _conjugate_method,
     "imag": property(registry.functions[np.imag], _set_imag),
     "real": property(registry.functions[np.real], _set_real),
     "round": registry.functions[np.round],

@@ -6,8 +6,10 @@ import gc
 import inspect
 import os
 import pickle
+import signal
 import subprocess
 import sys
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -549,3 +551,29 @@ def test_keys_of_equations_cost_the_garbage_collector_nothing():
     for _ in range(3):  # a tuple is let go after those inside
         gc.collect()
     assert keys and not any(map(gc.is_tracked, keys))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork")
+def test_a_forked_child_reads_what_another_thread_computes(monkeypatch):
+    begun, done = threading.Event(), threading.Event()
+
+    def last_uses(*_):
+        if threading.current_thread() is not threading.main_thread():
+            begun.set()
+            done.wait()
+        return []
+
+    monkeypatch.setattr("fungrad.ir.graph.last_uses", last_uses)
+    one, other = Graph((), (), (), ()), Graph((), (), (), ())
+    thread = threading.Thread(target=lambda: one.last_uses)
+    thread.start()
+    begun.wait()
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(20)  # ends a child that waits
+        os._exit(len(other.last_uses))
+    status = os.waitpid(child, 0)[1]
+    done.set()
+    thread.join()
+    assert status == 0 and one.last_uses == []

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from fungrad.control_flow.call import Backend, Runner, use
 from fungrad.errors import ArgumentError, MissingExtraError
 from fungrad.ir.graph import Equation, Graph
+from fungrad.support.forks import cached_property
 from fungrad.support.lazy import Module, find_spec, loaded
 
 if TYPE_CHECKING:
@@ -32,12 +33,12 @@ class Chosen(Backend):
     def __init__(self, setting: str) -> None:
         self.setting = setting
 
-    @functools.cached_property
-    def name(self) -> str:  # type: ignore[override]
+    @cached_property
+    def name(self) -> str:
         """ "native" or "numpy"."""
         return "native" if self.setting != "numpy" and installed() else "numpy"
 
-    @functools.cached_property
+    @cached_property
     def _made(self) -> Backend:
         if self.name == "numpy":
             return of_numpy.NumpyBackend()

@@ -7,7 +7,6 @@ the Graph of the function.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -21,6 +20,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.primitive import Primitive, zeros
 from fungrad.retracing.graph_transforms import batch, strong_type
 from fungrad.support import pytree
+from fungrad.support.forks import cached_property
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.source_location import boundary, describe, user_line
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, typeof
@@ -188,7 +188,7 @@ class Custom(OfFunction):
         """Traced values that the rules close over, beside those of f; all are constants to the
         rules. If None, differentiation with respect to closed-over values raises an error."""
 
-    @functools.cached_property
+    @cached_property
     def _signature(self) -> Signature:
         return Signature(self.f)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from fungrad.compiler.jit import jit
 from fungrad.errors import ArgumentError
+from fungrad.support.forks import cached_property
 from fungrad.tracing.source_location import describe
 from fungrad.transforms.grad import grad, value_and_grad
 from fungrad.transforms.jacobian import hessian, jacfwd, jacrev
@@ -63,27 +64,27 @@ class VectorFunction:
         """The second derivatives of one number: float64[n, n]."""
         return np.asarray(self._hessian(_vector(p), *data), np.float64)
 
-    @functools.cached_property
+    @cached_property
     def _value(self) -> Any:
         return self._stage(self.f)
 
-    @functools.cached_property
+    @cached_property
     def _gradient(self) -> Any:
         return self._stage(grad(self._scalar))
 
-    @functools.cached_property
+    @cached_property
     def _both(self) -> Any:
         return self._stage(value_and_grad(self._scalar))
 
-    @functools.cached_property
+    @cached_property
     def _forward(self) -> Any:
         return self._stage(jacfwd(self.f))
 
-    @functools.cached_property
+    @cached_property
     def _reverse(self) -> Any:
         return self._stage(jacrev(self.f))
 
-    @functools.cached_property
+    @cached_property
     def _hessian(self) -> Any:
         return self._stage(hessian(self._scalar))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from fungrad.ir.canonical import canonical, canonical_dtype
 from fungrad.ir.printer import show
 from fungrad.ir.types import Type, of_value
+from fungrad.support.forks import cached_property
 from fungrad.support.hooks import Hooks
 from fungrad.support.lazy import Record
 

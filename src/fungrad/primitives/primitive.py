@@ -8,7 +8,6 @@ they are beside their primitives in elementwise/family.py and dot_general.py.)
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
@@ -19,6 +18,7 @@ from fungrad.errors import ArgumentError
 from fungrad.ir.canonical import DOUBLE
 from fungrad.ir.types import Type, of_doubles
 from fungrad.primitives.facts import DEFAULTS, Cost, Facts, Rounding, ScalarForm, Sections
+from fungrad.support.forks import cached_property
 from fungrad.support.lazy import imported
 from fungrad.tracing.effects import logged
 from fungrad.tracing.trace import EVAL, Tracer, current, outlived, typeof
@@ -36,7 +36,7 @@ class Later:
         self.__name__ = name
         self._find = find
 
-    @functools.cached_property
+    @cached_property
     def ufunc(self) -> np.ufunc:
         """The ufunc itself."""
         return self._find()

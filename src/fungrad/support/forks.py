@@ -10,7 +10,9 @@ from __future__ import annotations
 import _thread
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
+
+T = TypeVar("T")
 
 _locks: list[Any] = []
 _held: list[Any] = []
@@ -30,6 +32,30 @@ def lock() -> Any:
 def in_child(function: Callable[[], Any]) -> None:
     """Calls a function in each forked child before other code runs, while it holds all locks."""
     _first.append(function)
+
+
+class cached_property(Generic[T]):
+    """An attribute that is computed when it is first read, without a lock: threads that meet may
+    each do so, and all receive the first value. Before Python 3.12, `functools.cached_property`
+    holds a lock for all objects of the class meanwhile, which a forked child never gets.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self.compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, of: None, owner: type) -> cached_property[T]: ...
+    @overload
+    def __get__(self, of: object, owner: type) -> T: ...
+    def __get__(self, of: object | None, owner: type) -> cached_property[T] | T:
+        if of is None:
+            return self
+        value: T = of.__dict__.setdefault(self.name, self.compute(of))
+        return value
 
 
 def _take() -> None:

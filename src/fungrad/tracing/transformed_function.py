@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any, cast
 
+from fungrad.support.forks import cached_property
 from fungrad.support.lazy import modules
 from fungrad.tracing.numpy_warnings import set_settings, settings
 from fungrad.tracing.opaque_mode import opaque
@@ -63,7 +64,7 @@ class OfFunction:
         else:  # loaded by name: shares all attributes
             self.__dict__ = state.owner.__dict__  # type: ignore[attr-defined]
 
-    @functools.cached_property
+    @cached_property
     def _holder(self) -> Any:
         """A plain function under this one's name, which refers to it.
 

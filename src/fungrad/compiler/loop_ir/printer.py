@@ -15,6 +15,7 @@ from fungrad.compiler.loop_ir.program import Block, Free, Local, Move, Program, 
 from fungrad.compiler.self_check.checked_program import checked
 from fungrad.control_flow.call import built
 from fungrad.ir.graph import Graph, last_uses
+from fungrad.support.forks import cached_property
 from fungrad.support.lazy import Record
 from fungrad.support.snapshots import snapshot
 
@@ -163,12 +164,12 @@ class Later:
     def __call__(self, *args: Any) -> Any:
         return self.run(*args)
 
-    @functools.cached_property
+    @cached_property
     def program(self) -> Function:
         """The program."""
         return self._make()
 
-    @functools.cached_property
+    @cached_property
     def run(self) -> Function:
         """The program, or the function that checks its first run."""
         if self._graph is None or self._compile is None:

@@ -8,7 +8,6 @@ the carry where the step before wrote it, and writes stacked results directly in
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,6 +33,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.movement.reshape_broadcast_cast import reshape
 from fungrad.retracing.inlining import copied, placed
 from fungrad.runtime.buffer_pool import LARGE, LINE, packed, packed_in_order, size_of
+from fungrad.support.forks import cached_property
 
 
 def _small(graph: Graph) -> Kernel:
@@ -181,7 +181,7 @@ class _Writer:
         self.pointers: dict[Atom, Value] = {v: self.array(n) for n, v in enumerate(graph.inputs)}
         self.pointers.update((v, self.constant(x)) for v, x in graph.constants)
 
-    @functools.cached_property
+    @cached_property
     def doubt(self) -> Value:
         """The pointer to the number by which a kernel leaves its work to NumPy."""
         return self.room(8)

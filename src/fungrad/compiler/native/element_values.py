@@ -42,6 +42,7 @@ from fungrad.primitives.facts import FIRST, Along
 from fungrad.primitives.movement.gather import getitem
 from fungrad.primitives.movement.stack_iota import unstack
 from fungrad.primitives.primitive import full
+from fungrad.support.forks import cached_property
 
 Box = Sequence[tuple[int, int]]
 """The range of each loop: (begin, end)."""
@@ -109,7 +110,7 @@ class KernelGraph:
         """The places of the elements of a value that is no array with loops."""
         return list(itertools.product(*[[Along(-1, i) for i in range(n)] for n in atom.type.shape]))
 
-    @functools.cached_property
+    @cached_property
     def _flat(self) -> bool:
         equations = [e for e in self.graph.equations if e.outputs[0].type.ndim]
         values = [a for e in equations for a in (*e.inputs, *e.outputs)]

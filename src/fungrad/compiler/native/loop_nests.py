@@ -22,6 +22,7 @@ from fungrad.compiler.native.index_maps import IndexMaps, Limit, Piece, loops_of
 from fungrad.compiler.native.llvm_ir import Function, Operand, Value, size_of
 from fungrad.compiler.native.machine_code import host
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, reshape
+from fungrad.support.forks import cached_property
 from fungrad.support.lazy import Record
 
 
@@ -143,7 +144,7 @@ class Nest:
 
     # Outputs that are written: by index arrays, or sums along the outer axes.
 
-    @functools.cached_property
+    @cached_property
     def writes(self) -> dict[int, Sequence[Write]]:
         """The outputs that are written, with their writes."""
         found = dict[int, list[Write]]()
@@ -152,7 +153,7 @@ class Nest:
                 found.setdefault(root.number, []).append(root.write)
         return dict(found)
 
-    @functools.cached_property
+    @cached_property
     def copies(self) -> int:
         """The number of copies of these outputs, to which threads can add. It does not depend on
         the number of threads.

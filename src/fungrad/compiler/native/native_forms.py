@@ -7,11 +7,11 @@ element_operations.py, others by the module that declares the primitive.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fungrad.primitives.primitive import Primitive
+from fungrad.support.forks import cached_property
 from fungrad.support.lazy import Module, Record
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ class NativeForm:
     ) -> None:
         self._rules, self._nanoseconds = rules, nanoseconds
 
-    @functools.cached_property
+    @cached_property
     def rules(self) -> tuple[Any, Any]:
         return self._rules()
 
-    @functools.cached_property
+    @cached_property
     def nanoseconds(self) -> float:
         found = self._nanoseconds
         return float(self.rules[0].nanoseconds if found is None else found)

@@ -28,6 +28,7 @@ from fungrad.compiler.scalar.emitter import (
     shaped,
 )
 from fungrad.primitives.elementwise.family import div
+from fungrad.support.forks import cached_property
 
 LEFT = {"exhausted": -1, "given_up": GIVEN_UP}
 """The basic blocks that leave a program early, and the status that it returns: memory ran out; the
@@ -89,7 +90,7 @@ class NativeEmitter:
         self._ticks = code.variable("i64")
         code.first(f"store i64 0, ptr {self._ticks.text}")
 
-    @functools.cached_property
+    @cached_property
     def memory(self) -> Memory:
         """The rows of loops and of long arrays."""
         return Memory(self.code)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.refusal import Refusal, Refused, attempted
 from fungrad.ir.graph import Atom, Graph, Literal
 from fungrad.ir.types import Type
+from fungrad.support.forks import cached_property
 from fungrad.tracing.graph_trace import stage
 
 
@@ -31,7 +31,7 @@ class Traced:
     def __init__(self, name: str, function: Callable[..., Any], count: int, dtype: Any) -> None:
         self.name, self.function, self.count, self.dtype = name, function, count, np.dtype(dtype)
 
-    @functools.cached_property
+    @cached_property
     def graph(self) -> Graph:
         """The equations of the function.
 

@@ -44,6 +44,7 @@ from fungrad.primitives.elementwise.family import ARITHMETIC
 from fungrad.primitives.movement.gather import ARRAY, scatter
 from fungrad.primitives.movement.scatter import index_add
 from fungrad.runtime import buffer_pool, kernels
+from fungrad.support.forks import cached_property
 
 Runner = Callable[..., Any]
 LowerLoop = Callable[[Equation, bool], Runner | None]
@@ -161,7 +162,7 @@ class ArrayLowering:
         self.at = 0
         """The number of the equation that is lowered now."""
 
-    @functools.cached_property
+    @cached_property
     def uses(self) -> Counter[Atom]:
         """How often each value is read."""
         counts = Counter(atom for e in self.graph.equations for atom in e.inputs)
@@ -291,7 +292,7 @@ class ArrayLowering:
         text = dot(equation, [f"{{{i}}}" for i in range(len(operands))], out)
         return None if text is None else (text, list(operands))
 
-    @functools.cached_property
+    @cached_property
     def made(self) -> set[Atom]:
         """The values in memory that the program has made for them alone."""
         return {v for e in self.graph.equations if _makes(e) for v in e.outputs}

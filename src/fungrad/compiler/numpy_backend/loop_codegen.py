@@ -8,7 +8,6 @@ nothing.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -46,6 +45,7 @@ from fungrad.primitives.linalg import lapack_calls
 from fungrad.primitives.linalg.cholesky_qr import cholesky
 from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.primitives.movement.reshape_broadcast_cast import reshape, transpose
+from fungrad.support.forks import cached_property
 
 
 def lower(equation: Equation, shared: bool, lower_loop: LowerLoop) -> Runner | None:
@@ -185,7 +185,7 @@ class _ScanLowering(LoopMemory):
             self.store(atom, self.ordered(value(whole)), value(whole))
         return value(whole)
 
-    @functools.cached_property
+    @cached_property
     def index(self) -> Local:
         """The number of the iteration."""
         local, order = Local("i_"), f"range({self.length})"

@@ -22,6 +22,17 @@ REFUSED = (ArithmeticError, ValueError, TypeError)
 Numbers = Callable[..., Any]
 
 
+def _recorded(trace: Any, value: float, record: tuple[Any, ...]) -> Tracer:
+    """A result of an operation that is recorded: all but its slot."""
+    trace.slots = slot = trace.slots + 1
+    trace.note((*record, slot, NUMBERS))
+    traced = blank(Tracer)
+    traced.owner = trace
+    traced.inner = value
+    traced.extra = slot
+    return traced
+
+
 def of_one(primitive: Primitive, apply: Callable[[float], float]) -> Numbers:
     """A primitive on one traced float.
 
@@ -44,13 +55,7 @@ def of_one(primitive: Primitive, apply: Callable[[float], float]) -> Numbers:
             p = by(value, x)
         except REFUSED:
             return None
-        trace.slots = slot = trace.slots + 1  # type: ignore[attr-defined]
-        trace.note((primitive, 0, traced.extra, p, 0.0, slot, NUMBERS))
-        found = blank(Tracer)
-        found.owner = trace
-        found.inner = value
-        found.extra = slot
-        return found
+        return _recorded(trace, value, (primitive, 0, traced.extra, p, 0.0))
 
     return numbers
 
@@ -107,13 +112,7 @@ def of_two(
                 return None
             if type(value) is not float:
                 return None
-        trace.slots = slot = trace.slots + 1  # type: ignore[attr-defined]
-        trace.note((primitive, at, traced.extra, p, q, slot, NUMBERS))
-        found = blank(Tracer)
-        found.owner = trace
-        found.inner = value
-        found.extra = slot
-        return found
+        return _recorded(trace, value, (primitive, at, traced.extra, p, q))
 
     return numbers
 

@@ -79,21 +79,9 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
                             (slots, params), scales,
                         )  # fmt: skip
                         continue
-                held = cotangents[slots]
-                if held is None:
-                    cotangents[slots] = cotangent * args
-                elif type(held) is float:
-                    cotangents[slots] = held + cotangent * args
-                else:
-                    cotangents[slots] = add_cotangents(held, cotangent * args)
+                _add_number(cotangents, slots, cotangent * args)
                 if params:
-                    held = cotangents[params]
-                    if held is None:
-                        cotangents[params] = cotangent * output
-                    elif type(held) is float:
-                        cotangents[params] = held + cotangent * output
-                    else:
-                        cotangents[params] = add_cotangents(held, cotangent * output)
+                    _add_number(cotangents, params, cotangent * output)
                 continue
             replayed.set(origin)
         if type(out) is int:
@@ -126,6 +114,17 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
                 cotangents[slots] = held + new
             else:
                 cotangents[slots] = add_cotangents(held, new)
+
+
+def _add_number(cotangents: list[Any], slot: int, new: Any) -> None:
+    """Adds to the cotangent of a number."""
+    held = cotangents[slot]
+    if held is None:
+        cotangents[slot] = new
+    elif type(held) is float:
+        cotangents[slot] = held + new
+    else:
+        cotangents[slot] = add_cotangents(held, new)
 
 
 def _of_number(cotangent: Any) -> Any:

@@ -60,6 +60,22 @@ def test_a_loop_without_arguments_and_with_several_results():
         check(fg.grad(f), np.ones(2, dtype))
 
 
+@pytest.mark.parametrize(("length", "kernels"), [(150, 1), (900, 2)])
+def test_long_stacks_between_loops_leave_loops_over_arrays(length, kernels):
+    """Not a program of all numbers, which takes 13 times as long."""
+
+    def f(u: Any, k: Any) -> Any:
+        def step(u: Any, _: Any) -> Any:
+            return u + k * (np.roll(u, 1) - 2 * u + np.roll(u, -1)), None
+
+        return np.sum(lax.scan(step, u, None, length)[0] ** 2)
+
+    source = fg.jit(fg.grad(f, (0, 1))).lower(X[:200], 0.1).source
+    assert source.count("for 200 elements") >= 2
+    assert source.count("is machine code:") == kernels
+    check(fg.grad(f, (0, 1)), X[:200], 0.1, rest=1e-12, whole=False)
+
+
 def smoothed(x: Any, xs: Any) -> Any:
     def step(carry: Any, x: Any) -> Any:
         carry = (carry[2:] + carry[:-2]) * 0.5 + x[1:-1]

@@ -21,7 +21,7 @@ from fungrad.compiler.native.fused import cheap_kernel
 from fungrad.compiler.native.generators import Generator, chosen
 from fungrad.compiler.native.kernel import GIVEN_UP, MOST_ARRAYS, Kernel, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value
-from fungrad.compiler.native.programs import OF_MATRICES, scalar_kernel
+from fungrad.compiler.native.programs import OF_MATRICES, long_kernel, scalar_kernel
 from fungrad.compiler.native.single_equations import single_kernel
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.refusal import Refusal, Refused, attempted, refusal
@@ -35,9 +35,16 @@ from fungrad.retracing.inlining import copied, placed
 from fungrad.runtime.buffer_pool import LARGE, LINE, packed, packed_in_order, size_of
 from fungrad.support.forks import cached_property
 
+FREE = 8 * LARGE
+"""Bytes of new memory that a program with loops may have in any case: they stay in the cache."""
+
 
 def _small(graph: Graph) -> Kernel:
-    """The program of numbers; that of loops over arrays if its text is half of a long one's."""
+    """The program of numbers; that of loops over arrays if its text is half of a long one's.
+
+    Raises:
+      Refused: if loops over arrays have large intermediates: then each loop is a program.
+    """
     made = scalar_kernel(graph)
     alone = sum([equation.outputs[0].type.size == 1 for equation in graph.equations])
     most = tuned.number_lines
@@ -45,6 +52,8 @@ def _small(graph: Graph) -> Kernel:
     other = attempted(lambda: loop_kernel(graph)) if shorter else made
     if isinstance(other, Kernel) and 2 * len(other.module) < len(made.module):
         return other
+    if isinstance(other, Refusal) and other.code == "memory":
+        raise Refused(other)
     return made
 
 
@@ -75,7 +84,7 @@ def _loops(graph: Graph) -> Kernel:
         raise Refused(f"{len(made.module)} lines of IR", "long", lines=len(made.module))
     loops = any(structural(e.primitive) for e in graph.equations)
     most = made.cost_ns * (1.0 if loops else tuned.straight_bytes)
-    if made.scratch > max(LARGE, most):  # the pool keeps values between programs
+    if made.scratch > max(FREE, most):  # the pool keeps values between programs
         raise Refused(f"{made.scratch} bytes of new memory", "memory", bytes=made.scratch)
     return made
 
@@ -146,11 +155,22 @@ def _parts_in_order(graph: Graph) -> Kernel:
     return made
 
 
+def _longest_refusal(graph: Graph) -> Refusal | None:
+    """Why a Graph is not one program of numbers, however long: its loops over arrays have too much
+    memory together, and are programs of their own.
+    """
+    refused = long_kernel.refusal(graph)
+    found: Any = refused or attempted(lambda: loop_kernel(graph))
+    return refused or (found if isinstance(found, Refusal) and found.code == "memory" else None)
+
+
 small_kernel = Generator(_small)
 loop_kernel = Generator(_loops, _loops_refusal)
 sequence_kernel = Generator(_parts_in_order, _sequence_refusal)
 LOOP_GENERATORS = (small_kernel, loop_kernel)
 """The generators of one loop."""
+longest_kernel = Generator(long_kernel.write, _longest_refusal)
+"""A program of numbers of any length, where loops over arrays are not possible."""
 ARRAY_GENERATORS = (
     single_kernel, cheap_kernel, Generator(_stack, _stack_refusal), scalar_kernel,
 )  # fmt: skip

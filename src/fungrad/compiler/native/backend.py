@@ -19,14 +19,13 @@ from fungrad.compiler.native import (
     short_axes,
     symbols,
 )
-from fungrad.compiler.native.array_loops import LOOP_GENERATORS, sequence_kernel
+from fungrad.compiler.native.array_loops import LOOP_GENERATORS, longest_kernel, sequence_kernel
 from fungrad.compiler.native.clusters import Once, Reasons, in_pool, with_clusters
 from fungrad.compiler.native.complex_numbers import real_form
 from fungrad.compiler.native.element_operations import cost
 from fungrad.compiler.native.fused import fused_kernel, lane_kernel
 from fungrad.compiler.native.generators import Generator, chosen
 from fungrad.compiler.native.kernel import Kernel
-from fungrad.compiler.native.programs import long_kernel
 from fungrad.compiler.native.short_axes import is_narrow_product, unrollable
 from fungrad.compiler.native.single_equations import SINGLE, separate, single, single_kernel
 from fungrad.compiler.native.tiling.tiles import tile, with_tiles
@@ -41,7 +40,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.facts import factor_of_complex
 from fungrad.runtime import buffer_pool
 
-GENERATORS = [*LOOP_GENERATORS, lane_kernel, fused_kernel, sequence_kernel, long_kernel]
+GENERATORS = [*LOOP_GENERATORS, lane_kernel, fused_kernel, sequence_kernel, longest_kernel]
 """The generators of whole programs, in the order of preference."""
 
 

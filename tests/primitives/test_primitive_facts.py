@@ -6,6 +6,7 @@ import copy
 import itertools
 import math
 from collections.abc import Callable
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,8 +17,10 @@ import fungrad as fg
 from fungrad.compiler.numpy_backend import scalar_program
 from fungrad.compiler.scalar.emitter import DTYPES
 from fungrad.compiler.scalar.planning import computed_in
+from fungrad.errors import MissingRuleError
 from fungrad.extend import elementwise, general, linear
 from fungrad.ir.graph import Equation, Graph, Literal, Variable
+from fungrad.primitives.cotangents import Masked
 from fungrad.primitives.facts import (
     ARITHMETIC,
     EXACT,
@@ -39,6 +42,7 @@ from fungrad.primitives.facts import (
 from fungrad.primitives.primitive import Primitive
 from fungrad.tracing.memory_order import axes_of, follow, memory_layout, one_order
 from fungrad.tracing.trace import typeof
+from fungrad.transforms.engine.reverse import linearized
 
 NAMES = sorted(OURS)
 
@@ -356,6 +360,40 @@ def margins(primitive: Primitive, stated, args, params, exact) -> list:
 MADE = ("bitcast", "complex_of", "to_discrete")
 """Conversions: their elements differ from those of their inputs."""
 
+
+def law_masks(primitive: Primitive, sample: Sample) -> int:
+    """A pullback masks no cotangent, unless it says so, or that there are kinks."""
+    moving = [i for i, a in enumerate(sample.args) if np.asarray(a).dtype.kind in "fc"]
+    masks, equation = primitive.masks, equation_of(primitive, sample)
+    if primitive.kink is not None or not moving or primitive.effect:
+        return 0
+    if masks(equation) if callable(masks) else masks:
+        return 0
+
+    def f(*xs):
+        args = list(sample.args)
+        for i, x in zip(moving, xs, strict=True):
+            args[i] = x
+        return outputs(primitive, primitive(*args, **sample.params))
+
+    made = []
+    with (
+        np.errstate(all="ignore"),
+        mock.patch.object(
+            Masked, "__new__", lambda *args: made.append(args) or object.__new__(Masked)
+        ),
+    ):
+        try:
+            values, pullback = linearized(f, [sample.args[i] for i in moving], lambda: "a law")
+            pullback(
+                [np.ones_like(v) if np.asarray(v).dtype.kind in "fc" else None for v in values]
+            )
+        except MissingRuleError:
+            return 0
+    assert not made, f"{primitive.name} masks cotangents"
+    return 1
+
+
 LAWS: dict[str, Callable[[Primitive, Sample], int]] = {
     "pure": law_pure,
     "view": law_view,
@@ -369,6 +407,7 @@ LAWS: dict[str, Callable[[Primitive, Sample], int]] = {
     "fresh": law_fresh,
     "sections": law_sections,
     "rounding": law_rounding,
+    "masks": law_masks,
 }
 HOLDING = {
     "view": 10,
@@ -382,6 +421,7 @@ HOLDING = {
     "fresh": 13,
     "sections": 15,
     "rounding": 100,
+    "masks": 150,
 }
 """The fewest primitives that each law has to be asked of."""
 
@@ -468,6 +508,9 @@ WRONG: dict[str, tuple[Primitive, tuple]] = {
     "rounding": (
         elementwise("tripled_exactly", lambda x: x * np.pi, partials=[np.pi], rounding=EXACT),
         (X + 0.1,),
+    ),
+    "masks": (
+        elementwise("clamped", lambda x: np.maximum(x, 0.0), partials=[lambda y, x: x > 0]), (Y,)
     ),
     "cost": (elementwise("thrice", lambda x: 3.0 * x, partials=[3], cost=0), (X + 0.1,)),
 }  # fmt: skip

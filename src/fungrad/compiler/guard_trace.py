@@ -13,13 +13,17 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
+from fungrad.compiler.cost_model import costs
 from fungrad.errors import BranchError
-from fungrad.ir.graph import Atom, Variable, effectful
-from fungrad.support.lazy import Record
+from fungrad.ir.graph import Atom, Graph, Variable, effectful
+from fungrad.retracing.graph_transforms import drop_dead
+from fungrad.support.lazy import Module, Record
 from fungrad.tracing.concrete_answers import T
 from fungrad.tracing.graph_trace import GraphTrace, put
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer, check_reached, current, enter, leave
+
+differentiated_loops: Any = Module("fungrad.compiler.passes.loops.differentiated_loops")
 
 
 class Question(Record):
@@ -42,7 +46,7 @@ class GuardTrace(GraphTrace):
     __slots__ = (
         "_constants", "_counted", "_depends", "_effects", "_makers", "_marked", "_marks",
         "_numbers", "_ran", "_seen", "answers", "known", "made", "marks", "questions", "read",
-        "refuses_indices", "variables", "was_refused",
+        "refuses_indices", "rolled", "variables", "was_refused",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +62,8 @@ class GuardTrace(GraphTrace):
         self.refuses_indices = refuses_indices
         """Whether indices are refused first: then arrays that are indexed can become traced."""
         self.was_refused = False
+        self.rolled = False
+        """Whether loops were recorded that scans replace."""
         self.known = known
         """Values by number; those computed for a question are added."""
         self.answers = answers
@@ -161,6 +167,27 @@ class GuardTrace(GraphTrace):
             self._marks += inputs
             self.made.append(range(first, number))
         self._counted = len(self.equations)
+
+    def differentiated(self, trace: Any, f: Callable[..., Any], tracers: Sequence[Tracer]) -> Any:
+        """Runs a function under reverse mode; its long loops are scans in the results."""
+        starts, first = [tracer.inner for tracer in tracers], len(self.equations)
+        results = trace.run(f, *tracers)
+        if self.questions or len(self.equations) - first < costs.rerolled_equations:
+            return trace, results
+
+        def values(variables: Sequence[Variable]) -> list[Any]:
+            self.count()
+            self.compute(self.numbers(variables))
+            return [self._value(variable) for variable in variables]
+
+        args = (self, trace, starts, first, results, values)
+        found = differentiated_loops.rolled(*args)
+        self.rolled |= found[0] is not trace
+        return found
+
+    def graph(self, outputs: Sequence[Any], name: str = "") -> Graph:
+        graph = super().graph(outputs, name)
+        return drop_dead(graph) if self.rolled and not self.questions else graph
 
     def numbers(self, atoms: Iterable[Atom]) -> list[int]:
         """The numbers of atoms, except literals and constants."""

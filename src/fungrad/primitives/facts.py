@@ -203,6 +203,7 @@ if TYPE_CHECKING:
         order: str | Callable[..., Any]
         sections: Sections
         rounding: Rounding
+        masks: bool | Callable[[Equation], bool]
 
 else:
     Facts = dict  # typing compiles the annotations of every field
@@ -221,6 +222,7 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "order": None,
         "sections": None,
         "rounding": None,
+        "masks": False,
     }
 )
 """The facts of a declaration that does not state them."""
@@ -243,6 +245,14 @@ def work_of(equation: Equation) -> Work | None:
     size = sum(variable.type.size for variable in equation.outputs)
     each = cost if isinstance(cost, Work) else Work(cost)
     return NOTHING.plus(each, size)
+
+
+def may_mask(equation: Equation) -> bool:
+    """Whether the pullback of an equation may mask cotangents; one of a user's primitive may."""
+    primitive: Any = equation.primitive
+    masks = primitive.masks
+    known: bool = masks(equation) if callable(masks) else masks
+    return known or primitive.kink is not None or not primitive.module.startswith("fungrad.")
 
 
 def is_view(equation: Equation) -> bool:

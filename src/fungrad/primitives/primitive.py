@@ -125,13 +125,15 @@ class Primitive:
         (`facts.rounding_of`). What is not stated follows from the other facts.
       kink: `kink(*args, **params)`: booleans, true at values where it has no unique derivative (see
         docs/kinks.md).
+      masks: whether its pullback may mask a cotangent, which then is exactly zero in elements even
+        times infinity; or `masks(equation)`. Primitives with a `kink` need not state it.
     """
 
     __slots__ = (
         "_ufunc", "batch", "collect", "commutative", "cost", "cuts", "degree", "effect",
-        "eval", "forward", "fresh", "inline", "jvp", "keep", "kink", "module", "moves", "multiple",
-        "name", "order", "partials", "plain", "pure", "reads", "reduces", "rounding", "scalar",
-        "sections", "simple", "slopes", "type", "undo", "view", "vjp",
+        "eval", "forward", "fresh", "inline", "jvp", "keep", "kink", "masks", "module", "moves",
+        "multiple", "name", "order", "partials", "plain", "pure", "reads", "reduces", "rounding",
+        "scalar", "sections", "simple", "slopes", "type", "undo", "view", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -232,6 +234,7 @@ class Primitive:
     reduces: np.ufunc | None
     inline: bool
     kink: Rule | None
+    masks: Any
     order: str | Rule | None
     fresh: bool
     sections: Sections | None

@@ -68,6 +68,11 @@ class Trace:
     """
     note: Callable[[tuple[Any, ...]], None] | None = None
     """Records an operation on Python floats; None if they are processed as any others."""
+    differentiated: Any = None
+    """`differentiated(trace, f, tracers)` runs a function under a trace of reverse mode above this
+    one; returns its results and the trace of which they are, which may be another one. None: the
+    trace runs it.
+    """
     block = False
     """Whether it is that of a block, and of no transform: around it no function is replaced."""
     closed = False

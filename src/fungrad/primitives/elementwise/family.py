@@ -434,6 +434,7 @@ select = elementwise(
     rounding=EXACT,
     partials=[None, lambda z, c, x, y: c, lambda z, c, x, y: logical_not(c)],
     reads=(0,),
+    masks=True,
     cost=1,
     scalar=ScalarForm("{1} if {0} else {2}", chooses=True),
 )

@@ -178,6 +178,7 @@ getitem: Primitive = Primitive(
     keep=_keep_getitem,
     collect=_collect_getitem,
     moves=True,
+    masks=lambda equation: len(equation.inputs) > 1,
 )
 """`getitem(x, *arrays, index=)`: NumPy's x[index], with the arrays in their places."""
 

@@ -56,6 +56,7 @@ def _declare(
     cost: Cost = _EACH_VALUE,
     sections: Sections = lambda equation: None,
     rounding: Rounding = EXACT,
+    masks: bool = False,
 ) -> Primitive:
     """Declares a primitive (x, values, *arrays, index=); `eval` writes into a copy of x, or into x
     itself if nothing else holds it.
@@ -90,6 +91,7 @@ def _declare(
         name,
         cost=cost,
         rounding=rounding,
+        masks=masks,
         eval=evaluated,
         type=result_type,
         jvp=jvp_unpacked,
@@ -167,7 +169,7 @@ def _undo_set(total: Any, args: Any, wanted: Any, *, index: Index) -> Any:
 
 index_set: Primitive = _declare(
     "index_set", _eval_set, jvp=_jvp_set, vjp=_vjp_set, keep=_types_kept, undo=_undo_set, cost=0,
-    sections=functools.partial(sections_written, operand=1),
+    sections=functools.partial(sections_written, operand=1), masks=True,
 )  # fmt: skip
 """`index_set(x, values, *arrays, index=)`: x with x[index] = values."""
 
@@ -331,6 +333,7 @@ def _extremum(name: str, ufunc: np.ufunc) -> Primitive:
         lambda out, values, arrays, index: apply_at(ufunc, out, values, arrays, index),
         jvp=jvp,
         vjp=vjp,
+        masks=True,
     )
     return primitive
 

@@ -307,7 +307,11 @@ def linearized(
         trace = VjpTrace(current(), label, keeper or CopyingGuards())
         tracers = [trace.tracer(v) if type(v) is float else _input(trace, v) for v in inputs]
         try:
-            return trace, trace.run(f, *tracers)
+            under: Any = trace.parent
+            if under.differentiated is None:
+                return trace, trace.run(f, *tracers)
+            found: tuple[VjpTrace, Sequence[Any]] = under.differentiated(trace, f, tracers)
+            return found
         except ValueError as error:
             refused = None if trace.records else trace.keeper.refused(error)
             if refused is None:

@@ -216,7 +216,7 @@ class UnsupportedArgumentError(FungradError, TypeError):
 class LeakedTracerError(FungradError, RuntimeError):
     """A traced value was used after the transform that made it had ended, or in another thread.
 
-    After an eager gradient it is its value, until another transform runs.
+    After an eager gradient it is its value, wherever no other derivative is computed.
 
     Fails::
 

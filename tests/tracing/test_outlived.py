@@ -1,4 +1,6 @@
-"""Values that a program keeps from an eager transform, and uses when no transform runs."""
+"""Values that a program keeps from an eager transform, and uses later: they are numbers where no
+derivative is computed.
+"""
 
 from __future__ import annotations
 
@@ -54,6 +56,70 @@ def test_a_plain_call_after_an_eager_transform(transform, x):
     with pytest.raises(LeakedTracerError):  # its derivative would be lost
         EAGER[transform](traced.loss, x)
     np.testing.assert_array_equal(copy.deepcopy(traced).loss(x), plain.loss(x))
+
+
+WITHOUT_DERIVATIVES = {
+    "jit": lambda f, x: fg.jit(f)(x),
+    "jit without guards": lambda f, x: fg.jit(f, branches="error")(x),
+    "jit of jit": lambda f, x: fg.jit(fg.jit(f))(x),
+    "vmap": lambda f, x: fg.vmap(f)(x[None])[0],
+    "jit of vmap": lambda f, x: fg.jit(fg.vmap(f))(x[None])[0],
+    "vmap of jit": lambda f, x: fg.vmap(fg.jit(f))(x[None])[0],
+}
+OF_DERIVATIVES = {
+    "jit of grad": lambda f, x: fg.jit(fg.grad(f))(x),
+    "grad of jit": lambda f, x: fg.grad(fg.jit(f))(x),
+    "jit of jacfwd": lambda f, x: fg.jit(fg.jacfwd(f))(x),
+    "vmap of grad": lambda f, x: fg.vmap(fg.grad(f))(x[None]),
+    "make_jaxpr": lambda f, x: fg.make_jaxpr(f)(x),
+}
+
+
+@pytest.mark.parametrize("later", WITHOUT_DERIVATIVES)
+@pytest.mark.parametrize("transform", EAGER)
+def test_a_later_function_without_derivatives_finds_what_a_plain_call_finds(transform, later):
+    plain, traced = Cached(), Cached()
+    plain.loss(X)
+    EAGER[transform](traced.loss, X)
+    found = WITHOUT_DERIVATIVES[later](traced.loss, X + 1.0)
+    np.testing.assert_array_equal(found, plain.loss(X + 1.0))
+
+
+@pytest.mark.parametrize("later", OF_DERIVATIVES)
+@pytest.mark.parametrize("transform", EAGER)
+def test_a_later_derivative_refuses_it(transform, later):
+    model = Cached()
+    EAGER[transform](model.loss, X)
+    with pytest.raises(LeakedTracerError):
+        OF_DERIVATIVES[later](model.loss, X)
+
+
+@pytest.mark.parametrize("branching", [False, True])
+def test_a_program_that_holds_it_has_no_derivative(branching):
+    model = Cached()
+    fg.grad(model.loss)(X)
+    jitted = fg.jit(lambda x: model.loss(x if not branching or x[0] > 0.0 else -x))
+    expected = model.loss(X)
+    np.testing.assert_array_equal(jitted(X), expected)
+    for derivative in (fg.grad(jitted), fg.jit(fg.grad(jitted)), fg.jacfwd(jitted)):
+        with pytest.raises(LeakedTracerError):
+            derivative(X)
+    np.testing.assert_array_equal(fg.jit(jitted)(X), expected)
+    np.testing.assert_array_equal(fg.vmap(jitted)(X[None]), [expected])
+
+
+@pytest.mark.filterwarnings("ignore::fungrad.errors.CapturedStateWarning")
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_change_of_it_is_noticed(in_place):
+    model = Cached()
+    fg.grad(model.loss)(X)
+    jitted = fg.jit(model.loss)
+    assert jitted(X) == 28.0
+    if in_place:
+        model.kept[:] = 1.0
+    else:
+        model.kept = np.ones(3)
+    assert [jitted(X) for _ in range(3)][-1] == 6.0
 
 
 @pytest.mark.parametrize("transform", STAGED)
@@ -216,6 +282,54 @@ def test_cloned_estimators(clone):
     np.testing.assert_allclose(slope, 2 * np.sum(X**2) * np.exp(-0.6) - 1.0)
 
 
+LIKELIHOODS = {
+    "plain": lambda f, t: f(t),
+    "grad": lambda f, t: fg.grad(f)(t),
+    "vmap": lambda f, t: fg.vmap(f)(np.stack([t, t + 0.1])),
+    "hessian": lambda f, t: fg.hessian(f)(t),
+    "jit": lambda f, t: fg.jit(f)(t),
+    "jit of grad": lambda f, t: fg.jit(fg.grad(f))(t),
+    "jit of vmap": lambda f, t: fg.jit(fg.vmap(f))(np.stack([t, t + 0.1])),
+}
+
+
+@pytest.mark.parametrize("second", LIKELIHOODS)
+@pytest.mark.parametrize("first", ["grad", "vmap", "hessian"])
+def test_kept_parameters_are_looked_at_and_set_anew_under_each_transform(first, second):
+    def likelihood_of(model):
+        def likelihood(theta):
+            kept = model.theta  # as a kernel of scikit-learn looks at how many there are
+            return model.likelihood(np.reshape(theta, kept.shape)) / len(kept)
+
+        return likelihood
+
+    used, theta = likelihood_of(Estimator()), np.array([0.3])
+    LIKELIHOODS[first](used, theta)
+    found = LIKELIHOODS[second](used, theta + 0.2)
+    expected = LIKELIHOODS[second](likelihood_of(Estimator()), theta + 0.2)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_value_kept_from_vmap_has_a_type_alone():
+    kept = []
+    fg.vmap(lambda x: kept.append(x * 2.0) or x)(np.stack([X, X + 1.0]))
+    looked_at = np.log(np.hstack([kept[0], 1.0]))
+    assert (looked_at.shape, len(looked_at), looked_at.dtype) == ((4,), 4, np.dtype(float))
+    readings = (
+        lambda: float(looked_at[0]),
+        lambda: bool(looked_at[0] > 1.0),
+        lambda: fg.jit(lambda x: x + looked_at[0])(1.0),
+        lambda: fg.vmap(lambda x: x + looked_at[0])(X),
+        lambda: fg.grad(lambda x: x * looked_at[0])(1.0),
+        lambda: np.asarray(looked_at),
+        lambda: np.array([1.0, looked_at[0]]),
+        lambda: looked_at.tolist(),
+    )
+    for read in readings:
+        with pytest.raises(fg.errors.FungradError):
+            read()
+
+
 class Overwritten:
     """A model that looks at its parameters before it overwrites them."""
 
@@ -322,6 +436,8 @@ def test_no_derivative_is_lost_by_a_cache(key, use):
                 answers(lambda x, f=f, t=first: DERIVATIVES[t](f, x), 1.7)
                 found = answers(lambda x, f=f, t=transform: t(f, x), again)
                 fresh = cached(KEYS[key], USED[use])
+                if second == "jit":  # it has no derivative to lose, and finds what was kept
+                    answers(fresh, 1.7)
                 expected = answers(lambda x, f=fresh, t=transform: t(f, x), again)
                 if found is not None and expected is not None:
                     np.testing.assert_allclose(found, expected, 1e-12, err_msg=(first, second))

@@ -83,6 +83,7 @@ class UnguardedTrace(GraphTrace):
     """Records a function compiled with `branches="error"`: branches on traced values are errors."""
 
     __slots__ = ()
+    takes_kept = True
     remedy = 'let fg.jit(f) without branches="error" make a program for each path; or '
 
 
@@ -462,6 +463,7 @@ class Paths:
         elif current() is EVAL:
             out = owned(leaf.program.run(args), args)
         else:
+            leaf.staged.check_kept()
             out = self._recorded(leaf.program, args)
         return out[0] if leaf.out is pytree.LEAF else pytree.unflatten(leaf.out, out)
 

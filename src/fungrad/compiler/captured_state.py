@@ -158,6 +158,8 @@ def _shown(value: Any) -> str:
 def _mark(value: Any) -> Any:
     """What tells later whether an object has been changed in place."""
     kind = type(value)
+    if kind is Tracer and value.owner.ended:
+        return _mark(value.inner)
     if kind is np.ndarray and value.dtype.kind in "biufc":
         return value.shape, value.dtype, _checksum(value)
     if kind in _DICTS or kind in _LISTS:
@@ -222,7 +224,7 @@ class _Reader:
         if (id(owner), key) in self._places:
             return
         value = _read(owner, key)
-        if type(value) is not Tracer and _is_compared(value):
+        if _is_compared(value):
             self._places[id(owner), key] = Place(name, owner, key, value)
         if value is not Missing and not _is(value, (*_VALUES, np.ndarray, Tracer)):
             self._waiting.append((name, value))
@@ -330,6 +332,8 @@ def _is_compared(value: Any) -> bool:
     """Whether another object in the same place means another program. Functions of packages are
     replaced while other threads trace.
     """
+    if type(value) is Tracer:  # one kept from a transform that has ended is its value
+        return value.owner.ended
     if _is(value, (*_VALUES, np.ndarray)):
         return True
     if _is(value, FunctionType):

@@ -48,6 +48,7 @@ class GuardTrace(GraphTrace):
         "_numbers", "_ran", "_seen", "answers", "known", "made", "marks", "questions", "read",
         "refuses_indices", "rolled", "variables", "was_refused",
     )  # fmt: skip
+    takes_kept = True
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ from fungrad.tracing.graph_trace import GraphTrace
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, check_function, describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled
-from fungrad.tracing.trace import EVAL, current
+from fungrad.tracing.trace import EVAL, Trace, current
 from fungrad.tracing.tracing_check import CALLS, COMPILED, comparing, first_call, suspected
 from fungrad.tracing.transformed_function import OfFunction
 from fungrad.transforms.arguments import (
@@ -346,6 +346,7 @@ class Jitted(OfFunction):
                 flat = _is_flat(staged.out)
                 self._remember(key, program if flat else _structured(program, staged.out))
             return pytree.unflatten(staged.out, owned(out, leaves))
+        staged.check_kept()
         if self._inline:
             out = evaluate(staged.graph, [*staged.captured, *leaves])
         else:
@@ -550,8 +551,14 @@ class Jitted(OfFunction):
         def stage(make: Callable[..., Any]) -> Staged:
             what = "a jitted function"
             rows: set[int] = set()
-            staged = stage_tree(self._f, apply, treedef, types, names, what, make, rows)
-            return staged._replace(graph=self.choose(staged.graph))
+            traces: list[GraphTrace] = []
+
+            def begun(parent: Trace, label: Callable[[], str]) -> GraphTrace:
+                traces.append(make(parent, label))
+                return traces[-1]
+
+            staged = stage_tree(self._f, apply, treedef, types, names, what, begun, rows)
+            return staged._replace(graph=self.choose(staged.graph), kept=traces[-1].kept)
 
         if branches == "error":
             return stage(UnguardedTrace), None

@@ -44,6 +44,7 @@ class TangentTrace(GraphTrace):
     """Records the equations that depend on its inputs; its parent computes all others, once."""
 
     __slots__ = ()
+    takes_kept = False
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         for arg in args:

@@ -16,7 +16,7 @@ from fungrad.tracing.aliasing import count_on
 from fungrad.tracing.graph_trace import GraphTrace, stage
 from fungrad.tracing.memory_order import dense, is_dense, memory_layout, one_order
 from fungrad.tracing.source_location import describe, user_line
-from fungrad.tracing.trace import Tracer
+from fungrad.tracing.trace import Tracer, constant_of_kept
 from fungrad.transforms.arguments import flat_leaves, flat_results, has_type, leaf_type
 
 
@@ -31,6 +31,15 @@ class Staged(Record):
     captured: list[Any]
     rows: frozenset[int] = frozenset()
     """The inputs, without captured values, that have to be in C order in memory."""
+    kept: Tracer | None = None
+    """A value kept from an ended transform that is a constant of the Graph, without derivative."""
+
+    def check_kept(self) -> None:
+        """Raises LeakedTracerError if the Graph's constants may not be those of the functions that
+        run.
+        """
+        if self.kept is not None:
+            constant_of_kept(self.kept)
 
     @property
     def types(self) -> list[Type]:

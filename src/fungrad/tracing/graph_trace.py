@@ -22,7 +22,17 @@ from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.memory_order import MemoryLayout, dense, follow, memory_layout, one_order
 from fungrad.tracing.provenance import provenance
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import Trace, Tracer, check_reached, current, enter, leave, typeof
+from fungrad.tracing.trace import (
+    Trace,
+    Tracer,
+    all_kept,
+    constant_of_kept,
+    current,
+    enter,
+    leave,
+    reaches,
+    typeof,
+)
 from fungrad.tracing.traced_again import traced
 
 LARGE = 8_192
@@ -37,9 +47,10 @@ class GraphTrace(Trace):
 
     __slots__ = (
         "_held", "_indexed", "_inference", "_layouts", "_made_by", "_walked", "constants",
-        "equations", "given", "input_names", "inputs", "rows",
+        "equations", "given", "input_names", "inputs", "kept", "rows",
     )  # fmt: skip
     closed = True
+    takes_kept: bool | None = None
     remedy = ""
     """Another remedy for the message of `concrete`."""
 
@@ -56,6 +67,8 @@ class GraphTrace(Trace):
         """By identity of a constant, which does not change any more: its variable and itself."""
         self._held: dict[int, tuple[Any, Any]] = {}
         """By identity of an array: the array, and a copy of its contents at the last read."""
+        self.kept: Tracer | None = None
+        """A value kept from an ended transform that is a constant here."""
         self.rows: set[int] | None = None
         """The numbers of the inputs that have to be in C order; None if any order is allowed."""
         self._layouts: dict[Atom, MemoryLayout] = {}
@@ -92,7 +105,8 @@ class GraphTrace(Trace):
             if value.owner is self:
                 variable: Variable = value.extra
                 return variable
-            check_reached(value, self.parent)
+            if not reaches(self.parent, value):
+                return self.atom(constant_of_kept(value))
         elif type(value) in PYTHON_SCALARS or isinstance(value, np.generic):
             return Literal(canonical(value))
         elif isinstance(value, np.ndarray):
@@ -123,7 +137,13 @@ class GraphTrace(Trace):
         held = known[1]
         return held
 
+    def note_kept(self, tracer: Tracer) -> None:
+        self.kept = tracer
+
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        for arg in args:
+            if type(arg) is Tracer and arg.owner.is_over and all_kept(args):
+                return arg.owner.of_kept(primitive, args, params)
         atoms = tuple([
             arg.extra if type(arg) is Tracer and arg.owner is self else self.atom(arg)
             for arg in args

@@ -56,6 +56,10 @@ class Trace:
     """
     ended: bool
     """Whether the transform has ended and left each of its tracers a value (`outlived`)."""
+    takes_kept: bool | None = False
+    """Whether a value that the program has kept from an ended transform is a constant here: not
+    beside derivatives, since its own would be lost. None if the trace around it decides.
+    """
     running: bool
     """Of an outermost trace: whether its function runs. An interrupt comes after a call only, so
     that it cannot come before an assignment that begins a block.
@@ -136,6 +140,33 @@ class Trace:
         """The origin of a tracer, for messages."""
         return ""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the transform has ended: from then on others compute with its tracers alone."""
+        return self.ended
+
+    def of_kept(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        """The result of a primitive on values, one of them its own, that the program has kept from
+        transforms that have ended: such a value again.
+        """
+        values = [value_of_kept(arg) if type(arg) is Tracer else arg for arg in args]
+        extra = next(arg.extra for arg in args if type(arg) is Tracer and arg.owner is self)
+        output = primitive.eval(*values, **params)
+        if primitive.multiple:
+            return tuple([Tracer(self, o, extra) for o in output])
+        return Tracer(self, output, extra)
+
+    def again(self, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Calls f with this trace, which has ended, as the current one."""
+        token = _current.set(self)
+        try:
+            return f(*args, **kwargs)
+        finally:
+            _current.reset(token)
+
+    def note_kept(self, tracer: Tracer) -> None:
+        """Called when a value kept from an ended transform becomes a constant here."""
+
     def run(self, f: Callable[..., Any], *args: Any) -> Any:
         """Calls f with this trace as the current one.
 
@@ -182,23 +213,16 @@ class EvalTrace(Trace):
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         for arg in args:
             if type(arg) is Tracer:
-                return _of_kept(primitive, args, params)
+                return arg.owner.of_kept(primitive, args, params)
         return primitive.eval(*args, **params)
 
 
-def _of_kept(primitive: Any, args: Any, params: dict[str, Any]) -> Any:
-    """The result of a primitive on values that the program has kept from eager transforms that have
-    ended: such a value again. A trace that runs takes none beside its own.
+def value_of_kept(tracer: Tracer) -> Any:
+    """The plain value under a tracer that has outlived its eager transform.
+
+    Raises:
+      LeakedTracerError: if it has none.
     """
-    kept = [arg for arg in args if type(arg) is Tracer]
-    values = [_value_of_kept(arg) if type(arg) is Tracer else arg for arg in args]
-    output = primitive.eval(*values, **params)
-    if primitive.multiple:
-        return tuple([Tracer(kept[0].owner, o, kept[0].extra) for o in output])
-    return Tracer(kept[0].owner, output, kept[0].extra)
-
-
-def _value_of_kept(tracer: Tracer) -> Any:
     value: Any = tracer
     while type(value) is Tracer:
         if not value.owner.ended:
@@ -216,14 +240,50 @@ def refuse_kept(trace: Trace, values: Any) -> None:
             check_reached(value, trace)
 
 
-def check_reached(tracer: Tracer, trace: Trace | None) -> None:
-    """Raises LeakedTracerError unless a trace, or one below it, owns or substitutes a tracer."""
+def reaches(trace: Trace | None, tracer: Tracer) -> bool:
+    """Whether a trace, or one below it, owns or substitutes a tracer."""
     while trace is not tracer.owner:
         if trace is None:
-            raise leaked(tracer)
+            return False
         if trace.stands_for(tracer):
-            return
+            return True
         trace = trace.parent
+    return True
+
+
+def check_reached(tracer: Tracer, trace: Trace | None) -> None:
+    """Raises LeakedTracerError unless a trace, or one below it, owns or substitutes a tracer."""
+    if not reaches(trace, tracer):
+        raise leaked(tracer)
+
+
+def all_kept(values: Any) -> bool:
+    """Whether the traced ones among the values are all of transforms that have ended."""
+    return all(value.owner.is_over for value in values if type(value) is Tracer)
+
+
+def constant_of_kept(tracer: Tracer) -> Any:
+    """The plain value of a tracer that has outlived its eager transform, as a constant for the
+    functions that run: it is what a plain call would find.
+
+    Raises:
+      LeakedTracerError: if it has no plain value, or a derivative is computed, which would be lost.
+    """
+    traces: list[Trace] = []
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is Trace.run.__code__:
+            traces.append(frame.f_locals["self"])
+        elif frame.f_code in transforming:
+            raise leaked(tracer)
+        frame = frame.f_back
+    taken = [trace.takes_kept for trace in traces]
+    if False in taken or not taken or not taken[-1]:
+        raise leaked(tracer)
+    value = value_of_kept(tracer)
+    for trace in traces:
+        trace.note_kept(tracer)
+    return value
 
 
 EVAL = EvalTrace(None, lambda: "evaluation")
@@ -270,6 +330,13 @@ def leaked(tracer: Tracer) -> LeakedTracerError:
 def may_be_plain(tracer: Tracer) -> bool:
     """Whether the eager transform of a tracer has ended, and no trace is the current one."""
     return tracer.owner.ended and current() is EVAL
+
+
+def has_type_alone(tracer: Tracer) -> bool:
+    """Whether the transform of a tracer has ended, and left it no value, as vmap leaves one for
+    each example.
+    """
+    return tracer.owner.is_over and not tracer.owner.ended
 
 
 def outlived(value: Any) -> Any:
@@ -601,6 +668,8 @@ class Tracer(metaclass=_TracerClass):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         trace = current()
         if trace is EVAL:
+            if has_type_alone(self):
+                return self.owner.again(self.__array_ufunc__, ufunc, method, *inputs, **kwargs)
             return getattr(ufunc, method)(*all_outlived(inputs), **all_outlived(kwargs))
         if method == "__call__" and not kwargs:
             function = ufuncs.get(ufunc)
@@ -624,6 +693,8 @@ class Tracer(metaclass=_TracerClass):
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if _current.get() is EVAL:
+            if has_type_alone(self):
+                return self.owner.again(self.__array_function__, func, types, args, kwargs)
             return func(*all_outlived(args), **all_outlived(kwargs))
         for type_ in types:
             if type_ is not Tracer and type_ is not np.ndarray:

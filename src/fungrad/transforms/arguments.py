@@ -35,9 +35,10 @@ from fungrad.tracing.trace import (
     PLAIN,
     Tracer,
     arrived,
-    check_reached,
+    constant_of_kept,
     current,
     outlived,
+    reaches,
     registry,
     typeof,
 )
@@ -196,7 +197,7 @@ def flat_leaves(
 def flat_results(out: Any) -> tuple[list[Any], pytree.TreeDef]:
     """The leaves of what a user's function has returned to the current trace, and their structure.
 
-    Where no transform runs, values that were kept from an ended one are plain.
+    Where no derivative is computed, values that were kept from an ended transform are plain.
 
     Raises:
       LeakedTracerError: if one was kept from a transform that has ended: its derivative is lost.
@@ -205,9 +206,9 @@ def flat_results(out: Any) -> tuple[list[Any], pytree.TreeDef]:
     trace = current()
     if trace is EVAL:
         return list(map(outlived, leaves)), treedef
-    for leaf in leaves:
-        if type(leaf) is Tracer and leaf.owner is not trace:
-            check_reached(leaf, trace)
+    for i, leaf in enumerate(leaves):
+        if type(leaf) is Tracer and leaf.owner is not trace and not reaches(trace, leaf):
+            leaves[i] = constant_of_kept(leaf)
     return leaves, treedef
 
 

@@ -17,12 +17,15 @@ from fungrad.tracing.aliasing import private, spoil
 from fungrad.tracing.concrete_answers import T, key, words
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import (
+    EVAL,
     Trace,
     Tracer,
+    constant_of_kept,
     current,
     enter,
+    leaked,
     leave,
-    refuse_kept,
+    reaches,
     shape_of,
     typeof,
 )
@@ -43,11 +46,13 @@ class BatchTrace(Trace):
     first.
     """
 
-    __slots__ = ("_written", "batch_size")
+    __slots__ = ("_is_over", "_written", "batch_size")
+    takes_kept = True
 
     def __init__(self, parent: Trace, label: Callable[[], str], batch_size: int) -> None:
         super().__init__(parent, label)
         self.batch_size = batch_size
+        self._is_over = False
         self._written: list[weakref.ref[Tracer]] = []
 
     def note_write(self, tracer: Tracer) -> None:
@@ -63,6 +68,19 @@ class BatchTrace(Trace):
             tracer = ref()
             if tracer is not None:
                 spoil(tracer, self)
+        self._is_over = True
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    def of_kept(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        """Such a value again, of which only the type, and what all examples share, may be read."""
+        kept = [arg for arg in args if type(arg) is Tracer]
+        for tracer in kept:
+            if not self.is_over or self.parent is not EVAL or tracer.owner is not self:
+                raise leaked(kept[0])
+        return self.process(primitive, args, params)
 
     def typeof(self, tracer: Tracer) -> Type:
         type_ = typeof(tracer.inner)
@@ -116,7 +134,9 @@ class BatchTrace(Trace):
         parent: Trace = self.parent  # type: ignore[assignment]
         if not any(batched):
             return parent.process(primitive, values, params)
-        refuse_kept(self, args)
+        values = [
+            constant_of_kept(v) if type(v) is Tracer and not reaches(self, v) else v for v in values
+        ]
         token = enter(parent)
         try:
             if primitive.batch is None:

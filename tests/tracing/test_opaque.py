@@ -353,3 +353,107 @@ def test_the_edge_of_the_domain():
         return float(abs(x)) ** 2
 
     assert np.isclose(fg.grad(fg.external(f, vjp="differences"))(1.0), 2.0, rtol=1e-6)
+
+
+class Holder:
+    """An object with an attribute that the program sets."""
+
+
+def square_of_sum(x, factor):
+    return sum(array.array("d", x)) ** 2 * factor
+
+
+def with_a_buffer(x, times):
+    buffer, total = np.zeros(1), 0.0
+    for i in range(times):
+        buffer[0] = i + 1
+        total = total + by_buffer(x, buffer)
+    return total
+
+
+def with_a_row_of_traced_values(x, times):
+    rows, total = np.zeros((times + 1, 2)), 0.0
+    rows[0] = 1.0
+    for i in range(times):
+        total = total + by_buffer(x, rows[i])
+        rows[i + 1] = x[0] * (i + 2) / X[0]
+    return total
+
+
+def with_a_list(x, times):
+    numbers, total = [0.0], 0.0
+    for i in range(times):
+        numbers[0] = i + 1.0
+        total = total + by_buffer(x, numbers)
+        numbers.append(1.0)
+    return total
+
+
+def with_an_attribute(x, times):
+    holder, total = Holder(), 0.0
+    for i in range(times):
+        holder.factor = np.float64(i + 1.0)
+        total = total + by_attribute(x, holder)
+    return total
+
+
+def with_an_array_in_a_dict(x, times):
+    table, total = {"a": np.zeros(2)}, 0.0
+    for i in range(times):
+        table["a"][:] = i + 1.0
+        total = total + by_table(x, table)
+    return total
+
+
+def by_buffer(x, buffer):
+    return square_of_sum(x, buffer[0])
+
+
+def by_attribute(x, holder):
+    return square_of_sum(x, holder.factor)
+
+
+def by_table(x, table):
+    return square_of_sum(x, table["a"][1])
+
+
+CHANGED_LATER = (
+    with_a_buffer, with_a_row_of_traced_values, with_a_list, with_an_attribute,
+    with_an_array_in_a_dict,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("transform", [fg.grad, fg.jacfwd, fg.hessian])
+@pytest.mark.parametrize("compile_", [False, True])
+@pytest.mark.parametrize("f", CHANGED_LATER)
+def test_arguments_are_those_of_the_call(f, transform, compile_):
+    def same(x):
+        factors = [1.0] + [x[0] / X[0] if f is with_a_row_of_traced_values else 1.0] * 2
+        return sum([np.sum(x) ** 2 * (i + 1) * c for i, c in enumerate(factors)])
+
+    found = transform(lambda x: f(x, 3))
+    found = fg.jit(found)(X) if compile_ else found(X)
+    np.testing.assert_allclose(found, transform(same)(X), 1e-6)
+
+
+FACTOR = np.zeros(1)
+
+
+def by_a_global(x):
+    return square_of_sum(x, FACTOR[0])
+
+
+def test_what_a_function_reads_elsewhere_and_has_changed_is_noticed():
+    def f(x):
+        total = 0.0
+        for i in range(3):
+            FACTOR[0] = i + 1
+            total = total + by_a_global(x)
+        return total
+
+    try:
+        found = fg.grad(f)(X)
+    except GradientCheckError as error:
+        assert "by_a_global is opaque, and returned other numbers" in str(error)
+    else:
+        np.testing.assert_allclose(found, 12.0 * np.sum(X), 1e-9)

@@ -88,13 +88,16 @@ def _attributes(value: Any) -> dict[str, Any] | None:
 
 _CLOSED = {float, int, bool, complex, str, bytes, type(None), np.float64, CodeType}
 _SEQUENCES = (list, tuple, set)
+_TRACED, _ARRAYS = {Tracer, Written}, {np.ndarray, Writable}
+"""Sets, not tuples: `==` finds NumPy's class in both classes of arrays that can become traced."""
 
 
 class Parts:
     """The traced values in arguments: in lists, tuples, dicts, attributes of instances, closures.
 
-    A traced value of a transform that has ended, which the program has kept, is its number, unless
-    `ended` asks for those, too.
+    What the arguments hold is noted as it is at the call: differences run the function later, when
+    the program may have written into its arrays and lists. A traced value of a transform that has
+    ended, which the program has kept, is its number, unless `ended` asks for those, too.
     """
 
     def __init__(self, values: Any, ended: bool = False) -> None:
@@ -108,7 +111,11 @@ class Parts:
         """Plain arrays, with digests of their contents."""
         self._seen: set[int] = set()
         self._places: list[tuple[Any, Any, Any]] = []
-        """Dicts, lists and cells with traced values: the owner, the key, the value there."""
+        """What dicts, lists, cells and arrays of objects hold: the owner, the key, the value."""
+        self._copies: dict[int, Any] = {}
+        """By identity of an array: its numbers."""
+        self.is_later = False
+        """Whether the call has ended, so that `rebuilt` takes the copies of arrays."""
         self._find(values)
 
     def _find(self, root: Any) -> None:
@@ -135,20 +142,20 @@ class Parts:
         if isinstance(value, np.ndarray):
             if value.dtype.char == "O":
                 items = value.ravel().tolist()
-                if any(type(item) in (Tracer, Written) for item in items):
-                    self._places.append((value, None, value.copy()))
+                self._places.append((value, slice(None), items))
                 return list(items)
-            self.arrays.append((value, _digest(value)))
+            digest = _digest(value)
+            self.arrays.append((value, digest))
+            if kind in _ARRAYS:
+                self._copies[id(value)] = _copy_of(value, digest)
             return []
         if isinstance(value, dict):
             items = list(snapshot(value).items())
-            self._places += [(value, key, item) for key, item in items if _may_hold(item)]
+            self._places += [(value, key, item) for key, item in items]
             return [item for _, item in items]
         if isinstance(value, _SEQUENCES):
             if isinstance(value, list):
-                self._places += [
-                    (value, i, item) for i, item in enumerate(value) if _may_hold(item)
-                ]
+                self._places.append((value, slice(None), list(value)))
             return list(value)
         found: list[Any] = []
         if kind is FunctionType:
@@ -161,10 +168,8 @@ class Parts:
         if attributes is not None:
             held = snapshot(attributes)
             self.states.append((attributes, {k: id(v) for k, v in held.items()}))
-            for key, item in held.items():
-                if _may_hold(item):
-                    self._places.append((attributes, key, item))
-                found.append(item)
+            self._places += [(attributes, key, item) for key, item in held.items()]
+            found += held.values()
         return found
 
     def _captured(self, function: FunctionType) -> list[Any]:
@@ -175,8 +180,7 @@ class Parts:
                 held = cell.cell_contents
             except ValueError:  # not filled yet
                 continue
-            if _may_hold(held):
-                self._places.append((cell, "cell_contents", held))
+            self._places.append((cell, "cell_contents", held))
             found.append(held)
         return [*found, *(function.__defaults__ or ())]
 
@@ -185,6 +189,8 @@ class Parts:
         in the same lists, dicts and instances.
         """
         kind = type(value)
+        if self.is_later and id(value) in self._copies:
+            return self._copies[id(value)].copy("K")
         if kind is Tracer or kind is Written:
             slot = self._slots.get(id(value))
             return _plain_number(value) if slot is None else numbers[slot]
@@ -203,29 +209,33 @@ class Parts:
 
     @contextmanager
     def holding(self, numbers: Sequence[Any]) -> Iterator[None]:
-        """A block in which the lists, dicts, instances and closures hold numbers in place of traced
-        values.
+        """A block in which the lists, dicts, instances and closures hold what they held at the
+        call, with numbers in place of traced values.
         """
         changed = []
         try:
             for owner, key, value in self._places:
-                if key is None:  # an array of objects
-                    flat = owner.reshape(-1)
-                    for i, item in enumerate(value.ravel().tolist()):
-                        flat[i] = self.rebuilt(item, numbers)
-                    changed.append((owner, key, value))
-                    continue
-                new = self.rebuilt(value, numbers)
-                if new is not value:
-                    changed.append((owner, key, value))
+                of_items = type(key) is slice
+                new = (
+                    [self.rebuilt(item, numbers) for item in value]
+                    if of_items
+                    else self.rebuilt(value, numbers)
+                )
+                present = _held_by(owner, key)
+                same = (
+                    len(new) == len(present)
+                    and all(a is b for a, b in zip(new, present, strict=True))
+                    if of_items
+                    else new is present
+                )
+                if not same:
+                    changed.append((owner, key, present))
                     _set(owner, key, new)
             yield
+            self.is_later = True
         finally:
-            for owner, key, value in reversed(changed):
-                if key is None:
-                    owner[...] = value
-                else:
-                    _set(owner, key, value)
+            for owner, key, present in reversed(changed):
+                _set(owner, key, present)
 
     def changes(self) -> str:
         """What a call has changed in its arguments, as text; empty if nothing."""
@@ -243,9 +253,16 @@ def _digest(array: np.ndarray[Any, Any]) -> bytes:
     return hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16).digest()
 
 
-def _may_hold(value: Any) -> bool:
-    kind = type(value)
-    return kind in (Tracer, Written, Writable) or issubclass(kind, (tuple, OfTraced))
+_shared: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+"""Copies of arrays, by what they hold: many calls get the same data."""
+
+
+def _copy_of(array: np.ndarray[Any, Any], digest: bytes) -> np.ndarray[Any, Any]:
+    key = digest, array.shape, array.strides, array.dtype
+    found: np.ndarray[Any, Any] | None = _shared.get(key)
+    if found is None:
+        found = _shared[key] = array.view(np.ndarray).copy("K")
+    return found
 
 
 def _tracer_in(value: Any) -> Any:
@@ -254,11 +271,45 @@ def _tracer_in(value: Any) -> Any:
     return tracer_of(value) if type(value) is Written else value_of(value)
 
 
+_MISSING = object()
+"""Stands for what is not there any more."""
+
+
+def _held_by(owner: Any, key: Any) -> Any:
+    """What a dict, a list, an array of objects or a cell holds now."""
+    if isinstance(owner, np.ndarray):
+        return owner.ravel().tolist()
+    if isinstance(owner, list):
+        return list(owner)
+    if isinstance(owner, dict):
+        return owner.get(key, _MISSING)
+    try:
+        return owner.cell_contents
+    except ValueError:
+        return _MISSING
+
+
 def _set(owner: Any, key: Any, value: Any) -> None:
-    if isinstance(owner, (dict, list)):
-        owner[key] = value
+    if isinstance(owner, np.ndarray):
+        flat = owner.reshape(-1)
+        for i, item in enumerate(value):
+            flat[i] = item
+    elif isinstance(owner, (dict, list)):
+        if value is _MISSING:
+            del owner[key]
+        else:
+            owner[key] = value
+    elif value is _MISSING:
+        del owner.cell_contents
     else:
-        setattr(owner, key, value)
+        owner.cell_contents = value
+
+
+def _size(arrays: Sequence[Any]) -> tuple[float, float]:
+    """A weighted sum of the numbers in arrays, and the sum of their absolute values."""
+    flat = np.concatenate([np.ravel(x).astype(complex) for x in arrays])
+    weighted = np.sum(flat.real * np.cos(np.arange(flat.size)) + flat.imag)
+    return float(weighted), float(np.sum(np.abs(flat)))
 
 
 def _lives(tracer: Tracer) -> bool:
@@ -284,7 +335,7 @@ def if_known(value: Any) -> Any:
 def _plain_number(value: Any) -> Any:
     """The number under a traced value of a transform that has ended; the value if it has none."""
     found = value
-    while type(found) in (Tracer, Written):
+    while type(found) in _TRACED:
         found = tracer_of(found).inner if type(found) is Written else found.inner
     return value if found is None else found
 
@@ -312,7 +363,7 @@ class Result:
             if leaf is None or isinstance(leaf, (str, bytes, type, np.dtype)):
                 continue
             kind = type(leaf)
-            own = kind in (np.ndarray, Writable) or isinstance(leaf, (*_NUMBERS, np.generic))
+            own = kind in _ARRAYS or isinstance(leaf, (*_NUMBERS, np.generic))
             if not own and not (pure and hasattr(leaf, "__array__") and kind is not Written):
                 raise _Unsound(f"{name} returns a {kind.__name__}")
             array = np.asarray(leaf)
@@ -431,6 +482,8 @@ class Boundary:
         if recorded and key not in self._types:
             raise _NeedsTypes(self.name)
         first: list[Result] = []
+        parts.is_later = recorded
+        results: dict[bytes, tuple[float, float]] = {}
 
         def run(*numbers: Any) -> list[Any]:
             with parts.holding(numbers):
@@ -449,6 +502,14 @@ class Boundary:
                 raise StructureMismatchError(
                     f"{self.name} is opaque, and returned results of another structure, or other "
                     f"texts in them, at other numbers{user_line()}."
+                )
+            at, size = b"".join([_digest(np.asarray(x)) for x in numbers]), _size(found.numbers)
+            before = results.setdefault(at, size) if len(results) < MOST else size
+            if not np.allclose(before, size, 1e-6, 1e-12 * size[1], equal_nan=True):
+                raise GradientCheckError(
+                    f"{self.name} is opaque, and returned other numbers for the same "
+                    f"arguments{user_line()}: it is random, or reads what has changed since. Pass "
+                    "it what it reads as an argument."
                 )
             return found.numbers
 

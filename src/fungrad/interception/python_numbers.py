@@ -146,12 +146,16 @@ OF_NUMBERS: dict[str, Callable[..., Any]] = {
 """The functions of cmath, each by NumPy's functions."""
 
 
+_TRACED = {Tracer, Written}
+"""A set: `==` finds NumPy's class in that of arrays that a traced value was written into."""
+
+
 def _replacing(
     name: str, original: Callable[..., Any], ours: Callable[..., Any]
 ) -> Callable[..., Any]:
     @functools.wraps(original)
     def function(*args: Any) -> Any:
-        if current() is not EVAL and any(type(arg) in (Tracer, Written) for arg in args):
+        if current() is not EVAL and any(type(arg) in _TRACED for arg in args):
             return ours(*[_number(name, arg) for arg in args])
         return original(*args)
 

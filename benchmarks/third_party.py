@@ -6,8 +6,9 @@
     python -m benchmarks.third_party --json FILE         the findings as JSON, too
 
 `third_party_cases.py` has the functions. Every derivative is compared with central differences of
-plain NumPy by Richardson's extrapolation, and vmap with a loop. A result is right, wrong, or
-refused: an error was raised. Exit status 1 if one is wrong.
+plain NumPy by Richardson's extrapolation, whose error is estimated, and vmap with a loop. A result
+is right, wrong, unjudged if the differences are not known well enough, or refused: an error was
+raised. Exit status 1 if one is wrong.
 """
 
 from __future__ import annotations
@@ -21,16 +22,20 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import fungrad as fg
 from benchmarks.third_party_cases import PACKAGES
-from fungrad.testing.gradients import slopes
+from fungrad.testing.gradients import Slope, slopes
 
 STEP = 6e-4
 """The larger step of the differences, relative to an entry of the argument or to LEAST."""
+LONGER = (1.0, 8.0, 64.0)
+"""The steps over STEP that are tried in turn, until two steps agree."""
+AGREED, ROUGH = 1e-6, 0.05
+"""How far two steps may differ, as a share of the largest slope: to be taken at once, at all."""
 LEAST = 0.1
 TOLERANCES = {"order 2": 1e-3, "vmap": 1e-9}
 """How far a result may be off, as a share of its largest entry; where it is not FIRST."""
@@ -54,21 +59,40 @@ def fresh(x: Any) -> Any:
     return x if isinstance(x, float) else x.copy()
 
 
-def differences(f: Callable[[Any], Any], x: Any) -> Any:
-    """The Jacobian by differences; its last axes are the argument's."""
+class Jacobian(NamedTuple):
+    """A Jacobian by differences, and the estimated error of each element."""
+
+    value: Any
+    doubt: Any
+
+
+def differences(f: Callable[[Any], Any], x: Any) -> Jacobian:
+    """The Jacobian by differences; its last axes are the argument's.
+
+    A solver that stops at a tolerance has noise, which a longer step divides: where two steps
+    differ, longer ones are tried, and those that differ least are taken.
+    """
     places = list(np.ndindex(np.shape(x)))
 
-    def column(place: tuple[int, ...]) -> Any:
+    def column(place: tuple[int, ...]) -> Slope:
         def at(shift: float) -> list[Any]:
             moved = np.array(x, dtype=float)
             moved[place] += shift
             return [numbers(f(moved if moved.ndim else float(moved)))]
 
         size = max(abs(float(np.asarray(x)[place])), LEAST)
-        return slopes(at, STEP * size, np.finfo(float).eps)[0].value
+        found: list[Slope] = []
+        for longer in LONGER:
+            found.append(slopes(at, longer * STEP * size, np.finfo(float).eps)[0])
+            if found[-1].doubt <= AGREED * found[-1].size:
+                break
+        return min(found, key=lambda slope: slope.doubt)
 
     columns = [column(place) for place in places]
-    return np.stack(columns, axis=-1).reshape(columns[0].shape + np.shape(x))
+    shape = np.shape(columns[0].value)
+    value = np.stack([c.value for c in columns], axis=-1).reshape(shape + np.shape(x))
+    doubts = np.array([c.doubt for c in columns]).reshape(np.shape(x))
+    return Jacobian(value, np.broadcast_to(doubts, value.shape))
 
 
 @contextlib.contextmanager
@@ -87,8 +111,12 @@ def limited() -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def verdict(run: Callable[[], Any], expected: Any, tolerance: float) -> dict[str, str]:
-    """Whether a result is right, wrong or refused, and why."""
+def verdict(
+    run: Callable[[], Any], expected: Any, tolerance: float, doubt: Any = 0.0
+) -> dict[str, str]:
+    """Whether a result is right, wrong or refused, and why; "unjudged" if the possible error
+    `doubt` of what is expected exceeds the share ROUGH of it.
+    """
     try:
         with limited():
             found = numbers(run())
@@ -98,33 +126,42 @@ def verdict(run: Callable[[], Any], expected: Any, tolerance: float) -> dict[str
     if found.size != expected.size:
         return {"is": "wrong", "why": f"shape {found.shape} for {expected.shape}"}
     far = np.abs(found.reshape(expected.shape) - expected)
-    off = float(np.max(far, initial=0.0) / (np.max(np.abs(expected), initial=0.0) + 1e-6))
-    return {"is": "right" if off < tolerance else "wrong", "why": f"off by {off:.1e}"}
+    scale = np.max(np.abs(expected), initial=0.0) + 1e-6
+    off, known = np.max(far, initial=0.0) / scale, np.max(doubt, initial=0.0) / scale
+    why = f"off by {off:.1e}, known to {known:.1e}"
+    if known > ROUGH:
+        return {"is": "unjudged", "why": why}
+    beyond = np.max(far - doubt, initial=0.0) / scale
+    return {"is": "right" if beyond < tolerance else "wrong", "why": why}
 
 
 def measured(f: Callable[[Any], Any], x: Any, first: float = FIRST) -> dict[str, dict[str, str]]:
     """The verdict of each aspect of fungrad on one function."""
-    jacobian = differences(f, fresh(x))
+    jacobian, doubt = differences(f, fresh(x))
     rng = np.random.default_rng(11)
     weights = rng.normal(size=numbers(f(fresh(x))).shape)
     along = rng.normal(size=np.shape(x)) if np.ndim(x) else 0.7
     scaled = [0.985 * np.asarray(x), np.asarray(x), 1.01 * np.asarray(x)]
     total = lambda t: np.sum(weights * f(t))  # noqa: E731
+    whole = lambda: (jacobian, doubt)  # noqa: E731
     runs: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
-        "eager": (lambda: fg.jacrev(f)(fresh(x)), lambda: jacobian),
+        "eager": (lambda: fg.jacrev(f)(fresh(x)), whole),
         "jvp": (
             lambda: fg.jvp(f, (fresh(x),), (along,))[1],
-            lambda: np.tensordot(jacobian, along, np.ndim(x)),
+            lambda: [
+                np.tensordot(a, b, np.ndim(x))
+                for a, b in ((jacobian, along), (doubt, np.abs(along)))
+            ],
         ),
         "order 2": (
             lambda: fg.hessian(total)(fresh(x)),
             lambda: differences(fg.grad(total), fresh(x)),
         ),
-        "jit": (lambda: fg.jit(fg.jacrev(f))(fresh(x)), lambda: jacobian),
-        "guard": (lambda: fg.jit(fg.jacrev(f), branches="guard")(fresh(x)), lambda: jacobian),
+        "jit": (lambda: fg.jit(fg.jacrev(f))(fresh(x)), whole),
+        "guard": (lambda: fg.jit(fg.jacrev(f), branches="guard")(fresh(x)), whole),
         "vmap": (
             lambda: fg.vmap(f)(np.stack(scaled)),
-            lambda: np.stack([numbers(f(s if s.ndim else float(s))) for s in scaled]),
+            lambda: (np.stack([numbers(f(s if s.ndim else float(s))) for s in scaled]), 0.0),
         ),
     }
     found = {}
@@ -132,7 +169,8 @@ def measured(f: Callable[[Any], Any], x: Any, first: float = FIRST) -> dict[str,
         if aspect == "order 2" and found["eager"]["is"] != "right":
             found[aspect] = found["eager"]  # there is nothing to take differences of
             continue
-        found[aspect] = verdict(run, expected(), TOLERANCES.get(aspect, first))
+        value, error = expected()
+        found[aspect] = verdict(run, value, TOLERANCES.get(aspect, first), error)
     return found
 
 
@@ -142,10 +180,10 @@ def by_peers(f: Callable[[Any], Any], x: Any) -> dict[str, dict[str, str]]:
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    jacobian = differences(f, fresh(x))
+    value, doubt = differences(f, fresh(x))
     return {
-        "autograd": verdict(lambda: autograd.jacobian(f)(fresh(x)), jacobian, FIRST),
-        "JAX": verdict(lambda: jax.jacrev(f)(fresh(x)), jacobian, FIRST),
+        "autograd": verdict(lambda: autograd.jacobian(f)(fresh(x)), value, FIRST, doubt),
+        "JAX": verdict(lambda: jax.jacrev(f)(fresh(x)), value, FIRST, doubt),
     }
 
 

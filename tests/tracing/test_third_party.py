@@ -83,8 +83,17 @@ def test_differences_are_the_derivative():
     f = lambda x: np.stack([np.sin(x[0]) * x[1], np.exp(x[1]), x[0] ** 3])  # noqa: E731
     x = np.array([0.4, 1.5])
     expected = [[np.cos(0.4) * 1.5, np.sin(0.4)], [0.0, np.exp(1.5)], [3 * 0.4**2, 0.0]]
-    np.testing.assert_allclose(third_party.differences(f, x), expected, rtol=1e-8, atol=1e-9)
-    np.testing.assert_allclose(third_party.differences(np.tanh, 0.3), 1 - np.tanh(0.3) ** 2)
+    np.testing.assert_allclose(third_party.differences(f, x).value, expected, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(third_party.differences(np.tanh, 0.3).value, 1 - np.tanh(0.3) ** 2)
+
+
+@pytest.mark.parametrize(("noise", "found"), [(1e-9, "right"), (1e-6, "right"), (0.1, "unjudged")])
+def test_noise_of_a_function_is_no_wrong_derivative(noise, found):
+    f = lambda x: np.exp(x) + noise * np.sin(1e9 * x)  # noqa: E731
+    value, doubt = third_party.differences(f, 0.7)
+    assert third_party.verdict(lambda: np.exp(0.7), value, 1e-5, doubt)["is"] == found
+    wrong = {"right": "wrong"}.get(found, found)
+    assert third_party.verdict(lambda: np.exp(0.7) * 1.1, value, 1e-5, doubt)["is"] == wrong
 
 
 def test_the_table_counts_by_package():

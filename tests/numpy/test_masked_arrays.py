@@ -345,3 +345,31 @@ def test_numpys_own_class_is_as_before() -> None:
     assert vars(ma.MaskedArray)["__new__"] is make
     assert "type" not in vars(ma.core)
     assert ma.zeros(2).__class__ is ma.MaskedArray and type(ma.zeros(2)) is ma.MaskedArray
+
+
+BESIDE_NEW_ARRAYS = {
+    "dot": np.dot,
+    "inner": np.inner,
+    "vdot": lambda a, m: np.vdot(a[0], m),
+    "tensordot": lambda a, m: np.tensordot(a, m, 1),
+    "outer": np.outer,
+    "stack": lambda a, m: np.stack([a[0], m]),
+    "concatenate": lambda a, m: np.concatenate([a[0], m]),
+    "where": lambda a, m: np.where(a[0] > 0.0, a[0], m),
+    "clip": lambda a, m: np.clip(m, a[0] - 5.0, a[0] + 5.0),
+    "kron": np.kron,
+    "append": lambda a, m: np.append(a[0], m),
+    "copyto": lambda a, m: (np.copyto(a, m), a)[1],
+    "fill_diagonal": lambda a, m: (np.fill_diagonal(a, m), a)[1],
+}
+
+
+@pytest.mark.parametrize("function", BESIDE_NEW_ARRAYS)
+def test_arrays_that_the_program_makes_come_before_masked_ones(function):
+    def f(x):
+        return np.asarray(BESIDE_NEW_ARRAYS[function](np.ones((2, 2)), ma.asarray(x[:2]) * 2.0))
+
+    step = 1e-6 * np.eye(6)
+    expected = [(f(X + e) - f(X - e)) / 2e-6 for e in step]
+    np.testing.assert_allclose(fg.jacobian(f)(X), np.stack(expected, axis=-1), 1e-8, 1e-8)
+    np.testing.assert_array_equal(fg.jit(f)(X), f(X))

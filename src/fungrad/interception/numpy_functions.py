@@ -15,7 +15,7 @@ import inspect
 import itertools
 import sys
 from _thread import get_ident
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -203,8 +203,12 @@ def _of_array_likes(original: Callable[..., Any]) -> Callable[..., Any]:
         ours = registered.get(original) or registry.later(original)
         if ours is None:
             raise unsupported(original)
-        if protocol and any(map(_holds_others, args)):  # NumPy asks their protocol
-            return original(*args, **kwargs)
+        if protocol and any(map(_holds_others, args)):
+            first = next(_writable_or_of_subclass(args), None)
+            if type(first) is Writable:  # NumPy would ask it, as no class above the others
+                overlay = next(x for x in _writable_or_of_subclass(args) if type(x) is not Writable)
+                return overlay.__array_function__(original, (type(overlay),), args, kwargs)
+            return original(*args, **kwargs)  # NumPy asks their protocol
         return ours(*args, **kwargs)
 
     return _named_as(function, original)
@@ -232,6 +236,16 @@ def in_shadows(found: Any, args: Any, kwargs: Any) -> Any:
     if type(found) is tuple or type(found) is list:
         return type(found)([_new(item, args) for item in found])
     return found if kwargs.get("out") is not None else _new(found, args)
+
+
+def _writable_or_of_subclass(value: Any) -> Iterator[Any]:
+    """The `Writable` arrays, and those of a subclass with traced values, in lists and tuples."""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        for item in value:
+            yield from _writable_or_of_subclass(item)
+    elif kind is Writable or issubclass(kind, OfTraced):
+        yield value
 
 
 def _holds_others(value: Any) -> bool:

@@ -255,3 +255,34 @@ def test_wrong_options_and_wrong_rules():
     f = fg.external(np.multiply, vjp=lambda g, z, x, y: g)
     with pytest.raises(StructureMismatchError, match="2 cotangents"):
         fg.grad(lambda x: np.sum(f(x, x)))(X)
+
+
+class Model:
+    """An object that compiled code takes."""
+
+    scale = 3.0
+
+
+def of_a_model(model, x, power=1.0, *, axis):
+    assert axis == "first"
+    return np.sum(np.asarray(x, float) ** power) * model.scale
+
+
+@pytest.mark.parametrize("rule", ["differences", "finite_differences"])
+def test_other_objects_and_arguments_by_name_are_constants(rule):
+    f = fg.external(of_a_model, vjp=rule, shape=fg.Type((), float))
+    x, of = np.array([0.5, 2.0]), Model()
+    loss = lambda x: f(of, x, power=2, axis="first")  # noqa: E731
+    assert loss(x) == 3.0 * np.sum(x**2)
+    np.testing.assert_allclose(fg.grad(loss)(x), 6.0 * x, 1e-8)
+    np.testing.assert_allclose(fg.jit(fg.grad(loss))(x), 6.0 * x, 1e-8)
+    np.testing.assert_allclose(fg.vmap(fg.grad(loss))(np.stack([x, -x])), [6.0 * x, -6.0 * x], 1e-8)
+
+
+def test_a_rule_of_the_user_and_traced_values_by_name():
+    own = fg.external(of_a_model, vjp=lambda g, y, model, x: (None, g))
+    with pytest.raises(fg.errors.ArgumentError, match="by name"):
+        fg.grad(lambda x: own(Model(), x, axis="first"))(np.ones(2))
+    traced = fg.external(of_a_model, vjp="differences")
+    with pytest.raises(fg.errors.ArgumentError, match="by name"):
+        fg.grad(lambda x: traced(Model(), np.ones(2), power=x, axis="first"))(2.0)

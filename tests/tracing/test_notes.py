@@ -4,9 +4,11 @@ one that has nothing to do with it is left alone.
 
 from __future__ import annotations
 
+import array
 import decimal
 import importlib
 import math
+import re
 import struct
 import sys
 import time
@@ -230,6 +232,53 @@ def test_an_error_of_a_package_has_a_note_with_the_ways_out(tmp_path, monkeypatc
     assert "type f64[2]" in note and f"{__file__}:{f.__code__.co_firstlineno + 1} (f)" in note
     assert "fg.external(strict_package.norm, vjp=...)" in note
     assert "fg.stop_gradient(values)" in note
+
+
+def test_a_function_of_a_package_that_is_transformed_itself_is_named(tmp_path, monkeypatch):
+    home = tmp_path / "site-packages"
+    home.mkdir()
+    (home / "plain_package.py").write_text(
+        "import array\n\ndef size(values):\n    return total(values) ** 2\n\n"
+        "def total(items):\n    return sum(array.array('d', items))\n"
+    )
+    monkeypatch.syspath_prepend(home)
+    import plain_package
+
+    for f in (plain_package.size, lambda values: plain_package.size(values)):
+        with pytest.raises(fg.errors.GradientCutError) as info:
+            fg.grad(f)(np.ones(2))
+        assert re.search(r"fg\.external\((plain_package\.)?size, vjp", str(info.value))
+        assert "fg.stop_gradient(values)" in str(info.value)
+
+
+def test_a_call_whose_result_is_not_used_is_no_function_of_numbers():
+    class Model:
+        def load(self, x):
+            self.total = sum(array.array("d", x))
+
+    def f(x):
+        model = Model()
+        model.load(x)
+        return model.total
+
+    def g(x):
+        struct.pack_into("d", bytearray(8), 0, x[0])
+        return x[0]
+
+    for function in (f, g):
+        with pytest.raises(Exception, match=r".") as info:
+            fg.grad(function)(X)
+        text = str(info.value) + "".join(getattr(info.value, "__notes__", ()))
+        assert f"fg.external({'load' if function is f else 'g'}, vjp=...)" in text
+
+
+def test_an_unknown_function_of_numpy_names_the_ways_out(tmp_path):
+    def f(x):
+        np.savetxt(tmp_path / "x", x)
+        return np.sum(x)
+
+    with pytest.raises(fg.errors.UnsupportedFunctionError, match=r"numpy\.savetxt .*opaque\("):
+        fg.grad(f)(X)
 
 
 def test_calls_that_span_lines_and_other_statements():

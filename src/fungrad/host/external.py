@@ -33,7 +33,7 @@ from fungrad.retracing.graph_transforms import strong_type
 from fungrad.support import pytree
 from fungrad.tracing.effects import called
 from fungrad.tracing.source_location import boundary, describe, user_line
-from fungrad.tracing.trace import EVAL, current, typeof
+from fungrad.tracing.trace import EVAL, Tracer, current, typeof
 from fungrad.tracing.transformed_function import OfFunction
 from fungrad.transforms.arguments import leaf_type
 
@@ -125,7 +125,10 @@ class External(OfFunction):
     def _recipe(self) -> tuple[Any, ...]:
         return self._f, self._vjp, self._jvp, self._shape, self._vectorized, self._sparsity
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        others = {i: arg for i, arg in enumerate(args) if not _is_numbers(arg)}
+        if named or (others and not self._has_own_rule()):
+            return self._with(others, named)(*[a for i, a in enumerate(args) if i not in others])
         if current() is EVAL:
             arguments = Arguments(self._f, args, {})
             host = Host(self._f, arguments, self._result(args), self._vectorized)
@@ -135,6 +138,30 @@ class External(OfFunction):
         if self._custom.bwd is None and self._custom.jvp is None:
             return self._plain(*args)
         return self._custom(*args)
+
+    def _has_own_rule(self) -> bool:
+        """Whether a rule of the user's, or another external, gives the derivative."""
+        return self._jvp is not None or not (self._vjp is None or isinstance(self._vjp, str))
+
+    def _with(self, others: dict[int, Any], named: dict[str, Any]) -> External:
+        """This function with constants: arguments by position that are no numbers, and by name."""
+        if self._has_own_rule() or any(type(x) is Tracer for x in pytree.leaves(named)):
+            raise ArgumentError(
+                f"{describe(self._f)} is external, and was given arguments by name{user_line()}: "
+                "it takes constants so, without a rule of yours. Give them by position."
+            )
+        f = self._f
+
+        def constant(*args: Any) -> Any:
+            given = list(args)
+            for i, value in others.items():
+                given.insert(i, value)
+            return f(*given, **named)
+
+        constant.__name__ = getattr(f, "__name__", type(f).__name__)
+        made = External(constant, self._vjp, None, self._shape, self._vectorized, self._sparsity)
+        made.report = self.report  # type: ignore[method-assign]
+        return made
 
     def _plain(self, *args: Any) -> Any:
         known = self._known("value", args)
@@ -289,6 +316,10 @@ class External(OfFunction):
         return lambda primals, tangents: method(self, primals, tangents)
 
 
+def _is_numbers(value: Any) -> bool:
+    return all(leaf_type(x) is not None for x in pytree.leaves(value))
+
+
 External.__call__ = boundary(External.__call__)  # type: ignore[method-assign]
 
 
@@ -362,7 +393,8 @@ def external(
     7.382275
 
     Args:
-      f: a function of arrays, or trees of them, that returns arrays. It always gets NumPy's.
+      f: a function of arrays, or trees of them, that returns arrays. It always gets NumPy's. If it
+        has no rule of yours, other objects, and arguments by name, are constants.
       vjp: `vjp(cotangent, output, *args)` -> a cotangent for each argument (None for zero), opaque
         too; or "finite_differences" (central, one pair of runs for each element of an argument) or
         "complex_step" (for code that computes with complex numbers as with real ones: exact to

@@ -16,6 +16,8 @@ from numbers import Number
 from types import FrameType
 from typing import Any, ClassVar
 
+import numpy as np
+
 from fungrad.errors import (
     GradientCutError,
     ItemAssignmentError,
@@ -194,8 +196,10 @@ def refused_memory(type_: Type, name: str, advice: str = "") -> MemoryAccessErro
 
 
 def _full_name(func: Any) -> str:
+    name = getattr(func, "__name__", str(func))
+    own = getattr(np, name, None) is func  # NumPy names its module as that of each ufunc
     module = getattr(func, "__module__", None) or "numpy"  # a ufunc has none before NumPy 2.1
-    return f"{module}.{getattr(func, '__name__', func)}"
+    return name if isinstance(func, np.ufunc) and not own else f"{module}.{name}"
 
 
 ALIKE = 0.8
@@ -214,8 +218,8 @@ def refused_function(func: Any, supported: Iterable[Any]) -> UnsupportedFunction
     advice = f" The nearest supported function by name is {known[near[0]]}." if near else ""
     return UnsupportedFunctionError(
         f"{name} was called on a traced value{user_line()}, but fungrad has no implementation of "
-        f"it.{advice} Write it with supported functions, declare a primitive by fungrad.extend, or "
-        "call it on fg.stop_gradient(x) where no gradient is wanted."
+        f"it.{advice} Write it with supported functions, or declare a primitive by fungrad.extend. "
+        f"{ways_out_here()}"
     )
 
 

@@ -32,7 +32,13 @@ from fungrad.tracing.code_origin import FUNGRAD, is_internal, is_library, is_our
 from fungrad.tracing.error_notes import add_note
 from fungrad.tracing.numpy_warnings import NumPyWarnings, set_settings, settings, warn_at
 from fungrad.tracing.opaque_mode import opaque
-from fungrad.tracing.ways_out import name_of_written, names_in, object_array_at, ways_out
+from fungrad.tracing.ways_out import (
+    name_of_written,
+    names_in,
+    object_array_at,
+    ways_out,
+    ways_out_of,
+)
 
 
 def no_factor(error: BaseException, line: str) -> set[str]:
@@ -107,10 +113,15 @@ def user_line() -> str:
 def ways_out_here() -> str:
     """The ways out of an error at the user's innermost line, with its names: see `ways_out`."""
     frame: types.FrameType | None = sys._getframe(1)
+    outermost, called = None, False
     while frame is not None:
         file = frame.f_code.co_filename
         if origin(file) == "user":
+            if outermost is not None and not called:  # the line calls a transform of it
+                return ways_out_of(outermost)
             return ways_out(frame.f_code, frame.f_lasti, names_in(frame))
+        called = _is_installed(file)
+        outermost = frame.f_code if called else outermost
         frame = frame.f_back
     return ways_out(None, 0, {})
 
@@ -338,7 +349,8 @@ def instead_of_scipy(part: str, name: str, line: Source | None) -> UnsupportedFu
         advice = f"fungrad has no {lacks} of its own: wrap SciPy's by fg.external."
     return UnsupportedFunctionError(
         f"{called} was called on a traced value{where}. {advice} SciPy makes ndarrays of its "
-        "arguments, in which traced values get lost."
+        'arguments, in which traced values get lost. `with fg.opaque("differences"):` around the '
+        "derivative computes it by differences."
     )
 
 

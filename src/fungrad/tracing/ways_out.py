@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dis
 import functools
 import inspect
 import itertools
@@ -134,9 +135,10 @@ def names_in(frame: FrameType) -> Mapping[str, Any]:
 
 
 def _gives_numbers(call: ast.Call, names: Mapping[str, Any]) -> bool:
-    """Whether a call may be that of a function from arrays and numbers to such: it is not for
-    classes, methods of traced values, functions of Python's library, which makes texts and bytes of
-    numbers, and those that take functions, which may find traced values anywhere.
+    """Whether a call may be that of a function from arrays and numbers to such: it is not for one
+    whose result is not used, classes, methods of traced values, functions of Python's library,
+    which makes texts and bytes of numbers, and those that take functions, which may find traced
+    values anywhere.
     """
     given = [*call.args, *[keyword.value for keyword in call.keywords]]
     if any(type(g) is ast.Lambda or isinstance(value_of(g, names), _FUNCTION) for g in given):
@@ -175,8 +177,23 @@ def ways_out(code: CodeType | None, instruction: int, values: Mapping[str, Any])
     function, x = "f" if code is None else _function_of(code), "x"
     if call is not None and _is_name(call.func):
         x = _argument(call, values)
-        if _gives_numbers(call, values):
+        if _gives_numbers(call, values) and not _is_dropped(code, instruction):
             function = ast.unparse(call.func)
+    return _named(function, x)
+
+
+def _is_dropped(code: CodeType | None, instruction: int) -> bool:
+    """Whether the result of the call at an instruction is not used: it changes something."""
+    steps = () if code is None else dis.get_instructions(code)
+    return next((s.opname for s in steps if s.offset > instruction), "") == "POP_TOP"
+
+
+def ways_out_of(code: CodeType) -> str:
+    """As `ways_out`, of a package's function that is transformed itself, by its code."""
+    return _named(_function_of(code), next(iter(code.co_varnames[: code.co_argcount]), "x"))
+
+
+def _named(function: str, x: str) -> str:
     return (
         'Ways out: `with fg.opaque("differences"):` around the derivative computes it by '
         f"differences; `fg.external({function}, vjp=...)` in place of {function} has a derivative "

@@ -275,6 +275,17 @@ def test_convolution_against_its_definition(case):
     np.testing.assert_allclose(slope, fg.grad(lambda w: np.sum(f(x, w) ** 2))(w), rtol=1e-12)
 
 
+def test_products_of_convolutions_keep_rows_of_images_together():
+    """Where windows are copied for a product, rows of images are rows of the copy, also of the
+    cotangents of windows: nine numbers of a window would be a copy each."""
+    x, w = np.ones((2, 3, 8, 9)), np.ones((4, 3, 3, 3))
+    gradient = fg.grad(lambda x: np.sum(lax.conv(x, w, (1, 1), "SAME") ** 2))
+    products = [
+        e for e in fg.make_jaxpr(gradient)(x).equations if e.primitive.name == "dot_general"
+    ]
+    assert [e.outputs[0].type.shape for e in products] == [(4, 2, 8, 9), (3, 3, 3, 2, 8, 9)]
+
+
 def test_convolution_is_batched_over_each_argument():
     x, w = values((3, 1, 2, 5)), values((3, 2, 2, 3), seed=1)
 

@@ -44,3 +44,23 @@ def test_batches_and_what_is_not_finite(native: None) -> None:
         given = x, y[3 if axes[1] is None else slice(None)]
         with np.errstate(all="ignore"):
             np.testing.assert_allclose(fg.jit(f)(*given), f(*given), 1e-11, 1e-11)
+
+
+@pytest.mark.parametrize("strides", [(1, 1), (2, 1)])
+def test_overlapping_windows_add_up_in_kernels(native: None, strides: Any) -> None:
+    """The gradient by the images: each window adds to the elements that it was taken from. Windows
+    that are two elements apart are NumPy's."""
+    x, k = RNG.normal(size=(3, 2, 17, 19)), RNG.normal(size=(4, 2, 3, 3))
+
+    def loss(x: Any, k: Any) -> Any:
+        return np.sum(np.sin(fg.lax.conv(x, k, strides, "SAME")))
+
+    for dtype, rounding in ((np.float64, 1e-12), (np.float32, 1e-4)):
+        gradient, given = fg.grad(loss, argnums=(0, 1)), (x.astype(dtype), k.astype(dtype))
+        compiled = fg.jit(gradient)
+        for found, wanted in zip(compiled(*given), gradient(*given), strict=True):
+            assert found.dtype == dtype
+            np.testing.assert_allclose(found, wanted, rounding, rounding)
+        lowered = compiled.lower(*given)
+        in_kernels = any("overlap_add" in kernel.loops for kernel in lowered.kernels)
+        assert in_kernels is (strides == (1, 1))

@@ -322,8 +322,9 @@ def _contracted(x: Any, w: Any, groups: int, strides: Sizes, dilations: Sizes) -
     in_kernel = tuple(range(1, 2 + count))
     if groups == 1:
         seen = windows(x, sizes=tuple(kernel), strides=strides, dilations=dilations)
-        y = dot_general(seen, w, contract=((1, *trailing), in_kernel), batch=((), ()))
-        return s.moveaxis(y, 1 + count, 1)
+        # Kernels first: the copies of windows are rows of adjacent elements, as are the results.
+        y = dot_general(w, seen, contract=(in_kernel, (1, *trailing)), batch=((), ()))
+        return s.moveaxis(y, 0, 1)
     x = s.reshape(x, shape=(batch, groups, inputs, *lengths))
     w = s.reshape(w, shape=(groups, outs // groups, inputs, *kernel))
     seen = windows(x, sizes=tuple(kernel), strides=strides, dilations=dilations)

@@ -54,6 +54,7 @@ from fungrad.compiler.native.short_axes import (
 from fungrad.compiler.refusal import Refusal, Refused, attempted, refusal
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
 from fungrad.primitives.elementwise.by_elements import elementwise
+from fungrad.primitives.facts import sections_of
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum, reshape
 from fungrad.primitives.movement.stack_iota import unstack
 from fungrad.primitives.primitive import full
@@ -210,8 +211,13 @@ def _known_complex(equation: Equation) -> str | None:
 
 
 def _work(equation: Equation) -> float:
-    """Estimated nanoseconds per element; 0 for equations that move elements."""
-    if movable(equation) or indirect(equation) or equation.primitive is full:
+    """Estimated nanoseconds per element; 0 for equations that move elements, unless they add
+    several parts, for each of which NumPy makes a call.
+    """
+    if movable(equation):
+        added = sum([part.adds for part in sections_of(equation) or ()])
+        return added * tuned.one_call_ns if added > 1 else 0.0
+    if indirect(equation) or equation.primitive is full:
         return 0.0
     return cost(equation) if elementwise(equation) else tuned.one_call_ns
 

@@ -257,9 +257,10 @@ def _eval_dot(x: Any, y: Any, *, contract: Pair, batch: Pair) -> Any:
 
 @lru_cache(maxsize=1024)
 def _adjoint_plan(
-    nx: int, ny: int, contract: Pair, batch: Pair
+    nx: int, ny: int, contract: Pair, batch: Pair, left: bool = True
 ) -> tuple[bool, Pair, Pair, Axes | None]:
-    """The product of `ct` and y that is the cotangent of x.
+    """The product of `ct` and y that is the cotangent of x. With `left` ct is its first operand
+    where neither order leaves the axes of x as they are.
 
     Returns whether ct is its first operand, its contract and batch axes, and the permutation to the
     axes of x (None if they are in order).
@@ -273,7 +274,7 @@ def _adjoint_plan(
     in_order_of_y = tuple(i for _, i in sorted(zip(contract[1], contract[0], strict=True)))
     layouts = ((*batch[0], *free_x, *in_order_of_y), (*batch[0], *in_order_of_y, *free_x))
     canonical = tuple(range(nx))
-    first = layouts[0] == canonical or layouts[1] != canonical
+    first = layouts.index(canonical) == 0 if canonical in layouts else left
     layout = layouts[0] if first else layouts[1]
     permutation = None
     if layout != canonical:
@@ -326,7 +327,7 @@ def _adjoint_plan_y(
     count = len(batch[0])
     free_x = len(_free(nx, batch[0], contract[0]))
     first, pair, batches, permutation = _adjoint_plan(
-        ny, nx, (contract[1], contract[0]), (batch[1], batch[0])
+        ny, nx, (contract[1], contract[0]), (batch[1], batch[0]), left=False
     )
     ct_x = tuple(range(count, count + free_x))
     pair = (ct_x, pair[1]) if first else (pair[0], ct_x)

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import ShapeError
+from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
-from fungrad.primitives.facts import TERMS, each_element
+from fungrad.primitives.facts import TERMS, Along, Section, each_element, straight
 from fungrad.primitives.primitive import Primitive, linear
 
 Sizes = tuple[int, ...]
@@ -91,9 +92,25 @@ def _eval_overlap(x: Any, *, lengths: Sizes, strides: Sizes, dilations: Sizes) -
     return out
 
 
+def _sections_overlap(equation: Equation) -> list[Section]:
+    type_, params = equation.inputs[0].type, equation.params
+    lengths: Sizes = params["lengths"]
+    axes = len(lengths)
+    lead = type_.shape[: type_.ndim - 2 * axes]
+    counts, sizes = type_.shape[len(lead) : -axes], type_.shape[-axes:]
+    given, every = straight(len(lead) + axes), tuple(map(range, lead))
+    found = list[Section]()
+    for k, place in _places(counts, sizes, params["strides"], params["dilations"]):
+        box = [range(*part.indices(n)) for part, n in zip(place, lengths, strict=True)]
+        at = (*given, *[Along(-1, i) for i in k])
+        found.append(Section((*every, *box), 0, at, adds=True))
+    return found
+
+
 overlap_add: Primitive = linear(
     "overlap_add",
     rounding=TERMS,
+    sections=_sections_overlap,
     cost=each_element(1),
     eval=_eval_overlap,
     type=lambda x, *, lengths, strides, dilations: x.with_shape(

@@ -18,7 +18,7 @@ import fungrad as fg
 from fungrad.compiler.native.element_operations import apply, apply_equation, cost, known
 from fungrad.compiler.refusal import Refused
 
-FLOATS, INTEGERS, BOOLS = (np.float64, np.float32), (np.int64, np.int32), (np.bool_,)
+FLOATS, INTEGERS, BOOLS = (np.float64, np.float32, np.float16), (np.int64, np.int32), (np.bool_,)
 LANES = (1, 4, 8, 16)
 _SPECIAL = [
     0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, -7.0, np.inf, -np.inf, np.nan, 5e-324,
@@ -171,7 +171,7 @@ def test_powers_by_numbers(dtype: Any) -> None:
         same(element_loop(rule, [dtype], dtype, 8)(x), expected)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("n", [1.5, -0.5, -2.5, 63.5])
 @pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="no longer floats than doubles")
 def test_powers_by_halves_are_rounded_correctly(n: float, dtype: Any) -> None:

@@ -231,6 +231,8 @@ class Tuned:
     """The elements of a unit of recurrences: two threads."""
     numpy_accumulated_ns: float = 3.3
     """NumPy's time for an element of a cumulative operation."""
+    numpy_half_ns: float = 6.0
+    """NumPy's time for an element in half precision, besides that in single precision."""
     numpy_pass_ns: float = 2.0
     """NumPy's time for an element in one pass of a recurrence."""
     vector_copies: int = 10
@@ -259,8 +261,8 @@ class Tuned:
     """The values at places for each equation of a nest: `benchmarks.cliffs`, stencils."""
     prefetched_steps: int = 2
     """Memory is prefetched so many steps of lanes ahead: everyday."""
-    gathered_elements: int = 32_768
-    """The most elements of an array whose lanes are read one by one: everyday."""
+    gathered_bytes: int = 1 << 18
+    """The most bytes of an array whose lanes are read one by one: everyday."""
     followed_moves: int = 12
     """Moves of moved values, one after the other, for which their maps are followed:
     `benchmarks.cliffs`, stencils.

@@ -22,7 +22,7 @@ from fungrad.compiler.native import (
 from fungrad.compiler.native.array_loops import LOOP_GENERATORS, longest_kernel, sequence_kernel
 from fungrad.compiler.native.clusters import Once, Reasons, in_pool, with_clusters
 from fungrad.compiler.native.complex_numbers import real_form
-from fungrad.compiler.native.element_operations import cost
+from fungrad.compiler.native.element_operations import cost, takes_halves
 from fungrad.compiler.native.fused import fused_kernel, lane_kernel
 from fungrad.compiler.native.generators import Generator, chosen
 from fungrad.compiler.native.kernel import Kernel
@@ -238,4 +238,5 @@ def _numpy_ns(equation: Equation) -> float:
         return own.numpy_ns(equation)
     size = max([a.type.size for a in (*equation.inputs, *equation.outputs)], default=1)
     call = min(costs.numpy_call, costs.scalar_operation * size)
-    return call + size * factor_of_complex(equation) * (0.3 + 1.5 * cost(equation))
+    each = 0.3 + 1.5 * cost(equation) + tuned.numpy_half_ns * takes_halves(equation)
+    return call + size * factor_of_complex(equation) * each

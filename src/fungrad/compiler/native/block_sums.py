@@ -46,7 +46,8 @@ class Reduction(Record):
     Attributes:
       equation: a sum, maximum, minimum, or a contraction of vectors.
       joining: how two partial results are combined.
-      type: the type of the values.
+      type: the type of the values. Sums of halves along the last axis add up in single precision,
+        and are rounded at their end; along other axes NumPy adds rows, and rounds each sum.
     """
 
     equation: Equation
@@ -70,6 +71,10 @@ class Reduction(Record):
         """The contribution of an element."""
         values = [convert(code, x, self.type) for x in operands]
         return values[0] if len(values) == 1 else code.mul(*values)
+
+    def result(self, code: Function, x: Value) -> Value:
+        """The combined values as the number that the equation gives."""
+        return convert(code, x, TYPES[self.equation.outputs[0].type.dtype])
 
     def joined(self, code: Function, x: Value, y: Value) -> Value:
         kind = "f" if self.type in FLOATS else "i"
@@ -116,9 +121,21 @@ def reduction(equation: Equation) -> Reduction | None:
         if not (x.ndim == y.ndim == 1 and x.dtype == y.dtype) or equation.outputs[0].type.ndim:
             return None
     type = TYPES.get(equation.outputs[0].type.dtype, "i1")
+    if type == "half":
+        type = _of_halves(equation)
     if type == "i1":
         return None
     return Reduction(equation, joining, type)
+
+
+def _of_halves(equation: Equation) -> str:
+    """The type in which a reduction combines halves; "i1" if NumPy rounds between two axes."""
+    shape, axes = equation.inputs[0].type.shape, equation.params.get("axes", (0,))
+    long = [axis for axis, n in enumerate(shape) if n > 1]
+    reduced = [axis for axis in long if axis in axes]
+    if equation.primitive.reduces is not np.add or reduced == long[len(long) - len(reduced) :]:
+        return "float"
+    return "half" if long[-1] not in reduced else "i1"
 
 
 def _part(code: Function, x: Value, start: int, lanes: int) -> Value:

@@ -15,7 +15,7 @@ from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.element_operations import TYPES, type_of
 from fungrad.compiler.native.generators import Single
 from fungrad.compiler.native.kernel import Kernel, kernel_function
-from fungrad.compiler.native.llvm_ir import FLOATS, Module, Value, size_of
+from fungrad.compiler.native.llvm_ir import Module, Value, size_of
 from fungrad.compiler.native.machine_code import host
 from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.ir.graph import Equation, Graph, Literal
@@ -26,7 +26,7 @@ def _refusal(equation: Equation) -> Refusal | None:
     """Why a convolution has no kernel: other numbers than floats, or too few results for lanes."""
     types = [a.type for a in (*equation.inputs, *equation.outputs)]
     dtype, lead = types[2].dtype, types[2].shape[:-1]
-    if any(t.dtype != dtype for t in types) or TYPES.get(dtype) not in FLOATS:
+    if any(t.dtype != dtype for t in types) or TYPES.get(dtype) not in ("double", "float"):
         return refusal(f"{equation.primitive.name} of {dtype}", "dtype", equation)
     if any(isinstance(a, Literal) for a in equation.inputs):
         return refusal(f"{equation.primitive.name} of a number", equation=equation)

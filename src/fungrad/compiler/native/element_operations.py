@@ -17,7 +17,8 @@ import numpy as np
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native import powers
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
-from fungrad.compiler.native.llvm_ir import Function, Operand, Value
+from fungrad.compiler.native.llvm_ir import Function, Module, Operand, Value
+from fungrad.compiler.native.machine_code import host
 from fungrad.compiler.native.native_forms import OPERATIONS, operation
 from fungrad.compiler.native.powers import LONGEST, known_power, product_of
 from fungrad.compiler.refusal import Refused
@@ -34,14 +35,15 @@ Rule = Callable[..., Value]
 TYPES: Mapping[np.dtype[Any], str] = {
     np.dtype(np.float64): "double",
     np.dtype(np.float32): "float",
+    np.dtype(np.float16): "half",
     np.dtype(np.int64): "i64",
     np.dtype(np.int32): "i32",
     np.dtype(np.bool_): "i1",
 }
 """The dtypes of native code, as types of Values; in memory a bool is an i8."""
 _DTYPES = {type: dtype for dtype, type in TYPES.items()}
-_KINDS = {"double": "f", "float": "f", "i64": "i", "i32": "i", "i1": "b"}
-_BITS = {"double": 64, "float": 32, "i64": 64, "i32": 32, "i1": 1}
+_KINDS = {"double": "f", "float": "f", "half": "f", "i64": "i", "i32": "i", "i1": "b"}
+_BITS = {"double": 64, "float": 32, "half": 16, "i64": 64, "i32": 32, "i1": 1}
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -52,7 +54,7 @@ def type_of(dtype: Any) -> str:
       Refused: if native code does not support the dtype.
     """
     found = TYPES.get(np.dtype(dtype))
-    if found is None:
+    if found is None or (found == "half" and not host().halves):
         raise Refused(f"dtype {np.dtype(dtype)}", "dtype")
     return found
 
@@ -83,14 +85,22 @@ def apply(
         return form.whole(code, xs, result)
     tests = form is not None and form.tests
     type = type_of(computed or np.result_type(*[_example(x) for x in xs])) if tests else result
-    operands = [_converted(code, x, xs, type) for x in xs]
+    whole = type != "half" or (form is not None and form.halves)
+    operands = [(_converted if whole else _computed)(code, x, xs, type) for x in xs]
     if primitive in FUNCTIONS and _KINDS[type] == "f":
-        return _function(code, primitive, operands)
+        return convert(code, _function(code, primitive, operands), result)
     rule = None if form is None else form.rules.get(_KINDS[type])
     if rule is None:
         of = "" if form is None else f" of {_DTYPES[type]}"
         raise Refused(f"{primitive.name}{of}")
-    return rule(code, *operands)
+    return convert(code, rule(code, *operands), result)
+
+
+def _computed(code: Function, x: Operand, others: Sequence[Operand], type: str) -> Value:
+    """An operand in half precision, as the float with which NumPy computes."""
+    if isinstance(x, Value):
+        return convert(code, convert(code, x, type), "float")
+    return _value(code, float(np.float16(x)), others, "float")
 
 
 def _function(code: Function, primitive: Any, xs: Sequence[Value]) -> Value:
@@ -140,12 +150,18 @@ def known(primitive: Any) -> bool:
 def cost(equation: Equation) -> float:
     """Estimated nanoseconds per element."""
     primitive: Any = equation.primitive
+    converted = 0.1 * takes_halves(equation)
     if primitive is power:
         exponent = getattr(equation.inputs[1], "value", None)
         if isinstance(exponent, (int, float)) and exponent in _CHEAP_POWERS:
-            return _CHEAP_POWERS[exponent]
+            return _CHEAP_POWERS[exponent] + converted
     form: Any = FUNCTIONS.get(primitive) or OPERATIONS.get(primitive)
-    return 0.1 if form is None else float(form.nanoseconds)
+    return (0.1 if form is None else float(form.nanoseconds)) + converted
+
+
+def takes_halves(equation: Equation) -> bool:
+    """Whether an equation has numbers in half precision, which are converted."""
+    return any(a.type.dtype == np.float16 for a in (*equation.inputs, *equation.outputs))
 
 
 def convert(code: Function, x: Value, type: str) -> Value:
@@ -155,13 +171,44 @@ def convert(code: Function, x: Value, type: str) -> Value:
     before, after = _KINDS[x.type], _KINDS[type]
     if after == "b":
         return code.compare("une" if before == "f" else "ne", x, 0)
+    if "half" in (x.type, type) and "float" not in (x.type, type):  # by way of single precision
+        wide = _to_odd(code, x) if x.type == "double" else convert(code, x, "float")
+        return convert(code, wide, type)
     if before == "b":
         return code.convert("uitofp" if after == "f" else "zext", x, type)
     if before == after == "f":
-        return code.convert("fpext" if type == "double" else "fptrunc", x, type)
+        if type == "half" and x.lanes == 1:
+            _keep_double_to_half(code.module)
+        return code.convert("fpext" if _BITS[type] > _BITS[x.type] else "fptrunc", x, type)
     if before == after:
         return code.convert("sext" if type == "i64" else "trunc", x, type)
     return code.convert("sitofp", x, type) if after == "f" else _to_integer(code, x, type)
+
+
+def _keep_double_to_half(module: Module) -> None:
+    """Adds the function that LLVM's code may call to convert a double to half precision, as it does
+    for the sign of a number that is rounded twice; the library that has it is not linked.
+    """
+    name = "__truncdfhf2"
+    if name not in module.functions:
+        code = Function(module, name, "half", [("double", "x")], attributes="internal")
+        code.ret(code.convert("fptrunc", _to_odd(code, code.parameters[0]), "half"))
+        module.declare(
+            f'@llvm.used = appending global [1 x ptr] [ptr @{name}], section "llvm.metadata"'
+        )
+
+
+def _to_odd(code: Function, x: Value) -> Value:
+    """A double in single precision, as what rounds to the same half: of the neighbours of a number
+    between two floats the one whose last bit is set (Boldo and Melquiond 2008).
+    """
+    near = code.convert("fptrunc", x, "float")
+    back, bits = code.convert("fpext", near, "double"), code.as_integer(near)
+    beyond = code.compare("ogt", code.fabs(back), code.fabs(x))
+    below = code.select(beyond, code.sub(bits, 1), bits)
+    return code.as_float(
+        code.select(code.compare("one", back, x), code.binary("or", below, 1), bits)
+    )
 
 
 def _to_integer(code: Function, x: Value, type: str) -> Value:
@@ -248,10 +295,11 @@ def _of(code: Function, x: Value, number: Any) -> Value:
     return code.constant(number, x.type, x.lanes)
 
 
-def _extremum(beyond: str) -> Rule:
-    """NaN if an operand is NaN; of two zeros the second."""
+def _extremum(strict: str) -> Rule:
+    """NaN if an operand is NaN; of two zeros the second, of halves the first."""
 
     def rule(code: Function, x: Value, y: Value) -> Value:
+        beyond = strict.replace("t", "e") if x.type == "half" else strict
         if _KINDS[x.type] != "f":
             return code.select(code.compare(beyond.replace("o", "s", 1), x, y), x, y)
         if _finite(x):
@@ -266,13 +314,14 @@ def _extremum(beyond: str) -> Rule:
 
 def _finite(x: Value) -> bool:
     """Whether a value is a known finite number."""
-    return not ("%" in x.text or "0x7FF" in x.text or "0xFFF" in x.text)
+    return not any(text in x.text for text in ("%", "0x7FF", "0xFFF", "0xH7C", "0xH7E", "0xHFC"))
 
 
-def _extremum_of_numbers(beyond: str) -> Rule:
-    """The other operand if one is NaN."""
+def _extremum_of_numbers(strict: str) -> Rule:
+    """The other operand if one is NaN; of two zeros as `_extremum`."""
 
     def rule(code: Function, x: Value, y: Value) -> Value:
+        beyond = strict.replace("t", "e") if x.type == "half" else strict
         first = code.binary("or", code.compare(beyond, x, y), code.compare("uno", y, y))
         return code.select(first, x, y)
 
@@ -313,6 +362,12 @@ def _absolute(code: Function, x: Value) -> Value:
 
 def _power(code: Function, xs: Sequence[Operand], type: str) -> Value:
     """A power; a known exponent selects the method."""
+    if type == "half":
+        known = [x if isinstance(x, Value) else float(np.float16(x)) for x in xs]
+        base = _computed(code, known[0], xs, type)
+        if isinstance(known[1], Value):
+            known[1] = _computed(code, known[1], xs, type)
+        return convert(code, _power(code, [base, known[1]], "float"), type)
     base, exponent = _converted(code, xs[0], xs, type), xs[1]
     if isinstance(exponent, Value):
         if _KINDS[type] != "f":
@@ -366,8 +421,8 @@ operation(ufuncs.real, _for("fib", _same))
 operation(casts.conj, _for("fib", _same))
 operation(ufuncs.square, _for("fi", lambda code, x: code.mul(x, x)))
 operation(ufuncs.sign, _for("fi", _sign))
-operation(ufuncs.maximum, _for("fi", _extremum("ogt")), b=_binary("or"))
-operation(ufuncs.minimum, _for("fi", _extremum("olt")), b=_binary("and"))
+operation(ufuncs.maximum, _for("fi", _extremum("ogt")), b=_binary("or"), halves=True)
+operation(ufuncs.minimum, _for("fi", _extremum("olt")), b=_binary("and"), halves=True)
 operation(ufuncs.bitwise_and, _for("ib", _binary("and")), unbounded="overflows")
 operation(ufuncs.bitwise_or, _for("ib", _binary("or")), unbounded="overflows")
 operation(ufuncs.bitwise_xor, _for("ib", _binary("xor")), unbounded="overflows")
@@ -382,8 +437,10 @@ operation(ufuncs.sqrt, f=lambda code, x: code.sqrt(x), nanoseconds=0.7)
 operation(root, f=lambda code, x: code.sqrt(x), nanoseconds=0.7)
 operation(ufuncs.abs, f=lambda code, x: code.fabs(x), i=_absolute, b=_same, unbounded="overflows")
 operation(ufuncs.fabs, f=lambda code, x: code.fabs(x))
-operation(ufuncs.fmax, f=_extremum_of_numbers("ogt"), i=_extremum("ogt"), b=_binary("or"))
-operation(ufuncs.fmin, f=_extremum_of_numbers("olt"), i=_extremum("olt"), b=_binary("and"))
+operation(ufuncs.fmax, f=_extremum_of_numbers("ogt"), i=_extremum("ogt"), b=_binary("or"),
+          halves=True)  # fmt: skip
+operation(ufuncs.fmin, f=_extremum_of_numbers("olt"), i=_extremum("olt"), b=_binary("and"),
+          halves=True)  # fmt: skip
 operation(ufuncs.copysign, f=lambda code, x, y: code.copysign(x, y))
 operation(ufuncs.heaviside, f=_heaviside)
 operation(ufuncs.deg2rad, f=_scaled(np.deg2rad))

@@ -314,7 +314,8 @@ class Body:
             terms = [folded.term(self.code, [x]) for x in values]
             if folded.operation is add:  # NumPy begins with 0.0: no sum is -0.0
                 terms.insert(0, folded.start(self.code, lanes))
-            return functools.reduce(functools.partial(folded.joined, self.code), terms)
+            total = functools.reduce(functools.partial(folded.joined, self.code), terms)
+            return folded.result(self.code, total)
         if searches(equation):
             return self._searched(equation, below[0], lanes)
         return self._applied(equation, below, lanes)
@@ -516,7 +517,7 @@ class Body:
         record = self.record(atom.type.shape, place, step)
         if record is not None:
             return self._of_record(array, type, atom.type.shape, record, lanes, step)
-        if atom.type.size > tuned.gathered_elements and abs(step) > SHORT:
+        if atom.type.nbytes > tuned.gathered_bytes and abs(step) > SHORT:
             raise Refused("a strided read of a large array", "layout")
         first = self.address(array, type, atom.type.shape, place)
         result = Value("poison", type, lanes)

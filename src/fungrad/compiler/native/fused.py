@@ -16,7 +16,13 @@ from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.axis_splits import with_split_axes
 from fungrad.compiler.native.block_sums import Reduction, by_pairs, reduction
 from fungrad.compiler.native.complex_numbers import real_form
-from fungrad.compiler.native.element_operations import TYPES, cost, known, of_python
+from fungrad.compiler.native.element_operations import (
+    TYPES,
+    cost,
+    known,
+    of_python,
+    takes_halves,
+)
 from fungrad.compiler.native.element_values import Body, KernelGraph
 from fungrad.compiler.native.gathers import Write, Written, indirect, searches, written
 from fungrad.compiler.native.generators import Generator
@@ -219,7 +225,9 @@ def _work(equation: Equation) -> float:
         return added * tuned.one_call_ns if added > 1 else 0.0
     if indirect(equation) or equation.primitive is full:
         return 0.0
-    return cost(equation) if elementwise(equation) else tuned.one_call_ns
+    if elementwise(equation):
+        return cost(equation)
+    return tuned.one_call_ns * (2 if takes_halves(equation) else 1)
 
 
 class Sum(Record):
@@ -283,6 +291,8 @@ class _Program:
             if found is None or self.source.is_array(out):
                 continue
             if self.source.is_array(equation.inputs[0]):
+                if found.type == "half":
+                    raise Refused("a sum of few rows of halves", "layout", equation)
                 sums += [Sum(found, place) for place in self.source.elements(out)]
         return sums
 
@@ -565,6 +575,7 @@ class _Program:
             at = code.at(code.parameters[1], 8 * start)
             name = by_pairs(self.module, reduction)
             value = code.call(name, reduction.type, [at, code.constant(units, "i64", 1)])
+            value = reduction.result(code, value)
             body.memo[reduction.equation.outputs[0], place] = value
         for n in numbers:
             atom = self.graph.outputs[n]

@@ -2,7 +2,8 @@
 
 The methods of a Function append its lines in the order of their calls. Values have a number of
 lanes: 1 for scalars, more for vectors. Arithmetic carries no fast-math flag, so that add, sub, mul,
-div and sqrt are NumPy's to the bit; only elementary functions use `fma`.
+div and sqrt are NumPy's to the bit; only elementary functions use `fma`. LLVM computes with halves
+as NumPy does: in single precision, with each result rounded.
 
 >>> module = Module()
 >>> code = Function(module, "twice", "double", [("double", "x")])
@@ -26,11 +27,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.outlining import outlined
 
-FLOATS = ("double", "float")
-_SHORT = {"double": "f64", "float": "f32", "ptr": "p0"}
+FLOATS = ("double", "float", "half")
+_SHORT = {"double": "f64", "float": "f32", "half": "f16", "ptr": "p0"}
 _OF_FLOATS = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
 _NAME = re.compile(r"@(\w+)")
 RARELY = '!0 = !{!"branch_weights", i32 1, i32 2000}'
@@ -41,7 +44,7 @@ class Value:
 
     Attributes:
       text: its name, or the constant.
-      type: the LLVM type of a lane: double, float, i64, i32, i8, i1, ptr.
+      type: the LLVM type of a lane: double, float, half, i64, i32, i8, i1, ptr.
       lanes: the number of lanes.
     """
 
@@ -77,6 +80,9 @@ def literal(number: Any, type: str) -> str:
     if type == "float":
         single = struct.unpack("<f", struct.pack("<f", _within_single(float(number))))[0]
         return literal(single, "double")
+    if type == "half":
+        with np.errstate(over="ignore"):
+            return f"0xH{np.float64(number).astype(np.float16).view(np.uint16):04X}"
     if type == "i1":
         return "true" if number else "false"
     return str(int(number))
@@ -621,7 +627,7 @@ class _Pointer(str):
 
 def size_of(type: str) -> int:
     """Bytes of a scalar in memory."""
-    return {"double": 8, "i64": 8, "ptr": 8, "float": 4, "i32": 4, "i16": 2}.get(type, 1)
+    return {"double": 8, "i64": 8, "ptr": 8, "float": 4, "i32": 4, "half": 2, "i16": 2}.get(type, 1)
 
 
 def _parameter(type: str, name: str) -> Value:

@@ -13,14 +13,17 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+import numpy as np
+
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.block_sums import Reduction, reduction
-from fungrad.compiler.native.element_operations import convert, cost, type_of
+from fungrad.compiler.native.element_operations import convert, cost, takes_halves, type_of
 from fungrad.compiler.native.element_values import Body, KernelGraph, Key, inside
 from fungrad.compiler.native.gathers import Write, place_of
 from fungrad.compiler.native.index_maps import IndexMaps, Limit, Piece, loops_of
-from fungrad.compiler.native.llvm_ir import Function, Operand, Value, size_of
+from fungrad.compiler.native.llvm_ir import Function, Operand, Value
 from fungrad.compiler.native.machine_code import host
+from fungrad.compiler.refusal import Refused
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, reshape
 from fungrad.support.forks import cached_property
 from fungrad.support.lazy import Record
@@ -81,10 +84,15 @@ class Nest:
         free = (reshape, broadcast_to)
         costs = [(cost(source.made[piece.atom]), self._times(piece)) for piece in made
                  if source.made[piece.atom].primitive not in free]  # fmt: skip
-        self.cost_ns = sum([ns * times for ns, times in costs])
+        sums = [root.reduction for root in roots if root.reduction is not None]
+        halves = sum([takes_halves(found.equation) for found in sums])
+        self.cost_ns = sum([ns * times for ns, times in costs]) + 0.1 * halves * self.elements
         self.heavy = any(ns >= tuned.heavy_ns and times == self.elements for ns, times in costs)
-        sizes = [size_of(type_of(p.atom.type.dtype)) for p in self.demanded.values()
-                 if p.atom.type.dtype.kind == "f"]  # fmt: skip
+        sizes = [
+            max(4, p.atom.type.dtype.itemsize)
+            for p in self.demanded.values()
+            if p.atom.type.dtype.kind == "f"
+        ]  # halves are computed with as floats
         self.register = host().vector_bytes // max(sizes, default=8)
 
     def _times(self, piece: Piece) -> int:
@@ -162,6 +170,8 @@ class Nest:
         adds = all(write.adds for some in self.writes.values() for write in some)
         if not self.writes or not adds or any(self.bases.get(n) is not None for n in self.writes):
             return 1
+        if any(self.source.graph.outputs[n].type.dtype == np.float16 for n in self.writes):
+            return 1  # each sum is rounded, in order
         return max(
             1,
             min(
@@ -308,6 +318,8 @@ class Nest:
         if x.lanes > 1 and body.lanes_at(place) == 1:
             total = reduction(write.equation)
             assert total is not None
+            if x.type == "half":
+                raise Refused("sums of halves in lanes, row by row", "layout", write.equation)
             x = total.across(code, x)
         array = self.source.outputs + root.number
         body.write(x, array, type_.shape, place, adds(code, x.type) if write.adds else None)

@@ -54,6 +54,7 @@ class Target:
       passes: the passes to run.
       name: LLVM's version, the processor and its features: code of another name does not run here.
       vector_bytes: the width of its widest registers.
+      halves: whether it converts numbers between half and single precision.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Target:
             features += ",-prefer-256-bit"
         target = llvm.Target
         system = target.from_triple(triple) if triple else target.from_default_triple()
+        self.halves = "+f16c" in features or system.name == "aarch64"
         self.machine = system.create_target_machine(
             processor,
             features,

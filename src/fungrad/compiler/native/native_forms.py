@@ -66,6 +66,8 @@ class Operation(Record):
         Values or Python numbers.
       tests: whether the result is a bool; operands then have the dtype in which NumPy compares
         them, else that of the result.
+      halves: whether the rules take halves as they are; other rules compute with floats, and the
+        result is rounded.
       nanoseconds: the estimated time of an element.
       unbounded: how it treats Python's integers, which are unbounded: "overflows" where integers
         beyond 64 bits leave the program, "divides" where a division by zero does, too; "" if they
@@ -75,6 +77,7 @@ class Operation(Record):
     rules: Mapping[str, Rule] = {}
     whole: Callable[..., Value] | None = None
     tests: bool = False
+    halves: bool = False
     nanoseconds: float = 0.1
     unbounded: str = ""
 

@@ -47,7 +47,7 @@ class Part(Record):
 def _refusal(equation: Equation) -> Refusal | None:
     """Why a product has no kernel: its numbers, or it is for the BLAS."""
     dtypes = {atom.type.dtype for atom in (*equation.inputs, *equation.outputs)}
-    known = len(dtypes) == 1 and TYPES.get(min(dtypes), "i1") != "i1"
+    known = len(dtypes) == 1 and TYPES.get(min(dtypes), "i1") not in ("i1", "half")
     if not known or any(isinstance(atom, Literal) for atom in equation.inputs):
         return refusal(equation.primitive.name, equation=equation)
     x, (contracted, _) = equation.inputs[0].type, equation.params["contract"]

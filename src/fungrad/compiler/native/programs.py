@@ -9,7 +9,7 @@ import numpy as np
 
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native import short_sorts
-from fungrad.compiler.native.element_operations import TYPES, apply, cost, known, of_python, type_of
+from fungrad.compiler.native.element_operations import apply, cost, known, of_python, type_of
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
 from fungrad.compiler.native.generators import Generator
 from fungrad.compiler.native.kernel import Kernel
@@ -45,7 +45,7 @@ COSTS = Costs(operation=0.5, pick=0.5, assign=0.2, trips=100)
 def _refusal(graph: Graph) -> Refusal | None:
     """Why numbers do not compute a Graph, by its arguments and results; None if they may."""
     for type_ in [v.type for v in (*graph.inputs, *graph.outputs)]:
-        if type_.dtype not in TYPES:
+        if type_.dtype not in NativeEmitter.dtypes:
             return refusal(f"arguments or results of {type_}", "dtype")
     return None
 
@@ -136,7 +136,7 @@ def _getitem(walk: Any, equation: Equation, inputs: list[Any]) -> list[Any]:
 
 def _price(emitter: Any, equation: Equation) -> float | None:
     dtypes = [atom.type.dtype for atom in (*equation.inputs, *equation.outputs)]
-    if not known(equation.primitive) or any(dtype not in TYPES for dtype in dtypes):
+    if not known(equation.primitive) or any(dtype not in emitter.dtypes for dtype in dtypes):
         return None
     return cost(equation)
 

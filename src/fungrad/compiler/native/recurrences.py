@@ -38,7 +38,8 @@ def _refusal(equation: Equation) -> Refusal | None:
     name, atoms = equation.primitive.name, (*equation.inputs, *equation.outputs)
     out = equation.outputs[0].type
     for dtype in [a.type.dtype for a in atoms]:
-        if dtype not in TYPES or out.dtype.kind not in "fi":
+        passes = equation.primitive is linear_recurrence and TYPES.get(dtype) == "half"
+        if dtype not in TYPES or out.dtype.kind not in "fi" or passes:
             return refusal(f"{name} of {dtype}", "dtype", equation)
     if any(isinstance(a, Literal) for a in atoms) or not out.size:
         return refusal(f"{name} of an empty array or a number", equation=equation)

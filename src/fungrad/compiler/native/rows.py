@@ -55,7 +55,13 @@ class RowNest(Nest):
         self.along = self.inner[-1] == len(lengths) - 1
         self.size = math.prod([lengths[i] for i in self.inner])
         self.far = not self.along and self.elements > tuned.far_elements
-        self.lanes = self.register * (4 if self.heavy and self.far else 2 if self.heavy else 1)
+        rounded = any(r and r.type == "half" for r in map(self.reduction, self.demanded))
+        if rounded and self.along:
+            raise Refused("sums of rows of halves in lanes", "layout")
+        # a sum that is rounded at each row waits long: several run side by side
+        self.lanes = self.register * (
+            4 if rounded or (self.heavy and self.far) else 2 if self.heavy else 1
+        )
         while self.lanes > lengths[-1]:
             self.lanes //= 2
         self.items = math.prod([lengths[i] for i in self.outer])
@@ -303,7 +309,7 @@ class RowNest(Nest):
         self.loops(code, self.inner, {}, step)
         for (key, found), variable in zip(reductions, variables, strict=True):
             x = code.get(variable)
-            outer.memo[key] = found.across(code, x) if self.along else x
+            outer.memo[key] = found.result(code, found.across(code, x) if self.along else x)
 
     def loops(
         self, code: Function, left: Sequence[int], index: dict[int, Value],

@@ -25,7 +25,8 @@ LAID_OUT = 0x101
 RAISING = 0b010_010_010_010
 """The bits of NumPy's error state that are set if an error raises, or calls a function."""
 DTYPES = {
-    "float64": "double", "float32": "float", "int64": "i64", "int32": "i32", "bool": "i8",
+    "float64": "double", "float32": "float", "float16": "half",
+    "int64": "i64", "int32": "i32", "bool": "i8",
     "complex128": "", "complex64": "", "int16": "i16", "int8": "i8",
     "uint64": "i64", "uint32": "i32", "uint16": "i16", "uint8": "i8",
 }  # fmt: skip

@@ -116,7 +116,7 @@ def in_words(found: Refusal, equation: Equation) -> str:
 
 _ADVICE = {
     "small": "run more at once (fg.vmap), or put the loop around it inside (fg.lax.scan)",
-    "dtype": "kernels know float64, float32, int64, int32, bool and complex numbers",
+    "dtype": "kernels know float64, float32, float16, int64, int32, bool and complex numbers",
     "time": 'fg.config.backend = "native" builds it in any case',
     "host": "write it with NumPy's functions, or call it outside of the loop",
     "effects": "take the effect out once you need the speed",

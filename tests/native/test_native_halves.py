@@ -115,6 +115,14 @@ def test_sums_are_numpys(native: None, axes: Any) -> None:
         same(fg.jit(lambda x: np.max(x * 2, axes))(y), np.max(y * 2, axes))
 
 
+def test_operands_are_rounded_before_a_sum(native: None) -> None:
+    x = RNG.normal(size=(300, 40))
+    for axis in (0, 1):
+        for part in (x, x[:3, :5]):
+            f = lambda x, axis=axis: np.sum(x, axis, dtype=np.float16)  # noqa: E731
+            same(fg.jit(f)(part), f(part))
+
+
 def test_sums_along_axes_are_in_kernels(native: None) -> None:
     x = RNG.normal(size=(700, 300)).astype(np.float16)
     for axis in (0, 1):
@@ -151,6 +159,47 @@ def test_gradients(native: None, name: str) -> None:
     assert found.dtype == np.float16
     spacing = np.spacing(np.maximum(np.abs(expected), np.float16(0.05))).astype(np.float64)
     assert np.max(np.abs(found.astype(float) - expected.astype(float)) / spacing) <= 1
+
+
+def _recurrent(w: Any, u: Any, x: Any) -> Any:
+    def step(state: Any, number: Any) -> Any:
+        state = np.tanh(w @ state + u * number)
+        return state, np.sum(state * state)
+
+    return np.sum(fg.lax.scan(step, np.zeros(4, np.float16), x)[1])
+
+
+def _halved(x: Any) -> Any:
+    return fg.lax.while_loop(
+        lambda s: s[0] < 100, lambda s: (s[0] * 2 + 1, s[1] * np.float16(0.9)), (x * x + 1, x)
+    )
+
+
+SMALL = {
+    "a sum": (lambda x: np.sum(np.sin(x) * x + 2), (9,)),
+    "sums of columns": (lambda x: np.sum(x, 0) * np.sum(x, 0), (9, 3)),
+    "sums of rows": (lambda x: np.sum(x, 1), (3, 9)),
+    "a product": (lambda x: np.prod(x, 1), (4, 5)),
+    "products of matrices": (lambda x, y: x @ y, (3, 4), (4, 5)),
+    "a scan": (_recurrent, (4, 4), (4,), (40,)),
+    "its gradient": (fg.grad(_recurrent, argnums=(0, 1, 2)), (4, 4), (4,), (40,)),
+    "a loop": (_halved, ()),
+    "a branch": (lambda x: fg.lax.cond(x > 0, np.exp, np.square, x), ()),
+    "running sums": (lambda x: np.cumsum(x), (7,)),
+    "an index": (lambda x, y: x[(y[0] > 0).astype(int)] * y, (7,), (7,)),
+    "a sort": (lambda x: np.sort(x) * 2, (6,)),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_programs_of_numbers(native: None, name: str) -> None:
+    """Those that NumPy computes for the same Graph."""
+    f, *shapes = SMALL[name]
+    args = [np.asarray(0.4 * RNG.normal(size=shape), np.float16)[()] for shape in shapes]
+    found = fg.tree_leaves(in_a_kernel(f, *args))
+    fg.config.backend = "numpy"
+    for x, y in zip(found, fg.tree_leaves(fg.jit(f)(*args)), strict=True):
+        same(x, y)
 
 
 def test_threads_do_not_change_sums(native: None) -> None:

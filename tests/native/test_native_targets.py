@@ -22,8 +22,8 @@ from fungrad.compiler.native.symbols import MICROSOFT, registered
 
 TARGETS = {
     "x86_64-unknown-linux-gnu": ("x86-64", "", b"\x7fELF"),
-    "x86_64-pc-windows-msvc": ("x86-64-v3", "+avx2,+fma", b"\x64\x86"),
-    "x86_64-apple-macosx": ("x86-64-v3", "+avx2,+fma", b"\xcf\xfa\xed\xfe"),
+    "x86_64-pc-windows-msvc": ("x86-64-v3", "+avx2,+fma,+f16c", b"\x64\x86"),
+    "x86_64-apple-macosx": ("x86-64-v3", "+avx2,+fma,+f16c", b"\xcf\xfa\xed\xfe"),
     "aarch64-unknown-linux-gnu": ("generic", "+neon", b"\x7fELF"),
     "aarch64-pc-windows-msvc": ("generic", "+neon", b"\x64\xaa"),
     "arm64-apple-macosx14": ("apple-m1", "", b"\xcf\xfa\xed\xfe"),
@@ -53,6 +53,7 @@ def programs():
     for f in (
         lambda x: np.sum(np.sin(x) * np.exp(-x) + x**1.5),
         steps,
+        lambda x: np.sum(np.sin(x.astype(np.float16)) * np.fmod(x[::-1].astype(np.float16), 3)),
     ):
         fg.jit(fg.grad(f))(x)
     patch.undo()
@@ -70,7 +71,7 @@ def unresolved(assembly: str) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("triple", TARGETS)
 def test_programs_are_compiled_for_other_systems(triple, programs):
-    assert len(programs) >= 2
+    assert len(programs) >= 3
     processor, features, magic = TARGETS[triple]
     target = Target(processor, features, triple=triple)
     assert target.vector_bytes == (32 if "avx2" in features else 16)
@@ -80,7 +81,11 @@ def test_programs_are_compiled_for_other_systems(triple, programs):
     if "windows" in triple:
         known |= set(MICROSOFT)
     found = set()
+    halves = [ir for ir in programs if "half" in ir]
+    assert halves and target.halves is ("f16c" in features or triple.startswith(("aarch", "arm")))
     for ir in programs:
+        if ir in halves and not target.halves:
+            continue
         assert machine_code.object_code(ir, target).startswith(magic)
         found |= unresolved(machine_code.assembly(ir, target))
     prefix = "_" if "apple" in triple else ""

@@ -122,13 +122,13 @@ def reduction(equation: Equation) -> Reduction | None:
             return None
     type = TYPES.get(equation.outputs[0].type.dtype, "i1")
     if type == "half":
-        type = _of_halves(equation)
+        type = type_of_sum(equation)
     if type == "i1":
         return None
     return Reduction(equation, joining, type)
 
 
-def _of_halves(equation: Equation) -> str:
+def type_of_sum(equation: Equation) -> str:
     """The type in which a reduction combines halves; "i1" if NumPy rounds between two axes."""
     shape, axes = equation.inputs[0].type.shape, equation.params.get("axes", (0,))
     long = [axis for axis, n in enumerate(shape) if n > 1]

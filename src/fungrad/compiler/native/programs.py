@@ -9,7 +9,15 @@ import numpy as np
 
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native import short_sorts
-from fungrad.compiler.native.element_operations import apply, cost, known, of_python, type_of
+from fungrad.compiler.native.block_sums import type_of_sum
+from fungrad.compiler.native.element_operations import (
+    TYPES,
+    apply,
+    cost,
+    known,
+    of_python,
+    type_of,
+)
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
 from fungrad.compiler.native.generators import Generator
 from fungrad.compiler.native.kernel import Kernel
@@ -24,8 +32,9 @@ from fungrad.compiler.scalar.planning import ElementRule, Elementwise, Planner, 
 from fungrad.compiler.scalar.scalarise import Scalariser
 from fungrad.compiler.scalar.structural import structural
 from fungrad.control_flow.call import call
-from fungrad.ir.graph import Equation, Graph, Literal
-from fungrad.ir.types import PYTHON_SCALARS
+from fungrad.ir.graph import Equation, Graph, Literal, Variable
+from fungrad.ir.types import PYTHON_SCALARS, Type
+from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.ufuncs import log, power
 from fungrad.primitives.linalg.cholesky_qr import cholesky
 from fungrad.primitives.linalg.determinant import det, slogdet
@@ -34,7 +43,10 @@ from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.primitives.linalg.spectra import eigenspaces, eigvalsh
 from fungrad.primitives.movement.diagonal_roll import diagonal, from_diagonal
 from fungrad.primitives.movement.gather import getitem
+from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
+from fungrad.primitives.reduction.reduce import reduce_prod
 from fungrad.rematerialisation.checkpoint import checkpointed
+from fungrad.retracing.inlining import copied
 from fungrad.support.rules import Rules
 
 Row = list[Value]
@@ -45,7 +57,7 @@ COSTS = Costs(operation=0.5, pick=0.5, assign=0.2, trips=100)
 def _refusal(graph: Graph) -> Refusal | None:
     """Why numbers do not compute a Graph, by its arguments and results; None if they may."""
     for type_ in [v.type for v in (*graph.inputs, *graph.outputs)]:
-        if type_.dtype not in NativeEmitter.dtypes:
+        if type_.dtype not in TYPES:
             return refusal(f"arguments or results of {type_}", "dtype")
     return None
 
@@ -136,7 +148,7 @@ def _getitem(walk: Any, equation: Equation, inputs: list[Any]) -> list[Any]:
 
 def _price(emitter: Any, equation: Equation) -> float | None:
     dtypes = [atom.type.dtype for atom in (*equation.inputs, *equation.outputs)]
-    if not known(equation.primitive) or any(dtype not in emitter.dtypes for dtype in dtypes):
+    if not known(equation.primitive) or any(dtype not in TYPES for dtype in dtypes):
         return None
     return cost(equation)
 
@@ -323,6 +335,34 @@ def _diagonal(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Ele
     return [np.diagonal(inputs[0], equation.params["offset"], -2, -1)]
 
 
+def _added_in_single(rule: ElementRule) -> ElementRule:
+    """The rule of a primitive that adds or multiplies many numbers, for which NumPy rounds halves
+    at the end alone; sums of rows are rounded one by one.
+    """
+
+    def write(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+        out = equation.outputs[0].type
+        if out.dtype != np.float16:
+            return rule.write(walk, equation, inputs)
+        type = "float" if equation.primitive is not reduce_sum else type_of_sum(equation)
+        if type == "i1":
+            raise Refused("a sum of halves along axes that are not adjacent", equation=equation)
+        if type == "half":
+            return rule.write(walk, equation, inputs)
+        float32 = np.dtype(np.float32)
+        given = tuple([Variable(Type(a.type.shape, float32)) for a in equation.inputs])
+        single = copied(equation, given, (Variable(Type(out.shape, float32)),))
+
+        def converted(x: Elements, dtype: Any) -> Elements:
+            found = [Number(walk.emitter.converted(n, type_of(dtype)), dtype) for n in x.flat]
+            return shaped(found, x.shape)
+
+        wide = [converted(x, float32) for x in inputs]
+        return [converted(x, out.dtype) for x in rule.write(walk, single, wide)]
+
+    return rule._replace(write=write)
+
+
 def _formed(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     """An equation by its form on elements; what has no solution leaves the program to NumPy."""
     found = on_elements(equation)
@@ -341,9 +381,11 @@ LEAVING = frozenset(
     (inv, solve, cholesky, det, slogdet, eigvalsh, eigenspaces, finite, *short_sorts.RULES)
 )
 """Primitives that leave the program to NumPy for some numbers."""
+ADDING = (reduce_sum, reduce_prod, dot_general)
 RULES = {
     **dict.fromkeys((*FORMS, *ALONG), ElementRule(_formed)),
     **element_rules.RULES,
+    **{primitive: _added_in_single(element_rules.RULES[primitive]) for primitive in ADDING},
     **OF_MATRICES,
     **short_sorts.RULES,
     getitem: ElementRule(_getitem, moves=True, long=True),

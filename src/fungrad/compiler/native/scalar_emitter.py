@@ -70,7 +70,7 @@ class NativeEmitter:
 
     size = tuned.numbers
     long_arrays = True
-    dtypes: Sequence[np.dtype[Any]] = tuple([dtype for dtype in TYPES if dtype != np.float16])
+    dtypes: Sequence[np.dtype[Any]] = tuple(TYPES)
 
     def __init__(
         self, inputs: int, outputs: int, leaves: bool, records: bool, longest: int

@@ -224,7 +224,7 @@ def test_constants_stand_behind_the_results() -> None:
 
 
 def test_types_that_no_entry_knows_are_refused() -> None:
-    for type_ in (Type((2,), "float16"), Type((), "longdouble"), Type((), "O")):
+    for type_ in (Type((2,), "longdouble"), Type((), "longdouble"), Type((), "O")):
         found = entry.refusal_of(Kernel(Module(), [type_], []))
         assert found is not None and found.code == "dtype"
     found = entry.refusal_of(Kernel(Module(), [Type((), "float64")] * 251, []))

@@ -32,13 +32,13 @@ REFUSED = {
     "a sort": (fused_kernel, lambda x, m: np.sort(x) * 2.0, "form"),
     "one product with a vector": (fused_kernel, lambda x, m: m @ x, "moves"),
     "moves": (fused_kernel, lambda x, m: x[::-1], "moves"),
-    "float16": (cheap_kernel, lambda x, m: x.astype(np.float16) * np.float16(2), "dtype"),
+    "int8": (cheap_kernel, lambda x, m: x.astype(np.int8) * np.int8(2), "dtype"),
     "no loop": (loop_kernel, lambda x, m: np.sin(x) * x, "moves"),
     "few elements": (sequence_kernel, lambda x, m: (x[:3] * 2.0, x[:2]), "small"),
     "several equations": (single_kernel, lambda x, m: np.cumsum(x * 2.0), "form"),
     "no such kernel": (single_kernel, lambda x, m: np.sin(x), "form"),
     "a matrix for LAPACK": (single_kernel, lambda x, m: np.linalg.inv(m), "long"),
-    "numbers": (scalar_kernel, lambda x, m: x.astype(np.float16), "dtype"),
+    "numbers": (scalar_kernel, lambda x, m: x.astype(np.int8), "dtype"),
 }
 
 

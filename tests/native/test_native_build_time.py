@@ -16,6 +16,7 @@ pytest.importorskip("llvmlite")
 
 import fungrad as fg
 from fungrad.compiler.cost_model import costs
+from fungrad.compiler.native.element_values import KernelGraph
 from fungrad.retracing.inlining import key_of_graph
 
 rng = np.random.default_rng(5)
@@ -188,3 +189,17 @@ def test_the_key_of_a_graph_is_that_of_its_program() -> None:
         key(lambda x, y: (y - x, x), x, x),
     ]
     assert len(set(different)) == len(different)
+
+
+def test_what_an_element_reads_is_found_once(monkeypatch):
+    asked: list[Any] = []
+    find = KernelGraph._pieces
+
+    def counted(self: KernelGraph, maps: Any, atom: Any, place: Any) -> Any:
+        asked.append((maps, atom, place))
+        return find(self, maps, atom, place)
+
+    monkeypatch.setattr(KernelGraph, "_pieces", counted)
+    f, args = ring(5)
+    fg.jit(fg.grad(f))(*args)
+    assert len(asked) == len({(id(maps), atom, place) for maps, atom, place in asked}) > 20

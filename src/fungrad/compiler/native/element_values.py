@@ -116,8 +116,15 @@ class KernelGraph:
         values = [a for e in equations for a in (*e.inputs, *e.outputs)]
         return flat(equations, [atom.type for atom in (*values, *self.graph.outputs)])
 
-    def pieces(self, maps: IndexMaps, atom: Atom, place: IndexMap) -> list[Piece]:
-        """The pieces that an element of an equation's value reads."""
+    def pieces(self, maps: IndexMaps, atom: Atom, place: IndexMap) -> Sequence[Piece]:
+        """The pieces that an element of an equation's value reads, found once."""
+        key = (atom, place)
+        found = maps.pieces.get(key)
+        if found is None:
+            found = maps.pieces[key] = self._pieces(maps, atom, place)
+        return found
+
+    def _pieces(self, maps: IndexMaps, atom: Atom, place: IndexMap) -> Sequence[Piece]:
         equation = self.made[atom]
         if any(isinstance(along, Through) for along in place):
             raise Refused("a read of computed values by an index array", "layout", equation)

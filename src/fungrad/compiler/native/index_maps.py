@@ -102,11 +102,13 @@ class IndexMaps:
     Attributes:
       lengths: the lengths of the loops.
       reduced: the loops over axes that reductions reduce.
+      pieces: the pieces that values at places read, once they were asked for.
     """
 
     def __init__(self, lengths: Sequence[int], reduced: Sequence[int] = ()) -> None:
         self.lengths = tuple(lengths)
         self.reduced = tuple(reduced)
+        self.pieces: dict[tuple[Atom, IndexMap], Sequence[Piece]] = {}
 
     def of(self, lengths: Sequence[int], reduced: Sequence[int] = ()) -> IndexMaps:
         """The maps of this kind of other loops."""

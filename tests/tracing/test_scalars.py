@@ -377,6 +377,62 @@ def test_numbers_read_from_formatted_texts_are_refused(read: Any, transform: Any
         transform(read)(np.array([0.7, -0.3, 1.4]))
 
 
+SECOND = np.timedelta64(1, "s")
+TIMES = np.array([10, 20, 30], "m8[s]")
+
+
+def of_date(x: Any) -> Any:
+    start = np.datetime64("2026-11-28T00:00:00")
+    return (start + np.timedelta64(10, "s") * x[0] - start) / SECOND
+
+
+def multiplied_in_place(x: Any) -> Any:
+    times = TIMES.copy()
+    times *= x
+    return np.sum(times / SECOND)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        of_date,
+        multiplied_in_place,
+        lambda x: x[0] * np.timedelta64(10, "s") / SECOND,
+        lambda x: np.timedelta64(10, "s") / x[0] / SECOND,
+        lambda x: SECOND / (x[0] * np.timedelta64(10, "s")),
+        lambda x: np.sum(TIMES * x / SECOND),
+        lambda x: np.sum(np.divide(TIMES, x) / SECOND),
+        lambda x: np.sum(np.multiply(x, TIMES, out=TIMES.copy()) / SECOND),
+        lambda x: np.sum((10.0 * x).astype("m8[s]") / SECOND),
+    ],
+)
+@pytest.mark.parametrize(
+    "transform",
+    [
+        fg.grad,
+        lambda f: lambda x: fg.jvp(f, (x,), (x,)),
+        fg.jit,
+        lambda f: fg.jit(fg.grad(f)),
+        lambda f: lambda x: fg.vmap(f)(x[None]),
+    ],
+)
+def test_times_beside_traced_floats_are_refused(f: Any, transform: Any) -> None:
+    """NumPy rounds them to whole units: forward mode gave rounded derivatives, or 0."""
+    x = np.array([2.0, 3.0, 1.5])
+    assert np.isfinite(f(x))
+    with pytest.raises(fg.errors.GradientCutError, match="time"):
+        transform(f)(x)
+
+
+def test_times_beside_traced_integers_and_as_numbers() -> None:
+    dates = np.datetime64("2026-11-28T00:00:00") + TIMES
+    assert fg.jit(lambda n: np.timedelta64(3, "s") * n / SECOND)(2) == 6.0
+    assert fg.vmap(lambda i: np.take(TIMES, i) / SECOND)(np.array([2, 0])).tolist() == [30.0, 10.0]
+    whole = fg.value_and_grad(lambda x: x * ((4.5 * x).astype(int).astype("m8[s]") / SECOND))
+    assert whole(np.float64(2.0)) == (18.0, 9.0)
+    assert fg.grad(lambda x: np.sum(x * ((dates - dates[0]) / SECOND)))(2.0) == 30.0
+
+
 def test_formatted_texts_are_those_of_the_numbers() -> None:
     def f(x: Any) -> Any:
         texts = [f"{v:.1f}" for v in x]

@@ -414,7 +414,7 @@ class Registry(Hooks):
     """Returns `array.flat` of an array that was made while tracing."""
     become: Callable[[Any, Any], None]
     """Gives an array that was made while tracing a traced value."""
-    operand: Callable[[Any], Any]
+    operand: Callable[..., Any]
     """Converts a value that is no tracer and no Python number to an operand beside a tracer."""
     holds_traced: Callable[[Any], bool]
     """Whether a value is traced, or a list or an array of objects with a traced value in it."""
@@ -682,7 +682,8 @@ class Tracer(metaclass=_TracerClass):
                     inputs = registry.numbers(function, inputs)
                 for value in inputs if len(inputs) > 1 else ():
                     if type(value) not in PLAIN:
-                        given, inputs = inputs, tuple([registry.operand(v) for v in inputs])
+                        given = inputs
+                        inputs = tuple([registry.operand(v, self) for v in inputs])
                         if any(v is NotImplemented for v in inputs):
                             return registry.deferred(ufunc, method, given, {})
                         break

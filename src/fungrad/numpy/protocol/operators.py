@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.errors import ArgumentError
+from fungrad.errors import ArgumentError, GradientCutError
 from fungrad.ir.canonical import DOUBLE, canonical, own_arithmetic, refused_arithmetic
+from fungrad.ir.types import Type
 from fungrad.numpy.protocol.implements import array_from
 from fungrad.numpy.protocol.operands import array_of, promoted
 from fungrad.primitives.elementwise import family as e
@@ -53,9 +54,9 @@ COMPARISONS: dict[str, Any] = {
 UNARY: dict[str, Any] = {"neg": e.neg, "pos": u.positive, "abs": u.abs, "invert": u.invert}
 
 
-def _stand_in(other: Any) -> Any:
+def _stand_in(other: Any, beside: Tracer) -> Any:
     """The other operand, prepared; NotImplemented if its class handles ufuncs (xarray, pandas)."""
-    return other if type(other) in PLAIN else registry.operand(other)
+    return other if type(other) in PLAIN else registry.operand(other, beside)
 
 
 def _by_rules(self: Tracer, *others: Any) -> None:
@@ -76,7 +77,7 @@ def forward(primitive: Primitive, on_floats: Callable[..., Any] = _by_rules) -> 
             if found is not None:
                 return found
         if type(other) not in PLAIN:
-            other = registry.operand(other)
+            other = registry.operand(other, self)
             if other is NotImplemented:
                 return NotImplemented
         trace = current()
@@ -94,7 +95,7 @@ def _power(self: Tracer, other: Any) -> Any:
         if found is not None:
             return found
     if type(other) not in PLAIN:
-        other = registry.operand(other)
+        other = registry.operand(other, self)
         if other is NotImplemented:
             return NotImplemented
     elif type(other) is int and other == 2 and self.type.dtype is _BOOL and self.type.shape:
@@ -115,7 +116,7 @@ def _reflected(primitive: Primitive, on_floats: Callable[..., Any]) -> Callable[
             found = on_floats(self, other)
             if found is not None:
                 return found
-        other = _stand_in(other)
+        other = _stand_in(other, self)
         if other is NotImplemented:
             return NotImplemented
         trace = current()
@@ -140,11 +141,18 @@ def _unary(primitive: Primitive, on_floats: Callable[..., Any]) -> Callable[...,
     return method
 
 
-def operand(value: Any) -> Any:
+def operand(value: Any, beside: Tracer | None = None) -> Any:
     """A value that is no tracer and no Python number, prepared as an operand beside a tracer.
 
     Lists become arrays, object arrays that hold tracers become one tracer; NotImplemented if the
     value's own class handles ufuncs.
+
+    Args:
+      value: the value.
+      beside: the tracer, if a ufunc combines the two.
+
+    Raises:
+      GradientCutError: if the value is a time, and the tracer a float.
     """
     if type(value) in PLAIN:
         return value
@@ -152,8 +160,12 @@ def operand(value: Any) -> Any:
         dtype = value.dtype
         if dtype is DOUBLE:  # the usual case
             return value
+        if beside is not None:
+            _check_times(dtype, beside.type)
         return stacked(value) if dtype.char == "O" else arrived(value)
     if isinstance(value, np.generic):
+        if beside is not None:
+            _check_times(value.dtype, beside.type)
         return canonical(value)
     if isinstance(value, Writable):
         return operand(unwrapped(value))
@@ -181,6 +193,17 @@ def operand(value: Any) -> Any:
     if hasattr(value, "__array__"):
         return operand(array_from(value))
     return listed(tuple(value)) if isinstance(value, Sequence) else NotImplemented
+
+
+def _check_times(dtype: np.dtype[Any], type_: Type) -> None:
+    """Raises an error for a time beside a traced float: their product has no derivative."""
+    if dtype.kind in "mM" and type_.inexact:
+        raise GradientCutError(
+            f"A value of the dtype {dtype} was combined with a traced value of type {type_}"
+            f"{user_line()}. NumPy's times are integers: the result would be rounded to whole "
+            "units, and have no derivative. Compute with numbers, as t / np.timedelta64(1, 's') is "
+            "one; x.astype(int) is whole without a gradient."
+        )
 
 
 def listed(values: Sequence[Any]) -> Any:

@@ -25,7 +25,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import cast, reshape
 from fungrad.primitives.primitive import Later
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.subclass_arrays import holds_own
-from fungrad.tracing.trace import NO_PARAMS, current, is_weak, registry, unsupported
+from fungrad.tracing.trace import NO_PARAMS, Tracer, current, is_weak, registry, unsupported
 
 
 def ufunc_method(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, Any]) -> Any:
@@ -136,7 +136,8 @@ def _reduced_at(ufunc: np.ufunc, array: Any, indices: Any, axis: Any = 0, dtype:
 
 def _prepared(inputs: Sequence[Any]) -> tuple[Any, ...] | None:
     """The inputs, prepared; None if the class of one handles ufuncs itself."""
-    ready = tuple([registry.operand(value) for value in inputs])
+    beside = next((value for value in inputs if type(value) is Tracer), None)
+    ready = tuple([registry.operand(value, beside) for value in inputs])
     return None if any(value is NotImplemented for value in ready) else ready
 
 

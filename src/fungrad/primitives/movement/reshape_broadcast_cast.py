@@ -272,17 +272,23 @@ def cast(x: Any, dtype: Any) -> Any:
     that is the dtype of objects: numbers stay what they are, with their derivatives.
 
     Raises:
-      GradientCutError: if it is a dtype of texts, and x is traced.
+      GradientCutError: if it is a dtype of texts or times, and x is traced.
     """
     type_ = typeof(x)
     dtype = canonical_dtype(dtype)
     if (type_.dtype is dtype and not type_.weak) or dtype.char == "O":
         return x
-    if type_.inexact and dtype.kind in "SUT" and type(x) is Tracer:
+    if type_.inexact and dtype.kind in "SUTmM" and type(x) is Tracer:
+        times = dtype.kind in "mM"
         raise GradientCutError(
-            f"A traced value of type {type_} was made an array of texts{user_line()}: numbers "
-            "that are read from them have no gradient. Take the value itself, or np.round(x, "
-            "decimals); for texts that are shown, fg.stop_gradient(x)."
+            f"A traced value of type {type_} was made an array of {'times' if times else 'texts'}"
+            f"{user_line()}: numbers that are read from them have no gradient. Take the value "
+            "itself, or np.round(x, decimals); "
+            + (
+                f"for whole units without a gradient, x.astype(int).astype({dtype.str[1:]!r})."
+                if times
+                else "for texts that are shown, fg.stop_gradient(x)."
+            )
         )
     return (
         convert(x, dtype=dtype)

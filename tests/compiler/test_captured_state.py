@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import gc
+import threading
 import types
 import warnings
 import weakref
-from collections import deque
+from array import array
+from collections import ChainMap, Counter, deque
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -142,7 +145,137 @@ def changed_function() -> Any:
     return lambda x: held.f(x), lambda: setattr(held, "f", lambda x: x * 3.0), "`held.f` has"
 
 
+def changed_defaults() -> Any:
+    def f(x: Any, k: float = 2.0) -> Any:
+        return x * k
+
+    return f, lambda: setattr(f, "__defaults__", (3.0,)), "`f.__defaults__` has changed"
+
+
+def changed_keyword_default() -> Any:
+    def f(x: Any, *, k: float = 2.0) -> Any:
+        return x * k
+
+    return f, lambda: f.__kwdefaults__.update(k=3.0), "`k` was 2.0 and is 3.0 now"
+
+
+def changed_code() -> Any:  # as a notebook's %autoreload does
+    def f(x: Any) -> Any:
+        return x * 2.0
+
+    def g(x: Any) -> Any:
+        return x * 3.0
+
+    return f, lambda: setattr(f, "__code__", g.__code__), "`f.__code__` has changed"
+
+
+def changed_order() -> Any:
+    table = {"a": 1.0, "b": 2.0}
+
+    def f(x: Any) -> Any:
+        return functools.reduce(lambda total, v: total * x + v, table.values())
+
+    return f, lambda: table.update(a=table.pop("a")), "`table` has changed"
+
+
+def changed_numpy_function() -> Any:
+    held = types.SimpleNamespace(act=np.tanh)
+    return lambda x: held.act(x), lambda: setattr(held, "act", np.sin), "`held.act` has changed"
+
+
+def changed_nn_function() -> Any:
+    held = [fg.nn.relu]
+    return lambda x: held[0](-x), lambda: held.__setitem__(0, fg.nn.gelu), r"`held\[0\]` has"
+
+
+def changed_compiled_function() -> Any:
+    held = {"f": fg.jit(lambda x: x * 2.0)}
+    new = fg.jit(lambda x: x * 3.0)
+    return lambda x: held["f"](x), lambda: held.update(f=new), r"`held\['f'\]` has changed"
+
+
+def changed_module() -> Any:
+    module = types.ModuleType("made_by_the_program")
+    vars(module)["rate"] = 2.0
+    return lambda x: x * module.rate, lambda: setattr(module, "rate", 3.0), "`module.rate` was 2"
+
+
+def changed_metaclass() -> Any:
+    class Meta(type):
+        @property
+        def rate(cls) -> float:
+            return cls.held  # type: ignore[attr-defined, no-any-return]
+
+    class Settings(metaclass=Meta):
+        held = 2.0
+
+    return lambda x: x * Settings.rate, lambda: setattr(Settings, "held", 3.0), "was 2.0 and is 3"
+
+
+def changed_context() -> Any:
+    rate = ContextVar("rate", default=2.0)
+    return lambda x: x * rate.get(), lambda: rate.set(3.0), r"`rate.get\(\)` was 2.0 and is 3.0 now"
+
+
+def changed_thread_local() -> Any:
+    held = threading.local()
+    held.rate = 2.0
+    return lambda x: x * held.rate, lambda: setattr(held, "rate", 3.0), "`held.rate` was 2.0"
+
+
+def changed_dict_of_a_subclass() -> Any:
+    class Table(dict[str, float]):
+        pass
+
+    table = Table(rate=2.0)
+    return lambda x: x * table["rate"], lambda: table.update(rate=3.0), r"`table\['rate'\]` was 2.0"
+
+
+def changed_counter() -> Any:
+    held = Counter(a=2)
+    return lambda x: x * held["a"], lambda: held.update("a"), r"`held\['a'\]` was 2 and is 3 now"
+
+
+def changed_chain() -> Any:
+    held = ChainMap({}, {"rate": 2.0})
+    return lambda x: x * held["rate"], lambda: held.maps[1].update(rate=3.0), r"\['rate'\]` was 2.0"
+
+
+def changed_buffer() -> Any:
+    held = bytearray([2])
+    return lambda x: x * held[0], lambda: held.__setitem__(0, 3), "`held` has changed"
+
+
+def changed_array_of_numbers() -> Any:
+    held = array("d", [2.0])
+    return lambda x: x * held[0], lambda: held.__setitem__(0, 3.0), "`held` has changed"
+
+
+def changed_record() -> Any:
+    held = np.zeros(2, [("a", float), ("b", int)])
+    return lambda x: x + np.sum(held["a"]), lambda: held["a"].fill(3.0), "`held` has changed"
+
+
+def changed_mask() -> Any:
+    held = np.ma.array([1.0, 2.0], mask=[True, False])
+    return (
+        lambda x: x * np.ma.sum(held),
+        lambda: held.mask.__setitem__(0, False),
+        "`held` has changed",
+    )
+
+
+def changed_sparse_matrix() -> Any:
+    held = pytest.importorskip("scipy.sparse").csr_matrix(np.eye(3))
+    return lambda x: held @ x, lambda: held.data.fill(3.0), "`held.data` has changed"
+
+
 CASES = [
+    changed_defaults, changed_keyword_default, changed_code, changed_order, changed_numpy_function,
+    changed_nn_function, changed_compiled_function, changed_module, changed_metaclass,
+    changed_context, changed_thread_local, changed_dict_of_a_subclass, changed_counter,
+    changed_chain, changed_buffer, changed_array_of_numbers, changed_record, changed_mask,
+    changed_sparse_matrix,
     changed_global, changed_global_array, changed_closure, changed_default, changed_attribute,
     changed_nested_array, hidden_class_attribute, changed_slot, changed_item, changed_length,
     changed_deque, changed_set, changed_partial, changed_tuple, changed_function,

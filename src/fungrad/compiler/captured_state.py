@@ -3,8 +3,8 @@
 A trace keeps globals, closures, default values, attributes and items as constants. If they change
 later, the program computes with the old numbers. `CapturedState` lists the places that the code of
 a function names, and of the functions of the user that it can call, with what they hold: numbers by
-value, arrays by a checksum, other objects by identity. Modules, compiled functions and the code of
-installed packages are not read.
+value, arrays by a checksum, other objects by identity. The code of installed packages is not read:
+of their objects all attributes are places.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ import functools
 import sys
 import warnings
 import zlib
-from collections import OrderedDict, defaultdict, deque
+from array import array
+from collections import deque
 from collections.abc import Iterable, Iterator
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from contextvars import ContextVar
+from threading import local
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,7 @@ from fungrad.ir.graph import Verification
 from fungrad.support.lazy import modules
 from fungrad.support.snapshots import snapshot
 from fungrad.tracing.code_origin import origin
+from fungrad.tracing.interception import original
 from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.trace import Tracer
 
@@ -36,8 +40,8 @@ NUMBERS = 65_536
 """The most numbers of an array that its checksum covers, evenly spread."""
 
 _VALUES = (bool, int, float, complex, str, bytes, type(None), np.generic)
-_DICTS = (dict, OrderedDict, defaultdict)
 _LISTS = (list, deque)
+_BUFFERS = (bytearray, array)
 
 
 class Place:
@@ -157,30 +161,42 @@ def _shown(value: Any) -> str:
 
 def _mark(value: Any) -> Any:
     """What tells later whether an object has been changed in place."""
-    kind = type(value)
-    if kind is Tracer and value.owner.ended:
+    if type(value) is Tracer and value.owner.ended:
         return _mark(value.inner)
-    if kind is np.ndarray and value.dtype.kind in "biufc":
-        return value.shape, value.dtype, _checksum(value)
-    if kind in _DICTS or kind in _LISTS:
+    if _is(value, np.ndarray):
+        own = getattr(value, "__dict__", {})  # of a subclass: a mask
+        held = [x for x in (value, *own.values()) if _is(x, np.ndarray) and not x.dtype.hasobject]
+        return [(x.shape, x.dtype, _checksum(x.view(np.ndarray))) for x in held]
+    if _is(value, dict):  # the keys in their order
+        return len(value) if len(value) > ITEMS else [*map(id, dict.keys(value))]
+    if _is(value, _LISTS):
         return len(value)
-    if kind is set:
+    if _is(value, _BUFFERS):
+        return zlib.crc32(memoryview(value).cast("B")[: 8 * NUMBERS])
+    if type(value) is set:
         return hash(frozenset(value))
     return None
 
 
 def _checksum(array: np.ndarray[Any, Any]) -> int:
     flat = array.reshape(-1) if array.flags.c_contiguous else array.ravel()
-    return zlib.crc32(np.ascontiguousarray(flat[:: 1 + flat.size // NUMBERS]).data)
+    return zlib.crc32(np.ascontiguousarray(flat[:: 1 + flat.size // NUMBERS]).view(np.uint8).data)
 
 
 def _read(owner: Any, key: Any) -> Any:
+    """What a place holds: of a function that is replaced while a thread traces, the original."""
     try:
-        if type(owner) in _DICTS or type(owner) in _LISTS:
-            return owner[key]
-        return vars(owner)[key] if _is(owner, type) else getattr(owner, key)
+        if _is(owner, dict):
+            value = dict.get(owner, key, Missing)
+        elif _is(owner, _LISTS):
+            value = owner[key]
+        elif _is(owner, ContextVar):
+            value = owner.get()
+        else:
+            value = vars(owner)[key] if _is(owner, type) else getattr(owner, key)
     except (LookupError, ValueError, AttributeError):  # a cell that is not filled, for one
         return Missing
+    return original(value)
 
 
 def _is_read(code: CodeType) -> bool:
@@ -247,23 +263,27 @@ class _Reader:
             self._items(name, dict(enumerate(held)), value)
         elif _is(value, (tuple, frozenset)):
             self._items(name, dict(enumerate(value)), value)
-        elif kind in _DICTS:
-            self._items(name, value, value)
-        elif kind in _LISTS:
-            self._items(name, dict(enumerate(list(value))), value)
+        elif _is(value, ContextVar):
+            self._place(f"{value.name}.get()", value, "get")
+        elif _is(value, local):  # each thread has its own attributes
+            self._space(name, value, value.__dict__)
         elif _is(value, ModuleType):
             if not _is_of_package(value.__name__):
                 self._space(name, vars(value), vars(value))
         elif _is(value, type):
             self._class(name, value)
         else:
+            if _is(value, dict):
+                self._items(name, value, value)
+            elif _is(value, _LISTS):
+                self._items(name, dict(enumerate(list(value))), value)
             self._instance(name, value)
 
     def _items(self, name: str, items: dict[Any, Any], owner: Any) -> None:
         if len(items) > ITEMS:
             return
         for key, item in snapshot(items).items():
-            if type(owner) in _DICTS or type(owner) in _LISTS:
+            if _is(owner, (dict, *_LISTS)):
                 self._place(f"{name}[{key!r}]", owner, key)
             elif _is(item, np.ndarray):  # of a tuple: the array may change in place
                 self._place(f"{name}[{key!r}]", [item], 0)
@@ -279,9 +299,13 @@ class _Reader:
                 self._place(name, cell, "cell_contents")
         defaults = f.__defaults__ or ()
         names = f.__code__.co_varnames[f.__code__.co_argcount - len(defaults) :]
-        named = {**dict(zip(names, defaults, strict=False)), **(f.__kwdefaults__ or {})}
-        for name, value in named.items():
+        for name, value in zip(names, defaults, strict=False):
             self._place(name, [value], 0)
+        for name in f.__kwdefaults__ or ():
+            self._place(name, f.__kwdefaults__, name)
+        for part in ("__code__", "__defaults__", "__kwdefaults__"):  # others are set by autoreload
+            held = getattr(f, part)
+            self._places[id(f), part] = Place(f"{f.__name__}.{part}", f, part, held)
         for code in _codes(f.__code__):
             self._name(code.co_names)
             for name in code.co_names:
@@ -289,7 +313,7 @@ class _Reader:
                     self._place(name, f.__globals__, name)
 
     def _class(self, name: str, value: type) -> None:
-        for base in value.__mro__:
+        for base in (*value.__mro__, *type(value).__mro__):
             if _is_of_package(base.__module__):
                 continue
             self._space(name, base, vars(base))
@@ -307,6 +331,12 @@ class _Reader:
         if inner is not None:  # of a transform, or of a decorator
             self._waiting.append((name, inner))
         if type(value).__module__.partition(".")[0] in ("fungrad", "builtins", "numpy"):
+            return
+        if type(own) is dict and _is_of_package(type(value).__module__):
+            for attribute, held in snapshot(own).items():  # no code tells which are read
+                if _is(held, (*_VALUES, np.ndarray, dict, *_LISTS, tuple)):
+                    self._place(f"{name}.{attribute}", own, attribute)
+            self._space(name, own, own)
             return
         self._waiting.append((type(value).__name__, type(value)))
         if type(own) is dict:
@@ -329,21 +359,15 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _is_compared(value: Any) -> bool:
-    """Whether another object in the same place means another program. Functions of packages are
-    replaced while other threads trace.
-    """
+    """Whether another object in the same place may mean another program."""
     if type(value) is Tracer:  # one kept from a transform that has ended is its value
         return value.owner.ended
-    if _is(value, (*_VALUES, np.ndarray)):
-        return True
-    if _is(value, FunctionType):
-        return _is_read(value.__code__)
-    return type(value).__module__.partition(".")[0] not in ("fungrad", "numpy") and not _is(
-        value, (BuiltinFunctionType, MethodType, ModuleType)
-    )
+    return not _is(value, ModuleType)
 
 
 def _is_of_package(name: str) -> bool:
     """Whether a module is none of the user's."""
     file = getattr(modules.get(name), "__file__", None)
-    return name != "__main__" if file is None else origin(file) != "user"
+    if file is None:  # built in, or made by the program: `__main__`, types.ModuleType
+        return name.partition(".")[0] in sys.stdlib_module_names and name != "__main__"
+    return origin(file) != "user"

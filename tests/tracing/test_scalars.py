@@ -9,6 +9,7 @@ import collections
 import collections.abc
 import functools
 import numbers
+import re
 from typing import Any
 
 import numpy as np
@@ -369,6 +370,10 @@ def test_a_table_asked_for_a_value_that_has_no_number():
         lambda x: np.sum(np.array([f"{v:.3f}" for v in x], dtype=float) * x),
         lambda x: np.sum(x.astype(str).astype(float) * x),
         lambda x: np.sum(x.astype("S30").astype(float) * x),
+        lambda x: float(f"{x[0]:8.3f}".strip()) * x[1],
+        lambda x: float(f"{x[0]:8.3f}"[2:]) * x[1],
+        lambda x: float(f"{x[0]:.3e}".split("e")[0]) * x[1],
+        lambda x: float(f"{x[0]:.3e}".partition("e")[0].replace(",", ".")) * x[1],
     ],
 )
 @pytest.mark.parametrize("transform", [fg.grad, fg.jacfwd, fg.jit, lambda f: fg.jit(fg.grad(f))])
@@ -433,10 +438,20 @@ def test_times_beside_traced_integers_and_as_numbers() -> None:
     assert fg.grad(lambda x: np.sum(x * ((dates - dates[0]) / SECOND)))(2.0) == 30.0
 
 
+@pytest.mark.parametrize("transform", [fg.grad, fg.jacfwd, fg.jit])
+def test_numbers_found_in_the_words_for_a_traced_value_are_refused(transform: Any) -> None:
+    """`re` reads the words "Tracer(f64[], ...)", and finds 64."""
+    for text in (str, repr):
+        with pytest.raises(fg.errors.TracingError, match="a plain"):
+            transform(lambda x: float(re.findall(r"[\d.]+", text(x))[0]) * x)(1.5)  # noqa: B023
+
+
 def test_formatted_texts_are_those_of_the_numbers() -> None:
     def f(x: Any) -> Any:
         texts = [f"{v:.1f}" for v in x]
-        return np.sum(x) * (len(texts[0]) + (texts[1] == "-0.3") + float(texts[2].startswith("1")))
+        parts = texts[0].split(".")
+        kept = (texts[1] == "-0.3") + float(texts[2].startswith("1")) + int(parts[1])
+        return np.sum(x) * (len(texts[0]) + kept + ("0" in texts[0].strip("-").partition(".")[0]))
 
     x = np.array([0.7, -0.3, 1.4])
     assert f(x) == fg.jit(f)(x) == fg.value_and_grad(f)(x)[0]

@@ -313,7 +313,8 @@ class _Reader:
                     self._place(name, f.__globals__, name)
 
     def _class(self, name: str, value: type) -> None:
-        for base in (*value.__mro__, *type(value).__mro__):
+        metaclass: type = type(value)
+        for base in (*value.__mro__, *metaclass.__mro__):
             if _is_of_package(base.__module__):
                 continue
             self._space(name, base, vars(base))

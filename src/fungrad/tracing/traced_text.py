@@ -2,12 +2,14 @@
 
 `print(x)` under a transform shows what the value is, `Tracer(f64[3], jit of ...)`. `len(str(x))` or
 `str(x) == "1.0"` would compute with these words. Here each such question is asked of the text of
-the number: under `jit` the answer is guarded as a branch. A number that is read from the text would
-cut its gradient, and is refused. Words that Python has put together, "x = " + str(x), are plain.
+the number: under `jit` the answer is guarded as a branch. A number that is read from the text, or
+from a part that a method gives, would cut its gradient, and is refused. Words that Python has put
+together, "x = " + str(x), are plain.
 """
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -37,7 +39,7 @@ _SEVERAL: dict[str, Callable[[Any], Any]] = {
     "split": list,
     "splitlines": list,
 }
-"""Methods whose answer is several texts, and what they return."""
+"""Methods whose answer is several texts, and what they return; others return tuples."""
 
 
 class TracedText(str):
@@ -87,8 +89,17 @@ def _question(name: str) -> Any:
             found = plain(words, *args, **kwargs)
             return tuple(found) if name in _SEVERAL else found
 
+        def part(text: Any, get: Callable[[Any], str]) -> Any:
+            """A part of the text, which may be the number."""
+            if type(text) is not str or len(text) < 2:
+                return text
+            return text_of(self.tracer, text, lambda value: get(read(value)))
+
         found = owner.concrete(self.tracer, AbstractValueError, f"{asked} of a value", read)
-        return _SEVERAL[name](found) if name in _SEVERAL else found
+        if type(found) is not tuple:
+            return part(found, lambda whole: whole)
+        parts = [part(text, operator.itemgetter(i)) for i, text in enumerate(found)]
+        return _SEVERAL.get(name, tuple)(parts)
 
     method.__name__ = method.__qualname__ = name
     return method
@@ -98,8 +109,8 @@ def _number(name: str) -> Any:
     def method(self: TracedText) -> NoReturn:
         raise GradientCutError(
             f"{name[2:-2]}() of the text of a traced value of type {self.tracer.type}"
-            f"{user_line()} would cut its gradient silently. Take the value itself, x, or "
-            "np.round(x, decimals); where no gradient is wanted, fg.stop_gradient(x)."
+            f"{user_line()} would cut its gradient silently. Take the value itself, x; where no "
+            "gradient is wanted, fg.stop_gradient(x)."
         )
 
     method.__name__ = method.__qualname__ = name

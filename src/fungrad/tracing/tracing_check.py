@@ -9,10 +9,12 @@ is called once more, without a trace, and the two values have to agree.
 
 from __future__ import annotations
 
+import builtins
 import dis
 import functools
 import itertools
 import sys
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -33,6 +35,7 @@ from fungrad.tracing.shadows import shadowing
 from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled, is_suspect
 from fungrad.tracing.trace import EVAL, Tracer, current
+from fungrad.tracing.ways_out import call_at, value_of
 
 CHOICES = ("foreign", "always", "never")
 DIGITS = 1e-6
@@ -355,11 +358,29 @@ def _may_part(frame: FrameType) -> bool:
     code, caller = frame.f_code, frame.f_back
     if is_ours(code.co_filename):
         asks = caller.f_code.co_filename if caller is not None else code.co_filename
-        return is_foreign(asks) or (code is _HASH and not is_ours(asks))
+        if is_foreign(asks):
+            return True
+        return code.co_name in _ASKED and not is_ours(asks) and _reads(code, caller)
     return origin(code.co_filename) == "user" and _asks_identity(code)
 
 
-_HASH = Tracer.__hash__.__code__
+_ASKED = frozenset([Tracer.__hash__.__name__, "_str", "_repr"])
+"""The methods whose answer for a traced value is not that for its number."""
+
+
+def _reads(code: CodeType, caller: FrameType | None) -> bool:
+    """Whether a set or a dict asks for the hash, or the code asks for a text by `str` or `repr`.
+
+    What compiled code reads in that text, as `re` does, are words for the traced value.
+    """
+    if code is Tracer.__hash__.__code__:
+        return True
+    if code not in (Tracer.__str__.__code__, Tracer.__repr__.__code__) or caller is None:
+        return False
+    call = call_at(caller.f_code, caller.f_lasti)
+    names = ChainMap(caller.f_locals, caller.f_globals, vars(builtins))
+    asked = value_of(call.func, names) if call is not None else None
+    return asked is str or asked is repr
 
 
 @functools.lru_cache(maxsize=4096)

@@ -283,7 +283,7 @@ def cast(x: Any, dtype: Any) -> Any:
         raise GradientCutError(
             f"A traced value of type {type_} was made an array of {'times' if times else 'texts'}"
             f"{user_line()}: numbers that are read from them have no gradient. Take the value "
-            "itself, or np.round(x, decimals); "
+            "itself; "
             + (
                 f"for whole units without a gradient, x.astype(int).astype({dtype.str[1:]!r})."
                 if times

@@ -15,6 +15,7 @@ from fake_blas import FakeBlas
 import fungrad as fg
 from fungrad.errors import ArgumentError, MissingExtraError
 from fungrad.runtime import blas_threads, openblas
+from fungrad.support import forks
 
 RNG = np.random.default_rng(0)
 
@@ -130,10 +131,40 @@ def test_left_for_a_while_it_is_as_users_set_it():
         assert library.count == 1
     assert library.count == 3
     scope.leave()
-    scope.after_fork()  # in a child process, another lock
+    scope.after_fork()  # in a child process
     with scope:
         assert library.count == 1
     assert library.count == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_fork_takes_the_lock_of_the_scope_with_the_others(real):
+    """It took that lock first, and then waited for one whose thread waited for the scope."""
+    scope, lock = blas_threads.one_blas_thread(), forks.lock()
+    held, entered = threading.Event(), []
+
+    def work():
+        with lock:
+            held.set()
+            threading.Event().wait(0.2)  # the fork has begun
+            entered.append(scope.lock.acquire(timeout=20.0))
+            scope.lock.release()
+
+    user = threading.Thread(target=work)
+    user.start()
+    held.wait(60.0)
+    try:
+        with scope:
+            pid = os.fork()
+            if not pid:
+                os._exit(0 if real.get() == 3 and not scope.inside else 1)
+            assert real.get() == 1
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    finally:
+        user.join()
+        forks._locks.remove(lock)
+    assert entered == [True] and real.get() == 3
 
 
 def test_numbers_are_those_of_a_blas_that_has_one_thread(fake, monkeypatch):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from fungrad.errors import MissingExtraError
 from fungrad.runtime.openblas import openblas
 from fungrad.runtime.thread_pool import num_threads, positive, usable_cores
+from fungrad.support import forks
 from fungrad.support.lazy import Record, imported
 
 OWN_THREADS = 1
@@ -41,7 +41,7 @@ class OneThread:
 
     def __init__(self, library: Library) -> None:
         self.library = library
-        self.lock = threading.RLock()  # a signal handler may run in between
+        self.lock = forks.lock()
         self.inside = 0
         self.before = 1
 
@@ -85,8 +85,8 @@ class OneThread:
 
     def after_fork(self) -> None:
         """Resets the scope in a forked child, after `leave`: no thread is in it."""
-        self.lock = threading.RLock()
         self.inside = 0
+        self.lock.release()
 
 
 @functools.cache
@@ -96,10 +96,7 @@ def one_blas_thread() -> OneThread | None:
     if library is None:
         return None
     control = OneThread(library)
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(
-            before=control.leave, after_in_parent=control.resume, after_in_child=control.after_fork
-        )
+    forks.around(control.leave, control.resume, control.after_fork)
     return control
 
 

@@ -2,12 +2,14 @@
 
 A fork copies the memory of the process, and one of its threads: what another thread has locked
 stays locked in the child, and what it has begun is never ended. So a fork waits for all locks that
-`lock` has made, and `in_child` names what the child does first.
+`lock` has made, `around` names what is done before and after it while it holds them, and `in_child`
+what the child does first.
 """
 
 from __future__ import annotations
 
 import _thread
+import functools
 import os
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
@@ -17,6 +19,8 @@ T = TypeVar("T")
 _locks: list[Any] = []
 _held: list[Any] = []
 """The locks that the last fork has taken."""
+_before: list[Callable[[], Any]] = []
+_after: list[Callable[[], Any]] = []
 _first: list[Callable[[], Any]] = []
 
 
@@ -32,6 +36,15 @@ def lock() -> Any:
 def in_child(function: Callable[[], Any]) -> None:
     """Calls a function in each forked child before other code runs, while it holds all locks."""
     _first.append(function)
+
+
+def around(
+    before: Callable[[], Any], in_parent: Callable[[], Any], in_child: Callable[[], Any]
+) -> None:
+    """Calls functions before each fork and after it, while the fork holds all locks."""
+    _before.append(before)
+    _after.append(in_parent)
+    _first.append(in_child)
 
 
 class cached_property(Generic[T]):
@@ -86,9 +99,15 @@ def _give() -> None:
         one.release()
 
 
-def _begin() -> None:
+def _prepare() -> None:
+    _take()
+    for function in _before:
+        function()
+
+
+def _go_on(functions: list[Callable[[], Any]]) -> None:
     try:
-        for function in _first:
+        for function in functions:
             function()
     finally:
         _give()
@@ -97,4 +116,8 @@ def _begin() -> None:
 _start = lock()
 """Held by a fork, so that the list of locks is not empty."""
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_take, after_in_parent=_give, after_in_child=_begin)
+    os.register_at_fork(
+        before=_prepare,
+        after_in_parent=functools.partial(_go_on, _after),
+        after_in_child=functools.partial(_go_on, _first),
+    )

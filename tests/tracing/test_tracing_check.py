@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import math
 import random
 import sys
 from collections.abc import Iterator
@@ -300,3 +302,52 @@ def test_right_complex_steps() -> None:
     first = len(calls)
     fg.grad(wrapped)(0.8)
     assert len(calls) - first < first
+
+
+def reciprocal_or_double(x: Any) -> Any:
+    try:
+        return 1.0 / (x - 1.0)
+    except ZeroDivisionError:
+        return 2.0 * x
+
+
+def without_overflow(x: Any) -> Any:
+    with contextlib.suppress(OverflowError):
+        return (x * 1e200) ** 2
+    return 2.0 * x
+
+
+def log_or_double(x: Any) -> Any:
+    try:
+        return math.log(x - 2.0)
+    except ValueError:
+        return 2.0 * x
+
+
+def raised_by_numpy(x: Any) -> Any:
+    with np.errstate(divide="raise"):
+        try:
+            return np.log(x - 1.0)
+        except FloatingPointError:
+            return 2.0 * x
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    "f", [reciprocal_or_double, without_overflow, log_or_double, raised_by_numpy]
+)
+def test_caught_errors_of_numbers(f: Any) -> None:
+    """A compiled function and a batch do not raise them: they took the other branch, silently."""
+    assert fg.value_and_grad(f)(1.0) == (2.0, 2.0)
+    for transform in (fg.jit, lambda f: fg.jit(fg.grad(f)), lambda f: fg.grad(fg.jit(f))):
+        with pytest.raises(fg.errors.TracingError, match="in a plain call"):
+            transform(lambda x: f(x) * 1.0)(1.0)
+    if f is log_or_double:  # NumPy's numbers raise no other of these errors
+        with pytest.raises(fg.errors.TracingError, match="in a plain call"):
+            fg.vmap(f)(np.ones(2))
+
+
+def test_errors_of_numbers_that_nobody_catches_are_infinities() -> None:
+    with np.errstate(all="ignore"):
+        assert fg.value_and_grad(lambda x: 1.0 / x)(0.0) == (np.inf, -np.inf)
+        assert fg.value_and_grad(lambda x: (x * 1e200) ** 2)(1.0) == (np.inf, np.inf)

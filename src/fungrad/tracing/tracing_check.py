@@ -4,7 +4,8 @@ Code that asks for the class of a number, for its identity, or reads its memory,
 path under a trace, and so compute another function. Code of other packages was not written with
 traces in mind, and `(x > 0) is True`, `match` with True and keys of dicts compare identities. If
 such code ran under the trace of a function's first derivative, batch or compilation, the function
-is called once more, without a trace, and the two values have to agree.
+is called once more, without a trace, and the two values have to agree. So it is if code catches
+errors that traced numbers do not raise where their number is unknown, as that of 1 / 0.
 """
 
 from __future__ import annotations
@@ -306,7 +307,8 @@ class Watch:
             f"The value of {describe(self.f)} under a trace is {shown}, and {expected} in a plain "
             f"call{user_line()}{where}. So its derivative would be that of another function. Code "
             "that asks for the class of its numbers or for their identity (`is True`, keys of "
-            "dicts), or reads their memory, does that. Give it fg.stop_gradient(x) where no "
+            "dicts), reads their memory, or catches an error that traced numbers do not raise "
+            "(1 / 0), does that. Give it fg.stop_gradient(x) where no "
             "derivative is wanted, or wrap the function that contains "
             'the line by fg.external(f, vjp="finite_differences"). fg.config.verify_tracing = '
             '"never" leaves the check out.'
@@ -361,7 +363,7 @@ def _may_part(frame: FrameType) -> bool:
         if is_foreign(asks):
             return True
         return code.co_name in _ASKED and not is_ours(asks) and _reads(code, caller)
-    return origin(code.co_filename) == "user" and _asks_identity(code)
+    return origin(code.co_filename) == "user" and (_asks_identity(code) or catches(code))
 
 
 _ASKED = frozenset([Tracer.__hash__.__name__, "_str", "_repr"])
@@ -393,6 +395,35 @@ def _asks_identity(code: CodeType) -> bool:
         return False
     pairs = itertools.pairwise(dis.get_instructions(code))
     return any(b.opname == "IS_OP" and _is_truth(a.argval) for a, b in pairs)
+
+
+_OF_NUMBERS = frozenset(
+    ["ArithmeticError", "Exception", "FloatingPointError", "OverflowError", "ValueError",
+     "ZeroDivisionError"]
+)  # fmt: skip
+"""The errors that Python's numbers, `math` and `np.errstate` raise, and their bases."""
+
+
+@functools.lru_cache(maxsize=4096)
+def catches(code: CodeType) -> bool:
+    """Whether code catches errors of numbers, by `except` or `contextlib.suppress`."""
+    if _OF_NUMBERS.isdisjoint(code.co_names):
+        return False
+    return "suppress" in code.co_names or any(
+        instruction.opname == "CHECK_EXC_MATCH" for instruction in dis.get_instructions(code)
+    )
+
+
+def are_caught() -> bool:
+    """Whether the user's functions that run under the innermost trace catch errors of numbers."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    while frame is not None and not is_ours(frame.f_code.co_filename):
+        if catches(frame.f_code):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is_truth(value: Any) -> bool:

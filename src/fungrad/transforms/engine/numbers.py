@@ -2,7 +2,7 @@
 
 No array is made, no rule waits for the backward walk, and cotangents are floats. It serves traces
 right above plain evaluation (`VjpTrace.note`). What Python's floats refuse (1 / 0) is left to the
-primitive's rule: None is returned here.
+primitive's rule: None is returned here. Code that catches Python's error gets it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from fungrad.primitives.elementwise.on_floats import slope
 from fungrad.primitives.primitive import Primitive
 from fungrad.tracing.trace import Tracer, current
+from fungrad.tracing.tracing_check import are_caught
 from fungrad.transforms.engine.tape import NUMBERS
 
 blank = object.__new__
@@ -108,7 +109,9 @@ def of_two(
                     value = apply(x, other)
                     p = first(value, x, other)
                     q = second(value, x, other) if at else 0.0
-            except REFUSED:
+            except REFUSED as error:
+                if isinstance(error, (OverflowError, ZeroDivisionError)) and are_caught():
+                    raise
                 return None
             if type(value) is not float:
                 return None

@@ -438,3 +438,120 @@ def test_a_compiled_function_keeps_no_other_objects_alive() -> None:
     del model, f
     gc.collect()
     assert gone() is None
+
+
+class Stepper:
+    def __init__(self, rate: float) -> None:
+        self.rate, self.weights, self.steps = rate, np.ones(3), 0
+
+    def value(self, x: Any) -> Any:
+        return np.sum(x * self.weights) * self.rate + 0.0 * self.steps
+
+    @functools.partial(fg.jit, static_argnums=0)
+    def step(self, x: Any) -> Any:
+        return self.value(x)
+
+
+STATIC: dict[str, Callable[[Stepper], Callable[[Any], Any]]] = {
+    "self": lambda model: model.step,
+    "argument": lambda model: functools.partial(
+        fg.jit(lambda model, x: model.value(x), static_argnums=0), model
+    ),
+    "keyword": lambda model: functools.partial(
+        fg.jit(lambda x, model: model.value(x), static_argnames="model"), model=model
+    ),
+    "method": lambda model: functools.partial(
+        fg.jit(lambda f, x: f(x), static_argnums=0), model.value
+    ),
+    "closure": lambda model: functools.partial(
+        fg.jit(lambda f, x: f(x), static_argnums=0), lambda x: model.value(x)
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STATIC.values(), ids=list(STATIC))
+def test_state_of_static_arguments(case: Any) -> None:
+    model = Stepper(2.0)
+    f = case(model)
+    for _ in range(3):
+        assert f(X) == 6.0
+    for change, value in (
+        (lambda: setattr(model, "rate", 3.0), 9.0),
+        (lambda: model.weights.__setitem__(0, 4.0), 18.0),
+        (lambda: setattr(model, "rate", 5.0), 30.0),
+    ):
+        change()
+        with pytest.warns(CapturedStateWarning, match="has changed|was .* now"):
+            assert f(X) == value
+
+
+def test_several_static_arguments_change_apart() -> None:
+    first, second = Stepper(2.0), Stepper(3.0)
+    f = fg.jit(Stepper.value, static_argnums=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in range(1, 6):
+            assert (f(first, X), f(second, X)) == (first.value(X), second.value(X))
+            first.rate = 2.0 + i
+            assert f(second, X) == second.value(X)
+            second.rate = 7.0 * i
+            assert f(first, X) == first.value(X)
+
+
+def grad_of_jit(value: Any) -> Any:
+    return fg.grad(fg.jit(value))
+
+
+def jacobian_of_jit(value: Any) -> Any:
+    f = fg.jit(value)
+    return lambda x: fg.jacfwd(f)(x)
+
+
+def jit_in_jit(value: Any) -> Any:
+    f = fg.jit(value)
+    return fg.jit(fg.grad(lambda x: 1.0 * f(x)))
+
+
+@pytest.mark.parametrize("case", [grad_of_jit, jacobian_of_jit, jit_in_jit])
+def test_compiled_functions_in_other_transforms_compare(case: Any) -> None:
+    model = Stepper(2.0)
+    f = case(model.value)
+    for rate in (2.0, 3.0, 4.0, 5.0):
+        model.rate = rate
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(2):
+                assert f(X).tolist() == [rate] * 3
+
+
+def test_changes_at_calls_of_new_types_stay_compared() -> None:
+    held = {"rate": 1.0}
+    f = fg.jit(lambda x: np.sum(x) * held["rate"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in range(1, 6):
+            held["rate"] = float(i)
+            assert f(np.ones(i)) == i * i
+        held["rate"] = 10.0
+        assert f(np.ones(3)) == 30.0
+
+
+@pytest.mark.parametrize("derivative", ["jacobian", "hessian"])
+def test_sparse_derivatives_compare(derivative: str) -> None:
+    pytest.importorskip("scipy.sparse")
+    held = {"rate": 2.0, "calls": 0}
+
+    def f(x: Any) -> Any:
+        y = x**2 * held["rate"] + 0 * len(str(held["calls"]))
+        return y if derivative == "jacobian" else np.sum(y)
+
+    found = getattr(fg.sparse, derivative)(f)
+    scale = 2.0
+    for rate in (2.0, 3.0, 4.0, 5.0):
+        before, held["rate"] = held["rate"], rate
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            assert found(np.ones(3)).toarray()[1, 1] == scale * rate
+            held["calls"] += 1
+            assert found(np.ones(3)).toarray()[1, 1] == scale * rate
+        assert [w.category for w in seen] == [CapturedStateWarning] * (rate != before)

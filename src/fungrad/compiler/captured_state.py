@@ -125,10 +125,10 @@ class CapturedState:
         self.due = sys.maxsize
         """The number of calls from which on the places are compared again."""
 
-    def keep(self, calls: int) -> None:
-        """Reads the places, as a trace has just seen them."""
+    def keep(self, calls: int, static: Iterable[Any] = ()) -> None:
+        """Reads the places, as a trace has just seen them: those of f and of static arguments."""
         runs = self._verify or Verification.runs
-        places = _Reader().read(self._f) if runs != "never" else []
+        places = _Reader().read(self._f, static) if runs != "never" else []
         self._places = [p for p in places if len(self._changes.get((id(p.owner), p.key), ())) < 2]
         if self._places:
             self.due = calls
@@ -216,7 +216,8 @@ class _Reader:
         self._waiting: list[tuple[str, Any]] = []
         self._places: dict[tuple[int, Any], Place] = {}
 
-    def read(self, f: Any) -> list[Place]:
+    def read(self, f: Any, static: Iterable[Any] = ()) -> list[Place]:
+        self._waiting += [(type(value).__name__, value) for value in static]
         self._waiting.append((getattr(f, "__name__", "f"), f))
         while self._waiting and len(self._seen) < MOST:
             self._visit(*self._waiting.pop())

@@ -16,7 +16,7 @@ from numpy import ndarray
 
 from fungrad.compiler import backend_choice, background, branch_guards
 from fungrad.compiler.branch_guards import MAX_PATHS, Paths, TakenPath, UnguardedTrace
-from fungrad.compiler.captured_state import CapturedState, warn_of_changes
+from fungrad.compiler.captured_state import CapturedState, Place, warn_of_changes
 from fungrad.compiler.lowered import CacheInfo, Lowered
 from fungrad.compiler.self_check.setting import checked_runs
 from fungrad.control_flow.call import call, compiled, run
@@ -420,18 +420,20 @@ class Jitted(OfFunction):
                 f"Static arguments of {describe(self._f)} have to be hashable (numbers, strings, "
                 f"tuples){user_line()}: {values}."
             ) from None
-        if staged is not None:
+        before = staged
+        changed = self._state.changed() if staged is None else self._changed_in_trace()
+        if staged is not None and not changed:
             self._hits += 1
             return leaves, staged, None
         self._misses += 1
-        changed = self._state.changed()
         if changed:  # the other programs are of another state
-            if current() is EVAL and self._is_outdated():
-                warn_of_changes(self._f, changed)
-            self._state.tolerate(changed)
+            if before is None and current() is EVAL:
+                self._judge(changed, self._is_outdated())
             self._cache, self._direct = OrderedDict(), {}
         with uncollected():
             staged, way = self._stage(static, treedef, key[2], leaves, branches)
+        if before is not None:
+            self._judge(changed, not _are_alike(before, staged))
         captured = staged.captured if isinstance(staged, Staged) else way and way.leaf.captured
         if not captured:  # captured values of another trace end with it
             with _lock:
@@ -441,8 +443,7 @@ class Jitted(OfFunction):
             if first is not staged:  # another thread has traced it meanwhile
                 return leaves, first, None
             self._notice(key)
-            if current() is EVAL:
-                self._state.keep(self._hits)
+            self._state.keep(self._hits, self._static_values())
         return leaves, staged, way
 
     def _has_dropped(self, args: Any, kwargs: Any) -> bool:
@@ -465,12 +466,38 @@ class Jitted(OfFunction):
         self._cache, self._direct, self._last_key = programs
         self._hits, self._misses = hits, misses
         self._state = state
-        state.tolerate(changed)
-        state.keep(hits)
+        self._judge(changed, False)
+        static = self._parted(args, kwargs)[0]
+        if any(key[1] != static for key in self._cache):  # they may depend on the change
+            same = [(key, staged) for key, staged in self._cache.items() if key[1] == static]
+            self._cache, self._direct = OrderedDict(same), {}
+        state.keep(hits, self._static_values())
         return False
 
+    def _changed_in_trace(self) -> list[Place]:
+        """The places that hold something else, in a trace: one that records makes a program, and
+        compares at each call.
+        """
+        trace = current()
+        if trace is EVAL or not (trace.records or self._hits >= self._state.due):
+            return []
+        return self._state.changed_at(self._hits)
+
+    def _judge(self, changed: list[Place], outdated: bool) -> None:
+        """Warns of changes with an effect on a program. Others are noted, if no other static
+        arguments have programs for which they may have one.
+        """
+        if outdated:
+            warn_of_changes(self._f, changed)
+        elif not self._has_static:
+            self._state.tolerate(changed)
+
+    def _static_values(self) -> list[Any]:
+        """The static arguments of all programs."""
+        return [static.value for key in list(self._cache) for _, static in key[1]]
+
     def _content(self, args: Any, kwargs: Any) -> tuple[str, int]:
-        return _content(self.lower(*args, **kwargs).graph)
+        return content(self.lower(*args, **kwargs).graph)
 
     def _is_outdated(self) -> bool:
         """Whether the Graph of the last types would be another now. True if it is not known: of a
@@ -488,7 +515,7 @@ class Jitted(OfFunction):
             again, _ = self._stage(static, treedef, types, arrays, "error")
         except Exception:
             return True
-        return _content(staged.graph) != _content(cast(Staged, again).graph)
+        return content(staged.graph) != content(cast(Staged, again).graph)
 
     def _parted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The static arguments with their positions or names, and the others as a tree."""
@@ -648,7 +675,14 @@ if TYPE_CHECKING:
         def lower(self, *args: P.args, **kwargs: P.kwargs) -> Lowered: ...
 
 
-def _content(graph: Graph) -> tuple[str, int]:
+def _are_alike(one: Staged | Paths, other: Staged | Paths) -> bool:
+    """Whether two programs are surely the same."""
+    if isinstance(one, Paths) or isinstance(other, Paths):
+        return False
+    return content(one.graph) == content(other.graph)
+
+
+def content(graph: Graph) -> tuple[str, int]:
     """What tells two Graphs for the same arguments apart."""
     return str(graph), fingerprint(graph)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.jit import Jitted, jit
+from fungrad.compiler.jit import Jitted, content, jit
 from fungrad.errors import ArgumentError, DensePatternWarning, MissingRuleError
 from fungrad.ir.types import Type
 from fungrad.numpy.creation import at
@@ -81,6 +81,10 @@ class Compressed:
             self._at_once = jit(self._batched)
         csr_array = scipy_sparse().csr_array
         self._matrix = csr_array(pattern, dtype=np.float64)
+
+    def content(self) -> Any:
+        """What tells two plans for the same arguments apart."""
+        return [content(g) for d in (self.derivative, self._run) for g in (d.first, d.product)]
 
     def at(self, values: Sequence[Any]) -> tuple[Sequence[Any], np.ndarray]:
         """The outputs at a point, and the entries of the derivative in the pattern's order."""

@@ -122,6 +122,7 @@ class Derivative:
 
     Attributes:
       inputs, outputs: the types of the differentiated leaves, and of the outputs' leaves.
+      first: the Graph (values) -> (outputs, residuals).
       product: the Graph (residuals, vectors) -> products.
       residuals: the number of residuals.
     """
@@ -145,7 +146,7 @@ class Derivative:
         cut = split(whole, len(types), len(self.outputs), (), partial(_arrays, whole))
         self.product: Graph = cut.backward
         self.residuals = len(cut.backward.inputs) - len(vectors)
-        first = cut.forward
+        self.first = first = cut.forward
         self._first: Jitted = jit(lambda *values: tuple(evaluate(first, values)))
         self._second: Jitted = jit(lambda *values: tuple(evaluate(self.product, values)))
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.captured_state import CapturedState, warn_of_changes
 from fungrad.compiler.jit import jit
 from fungrad.errors import AbstractValueError, ArgumentError
 from fungrad.ir.types import Type
@@ -47,9 +48,14 @@ class Plans:
         self._plans: OrderedDict[Any, Compressed] = OrderedDict()
         self._direct: dict[Any, Compressed] = {}
         """Plans by the keys of plain arguments, all of which are floating."""
+        self._state = CapturedState(f, None)
+        self._calls = 0
 
     def found(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Compressed, list[Any]]:
         """The plan for some arguments, and their floating leaves."""
+        self._calls += 1
+        if self._calls > self._state.due and current() is EVAL:
+            self._renew(args, kwargs)
         leaves: list[Any] = []
         key: list[Any] = []
         short = not kwargs and current() is EVAL and plain(args, leaves, key)
@@ -63,6 +69,18 @@ class Plans:
                 self._direct.clear()
             self._direct[tuple(key)] = plan
         return plan, given.values
+
+    def _renew(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Drops the plans if captured state has changed; warns if that for some arguments has."""
+        changed = self._state.changed_at(self._calls)
+        before = self._plans.get(Arguments(args, kwargs).key) if changed else None
+        if changed:
+            self._plans, self._direct = OrderedDict(), {}
+        if before is not None:
+            if self.of(args, kwargs)[0].content() == before.content():
+                self._state.tolerate(changed)
+            else:
+                warn_of_changes(self._f, changed)
 
     def of(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Compressed, Arguments]:
         """The plan for some arguments, and their leaves."""
@@ -79,6 +97,7 @@ class Plans:
             plan = self._plans[key] = self._make(given)
             while len(self._plans) > PLANS:
                 self._plans.popitem(last=False)
+            self._state.keep(self._calls)
         else:
             self._plans.move_to_end(key)
         return plan, given

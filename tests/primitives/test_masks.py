@@ -11,6 +11,7 @@ import fungrad as fg
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.numpy_backend.backend import build
 from fungrad.compiler.passes.pipeline import optimised
+from fungrad.primitives.cotangents import Collected, Masked
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -258,3 +259,30 @@ def test_a_mask_that_is_true_everywhere_is_dropped():
         cut = fg.grad(lambda x: np.sum(np.sqrt(np.clip(x, 0.0, 1.0))))(np.array([-1.0, 0.5]))
     assert cut[0] == 0.0 and np.isfinite(cut[1])
     assert fg.grad(lambda x: np.sum(np.clip(x, 0.0, 1.0)))(np.ones(0)).shape == (0,)
+
+
+HALF = np.array([True, False])
+
+
+@pytest.mark.parametrize("other", [np.array([1.0, 2.0]), np.float64(3.0), 3.0])
+@pytest.mark.parametrize("collected", [False, True])
+def test_cotangents_with_and_without_masks_add_up(other, collected):
+    def begun():
+        masked = Masked(np.array([4.0, 0.0]), HALF)
+        return Collected(masked) if collected else masked
+
+    for total in (begun() + other, other + begun()):
+        found = total.total() if isinstance(total, Collected) else total
+        np.testing.assert_array_equal(found, np.array([4.0, 0.0]) + other)
+    again = begun() + Masked(np.array([0.0, 5.0]), ~HALF)
+    again = again.total() if collected else again
+    np.testing.assert_array_equal(again.value, [4.0, 5.0])
+    assert np.all(again.mask)
+
+
+def test_traced_cotangents_add_to_masked_ones():
+    def f(x):
+        masked = Masked(x, HALF)
+        return np.sum((x * 2 + masked) * (masked + x))
+
+    np.testing.assert_array_equal(fg.grad(f)(np.array([1.0, 2.0])), [12.0, 24.0])

@@ -43,7 +43,7 @@ from fungrad.tracing.refusals import refused_memory
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.stand_ins import ArrayStandIn
 from fungrad.tracing.subclass_arrays import OfTraced, holds_own, value_of, viewed
-from fungrad.tracing.trace import EVAL, Tracer, current, registry, typeof, unsupported
+from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry, typeof, unsupported
 
 # --- arrays of values -----------------------------------------------------------------------------
 
@@ -248,11 +248,15 @@ def _writable_or_of_subclass(value: Any) -> Iterator[Any]:
         yield value
 
 
+_NO_OTHERS = {np.ndarray, *PLAIN}
+"""Classes of items without a protocol of their own."""
+
+
 def _holds_others(value: Any) -> bool:
     """Whether a list has an item of another class with NumPy's protocol."""
     kind = type(value)
     if kind is list or kind is tuple:
-        return any(map(_holds_others, value))
+        return not _NO_OTHERS.issuperset(map(type, value)) and any(map(_holds_others, value))
     if kind is Tracer or kind is Written or isinstance(value, np.ndarray):
         return holds_own(value)
     return hasattr(kind, "__array_function__")

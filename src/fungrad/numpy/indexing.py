@@ -42,24 +42,16 @@ from fungrad.tracing.trace import (
 )
 
 _BOOL = np.dtype(np.bool_)
+_STATIC = {int, type(None)}
+"""The classes of the parts of a basic index, also of slices, but for Ellipsis."""
 
 
 def _fixed(entry: Any) -> bool:
     """Whether an entry of an index can be an entry of an Index."""
     kind = type(entry)
-    if kind is int or entry is None or entry is Ellipsis:
-        return True
-    return kind is slice and _of_integers(entry)
-
-
-def _of_integers(entry: slice) -> bool:
-    """Whether a slice can be an entry of an Index."""
-    start, stop, step = entry.start, entry.stop, entry.step
-    return (
-        (start is None or type(start) is int)
-        and (stop is None or type(stop) is int)
-        and (step is None or type(step) is int)
-    )
+    if kind is slice:
+        return _STATIC.issuperset(map(type, (entry.start, entry.stop, entry.step)))
+    return kind in _STATIC or entry is Ellipsis
 
 
 def static_index(index: Any) -> Index | None:
@@ -68,9 +60,10 @@ def static_index(index: Any) -> Index | None:
     if kind is int:
         return of_int(index)
     if kind is slice:
-        if not _of_integers(index):
-            return None
-        return of_slice(index.start, index.stop, index.step)
+        start, stop, step = index.start, index.stop, index.step
+        if type(start) in _STATIC and type(stop) in _STATIC and type(step) in _STATIC:
+            return of_slice(start, stop, step)
+        return None
     if kind is tuple:
         for entry in index:
             if not _fixed(entry):
@@ -94,7 +87,7 @@ def _getitem(self: Tracer, index: Any) -> Any:
         if arrays or x is not self:
             item = getitem(x, *arrays, index=static)
             return array_over(item) if static.view else item
-    item = trace.process(getitem, (self,), static.params or {"index": static})
+    item = trace.one(getitem, self, static.params or {"index": static})
     if type(item) is not Tracer or (type(item.inner) is float64 and not static.view):
         return item
     if static.view or item.owner.shape(item):  # a number is no view

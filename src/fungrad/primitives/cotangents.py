@@ -1,4 +1,7 @@
-"""Cotangents of the backward walk that are more than an array: masked and collected ones."""
+"""Cotangents of the backward walk that are more than an array: masked and collected ones.
+
+Cotangents are added by `+`, with arrays, numbers and traced values on either side.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,20 @@ class Masked:
     """
 
     __slots__ = ("cleared", "mask", "value")
+    __array_ufunc__ = None  # arrays leave a sum to this class
 
     def __init__(self, value: Any, mask: Any, cleared: Any = None) -> None:
         self.value = value
         self.mask = mask
         self.cleared = cleared
+
+    def __add__(self, other: Any) -> Any:
+        if type(other) is Masked:
+            return Masked(self.value + other.value, np.logical_or(self.mask, other.mask))
+        return self.value + other
+
+    def __radd__(self, other: Any) -> Any:
+        return other + self.value
 
 
 class Collected:
@@ -34,6 +46,7 @@ class Collected:
     """
 
     __slots__ = ("cleared", "mask", "value")
+    __array_ufunc__ = None
 
     def __init__(self, begun: Any, own: bool = False) -> None:
         masked = type(begun) is Masked
@@ -73,9 +86,11 @@ class Collected:
             self.mask[self.cleared] = False
             self.cleared = None
 
-    def plus(self, cotangent: Any) -> Collected:
-        """Adds a cotangent of the whole array."""
+    def __add__(self, cotangent: Any) -> Collected:
         return self.add(cotangent, _everywhere)
+
+    def __radd__(self, other: Any) -> Any:
+        return other + self.value
 
     def total(self) -> Any:
         """The final sum."""

@@ -247,6 +247,8 @@ class Primitive:
                 if type(arg) is Tracer:
                     return self.eval(*map(outlived, args), **params)
             return self.eval(*args, **params)
+        if len(args) == 1 and type(args[0]) is Tracer:
+            return trace.one(self, args[0], params)
         return trace.process(self, args, params)
 
     @property
@@ -346,9 +348,7 @@ def linear(
         return arguments is None or position in arguments
 
     def keep(args: Sequence[Any]) -> Sequence[Any]:
-        if arguments is None:
-            return types_of(args)
-        return [typeof(a) if i in arguments else a for i, a in enumerate(args)]
+        return [typeof(a) if is_linear(i) else a for i, a in enumerate(args)]
 
     def vjp(cotangent: Any, output: Any, args: Sequence[Any], wanted: Any, **params: Any) -> Any:
         result = transpose(cotangent, *args, **params)
@@ -368,8 +368,8 @@ def linear(
 
     passive = _passive(arguments) if arguments is not None else ()
     primitive = Primitive(
-        name, eval=eval, type=type, jvp=jvp, vjp=vjp, batch=batch, keep=keep, cuts=passive,
-        degree="linear",
+        name, eval=eval, type=type, jvp=jvp, vjp=vjp, batch=batch,
+        keep=types_of if arguments is None else keep, reads=passive, cuts=passive, degree="linear",
         moves=moves,
         collect=collect,
         **facts,
@@ -384,7 +384,10 @@ def types_of(args: Sequence[Any]) -> Sequence[Type]:
         if type(arg) is np.ndarray and arg.dtype is DOUBLE:  # the usual case
             return of_doubles(arg.shape)
         return (typeof(arg),)
-    return [typeof(a) for a in args]
+    return [
+        of_doubles(a.shape)[0] if type(a) is np.ndarray and a.dtype is DOUBLE else typeof(a)
+        for a in args
+    ]
 
 
 def _passive(arguments: Sequence[int]) -> Sequence[int]:

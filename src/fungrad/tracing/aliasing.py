@@ -97,8 +97,11 @@ def link(
         if not base.owner.shape(base):  # a number, which has no memory to share
             return view
         above = base.alias = Alias(None, None, "")
-    copy = type(step) is Apart and step.c_inputs is not None
-    view.alias = alias = Alias(base, step, "" if copy else refusal or above.refusal)
+    if type(step) is Apart and step.c_inputs is not None:  # a copy
+        refusal = ""
+    elif not refusal:
+        refusal = above.refusal
+    view.alias = alias = Alias(base, step, refusal)
     if c_inputs:
         alias.c_inputs = c_inputs
     views = above.views

@@ -273,6 +273,8 @@ def holds_traced(value: Any) -> bool:
         return value.dtype.char == "O" and any(map(holds_traced, value.ravel().tolist()))
     if not isinstance(value, (list, tuple)):
         return isinstance(value, OfTraced)
+    if Tracer in map(type, value):  # the usual case
+        return True
     return not _NEVER.issuperset(map(type, value)) and any(map(holds_traced, value))
 
 

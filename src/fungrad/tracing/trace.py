@@ -42,6 +42,9 @@ from fungrad.tracing.refusals import (
 )
 from fungrad.tracing.source_location import REFUSED, begin_by, user_line, user_source
 
+NO_PARAMS: dict[str, Any] = {}
+"""The parameters of a primitive that has none; never written to."""
+
 
 class Trace:
     """One observer of a running program: a transform at work."""
@@ -93,6 +96,14 @@ class Trace:
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         """Applies a primitive to values, some of which may be tracers of this trace."""
         raise NotImplementedError
+
+    def one(self, primitive: Any, x: Tracer, params: dict[str, Any] = NO_PARAMS) -> Any:
+        """As `process`, for a primitive of one traced value."""
+        return self.process(primitive, (x,), params)
+
+    def two(self, primitive: Any, x: Any, y: Any) -> Any:
+        """As `process`, for a primitive of two values, one of them traced, without parameters."""
+        return self.process(primitive, (x, y), NO_PARAMS)
 
     def typeof(self, tracer: Tracer) -> Type:
         """The Type of one of this trace's tracers."""
@@ -215,6 +226,12 @@ class EvalTrace(Trace):
             if type(arg) is Tracer:
                 return arg.owner.of_kept(primitive, args, params)
         return primitive.eval(*args, **params)
+
+    def one(self, primitive: Any, x: Tracer, params: dict[str, Any] = NO_PARAMS) -> Any:
+        return primitive(x, **params)
+
+    def two(self, primitive: Any, x: Any, y: Any) -> Any:
+        return primitive(x, y)
 
 
 def value_of_kept(tracer: Tracer) -> Any:
@@ -437,8 +454,6 @@ class Registry(Hooks):
 
 registry = Registry()
 ufuncs = registry.ufuncs
-NO_PARAMS: dict[str, Any] = {}
-"""The parameters of a primitive that has none; never written to."""
 PLAIN: set[type] = {
     float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_, np.complex128,
 }  # fmt: skip
@@ -680,7 +695,11 @@ class Tracer(metaclass=_TracerClass):
                     and all(map(is_weak, inputs))
                 ):
                     inputs = registry.numbers(function, inputs)
-                for value in inputs if len(inputs) > 1 else ():
+                if len(inputs) == 1:
+                    if type(function) is FunctionType:
+                        return function(*inputs)
+                    return trace.one(function, *inputs)
+                for value in inputs:
                     if type(value) not in PLAIN:
                         given = inputs
                         inputs = tuple([registry.operand(v, self) for v in inputs])

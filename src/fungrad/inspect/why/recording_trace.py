@@ -14,7 +14,7 @@ import numpy as np
 from fungrad.control_flow.unroll import size_of, unfold, unfolds
 from fungrad.inspect.why.ablate_stops import inner_cuts
 from fungrad.ir.graph import Equation, Source
-from fungrad.primitives.elementwise.family import add_cotangents, plain, whole
+from fungrad.primitives.elementwise.family import plain, whole
 from fungrad.primitives.stop_gradient import stop
 from fungrad.tracing.concrete_answers import T
 from fungrad.tracing.provenance import provenance
@@ -169,7 +169,7 @@ def walked_back(
     """The backward step of each record (None if not reached), and the cotangents by slot."""
     total = _Slots()
     for slot, seed in seeds:
-        total[slot] = seed if total[slot] is None else add_cotangents(total[slot], seed)
+        total[slot] = seed if total[slot] is None else total[slot] + seed
     steps: list[Step | None] = [None] * len(trace.equations)
     for index in range(len(steps) - 1, -1, -1):
         record = trace.equations[index]
@@ -189,7 +189,7 @@ def walked_back(
         totals = {s: whole(local[s]) for s in set(record.slots) if s and local[s] is not None}
         for slot, cotangent in totals.items():
             held = total[slot]
-            total[slot] = cotangent if held is None else add_cotangents(held, cotangent)
+            total[slot] = cotangent if held is None else held + cotangent
         steps[index] = Step(
             {s: plain(c) for s, c in given.items()}, {s: plain(c) for s, c in totals.items()}, error
         )

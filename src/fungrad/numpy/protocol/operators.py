@@ -28,8 +28,6 @@ from fungrad.tracing.object_arrays import Objects
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.subclass_arrays import OfTraced, holds_own
 from fungrad.tracing.trace import (
-    EVAL,
-    NO_PARAMS,
     PLAIN,
     Tracer,
     arrived,
@@ -54,11 +52,6 @@ COMPARISONS: dict[str, Any] = {
 UNARY: dict[str, Any] = {"neg": e.neg, "pos": u.positive, "abs": u.abs, "invert": u.invert}
 
 
-def _stand_in(other: Any, beside: Tracer) -> Any:
-    """The other operand, prepared; NotImplemented if its class handles ufuncs (xarray, pandas)."""
-    return other if type(other) in PLAIN else registry.operand(other, beside)
-
-
 def _by_rules(self: Tracer, *others: Any) -> None:
     """For operators that have no short way on floats."""
 
@@ -80,10 +73,7 @@ def forward(primitive: Primitive, on_floats: Callable[..., Any] = _by_rules) -> 
             other = registry.operand(other, self)
             if other is NotImplemented:
                 return NotImplemented
-        trace = current()
-        if trace is EVAL:
-            return primitive(self, other)
-        return trace.process(primitive, (self, other), NO_PARAMS)
+        return current().two(primitive, self, other)
 
     return method
 
@@ -100,10 +90,7 @@ def _power(self: Tracer, other: Any) -> Any:
             return NotImplemented
     elif type(other) is int and other == 2 and self.type.dtype is _BOOL and self.type.shape:
         return u.square(self)
-    trace = current()
-    if trace is EVAL:
-        return u.power(self, other)
-    return trace.process(u.power, (self, other), NO_PARAMS)
+    return current().two(u.power, self, other)
 
 
 _power_of_floats = of_two(u.power, operator.pow)
@@ -116,13 +103,11 @@ def _reflected(primitive: Primitive, on_floats: Callable[..., Any]) -> Callable[
             found = on_floats(self, other)
             if found is not None:
                 return found
-        other = _stand_in(other, self)
-        if other is NotImplemented:
-            return NotImplemented
-        trace = current()
-        if trace is EVAL:
-            return primitive(other, self)
-        return trace.process(primitive, (other, self), NO_PARAMS)
+        if type(other) not in PLAIN:
+            other = registry.operand(other, self)
+            if other is NotImplemented:
+                return NotImplemented
+        return current().two(primitive, other, self)
 
     return method
 
@@ -133,10 +118,7 @@ def _unary(primitive: Primitive, on_floats: Callable[..., Any]) -> Callable[...,
             found = on_floats(self)
             if found is not None:
                 return found
-        trace = current()
-        if trace is EVAL:
-            return primitive(self)
-        return trace.process(primitive, (self,), NO_PARAMS)
+        return current().one(primitive, self)
 
     return method
 

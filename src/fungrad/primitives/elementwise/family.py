@@ -245,15 +245,6 @@ def scale_masked(cotangent: Masked, scale: Any, output: Any, args: Any) -> Maske
     return Masked(select(mask, scaled, 0), mask)
 
 
-def add_cotangents(x: Any, y: Any) -> Any:
-    """The sum of two cotangents; either may be masked, and the first collected."""
-    if type(x) is not Tracer and isinstance(x, Collected):
-        return x.plus(y)
-    if type(x) is Masked and type(y) is Masked:
-        return Masked(x.value + y.value, logical_or(x.mask, y.mask))
-    return plain(x) + plain(y)
-
-
 def plain(cotangent: Any) -> Any:
     """The cotangent without its mask."""
     kind = type(cotangent)
@@ -477,7 +468,7 @@ ne = elementwise(
 )
 
 __all__ = [
-    "ARITHMETIC", "Collected", "Masked", "Over", "Times", "add", "add_cotangents",
+    "ARITHMETIC", "Collected", "Masked", "Over", "Times", "add",
     "broadcast_shapes", "div", "elementwise", "eq", "fit", "ge", "gt", "le", "logical_and",
     "logical_not", "logical_or", "lt", "mul", "ne", "neg", "passed", "plain", "select", "sub",
     "whole",

@@ -22,7 +22,6 @@ from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.elementwise.family import (
     Collected,
     Masked,
-    add_cotangents,
     logical_or,
     plain,
 )
@@ -123,7 +122,7 @@ def _eval_getitem(x: Any, *arrays: Any, index: Index) -> Any:
 
 
 def _keep_getitem(args: Any) -> Any:
-    return types_of(args) if len(args) == 1 else [*types_of(args[:1]), *args[1:]]
+    return types_of(args) if len(args) == 1 else [typeof(args[0]), *args[1:]]
 
 
 def _type_getitem(x: Type, *arrays: Type, index: Index) -> Type:
@@ -314,9 +313,8 @@ class Gathered(Collected):
         self._parts: list[Any] = []
         self._masks: list[Any] | None = [] if type(begun) is Masked else None
 
-    def plus(self, cotangent: Any) -> Collected:
-        """Adds a cotangent of the whole array."""
-        self._begun = add_cotangents(self._begun, cotangent)
+    def __add__(self, cotangent: Any) -> Collected:
+        self._begun = self._begun + cotangent
         return self
 
     def read(self, primitive: Any, cotangent: Any, args: Any, params: dict[str, Any]) -> None:

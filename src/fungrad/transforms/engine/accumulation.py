@@ -1,4 +1,4 @@
-"""Sums of cotangents: each is brought to the type of its argument, and added to its slot's."""
+"""Cotangents brought to the type of their argument, before they are added to its cotangent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from numpy import float64
 
 from fungrad.ir.types import PYTHON_DTYPES, PYTHON_SCALARS, Type
 from fungrad.primitives.cotangents import Masked
-from fungrad.primitives.elementwise.family import add_cotangents
 from fungrad.primitives.movement.reshape_broadcast_cast import convert, sum_to
 from fungrad.tracing.trace import typeof
 
@@ -33,9 +32,3 @@ def match(cotangent: Any, arg: Any) -> Any:
     if cotangent.dtype != dtype:
         cotangent = convert(cotangent, dtype=dtype)
     return cotangent
-
-
-def add_to(cotangents: list[Any], slot: int, new: Any) -> None:
-    """Adds a cotangent to that of a slot."""
-    held = cotangents[slot]
-    cotangents[slot] = new if held is None else add_cotangents(held, new)

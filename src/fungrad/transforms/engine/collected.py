@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from fungrad.primitives.cotangents import Collected, Masked
-from fungrad.primitives.elementwise.family import add_cotangents
 from fungrad.primitives.movement.gather import Gathered
 from fungrad.tracing.trace import EVAL, Trace, Tracer
-from fungrad.transforms.engine.accumulation import add_to, match
+from fungrad.transforms.engine.accumulation import match
 
 
 def read(
@@ -56,9 +55,11 @@ def undo(
         cotangent = Collected(cotangent.value if type(cotangent) is Masked else cotangent)
     of_values = primitive.undo(cotangent, args, slots, **params)
     held = cotangents[slots[0]]
-    cotangents[slots[0]] = cotangent if held is None else add_cotangents(held, cotangent.total())
+    cotangents[slots[0]] = cotangent if held is None else held + cotangent.total()
     if of_values is not None:
-        add_to(cotangents, slots[1], match(of_values, args[1]))
+        held = cotangents[slots[1]]
+        new = match(of_values, args[1])
+        cotangents[slots[1]] = new if held is None else held + new
 
 
 def of_first_write(cotangent: Masked, args: Sequence[Any], params: Any) -> Any:

@@ -23,14 +23,16 @@ REFUSED = (ArithmeticError, ValueError, TypeError)
 Numbers = Callable[..., Any]
 
 
-def _recorded(trace: Any, value: float, record: tuple[Any, ...]) -> Tracer:
-    """A result of an operation that is recorded: all but its slot."""
-    trace.slots = slot = trace.slots + 1
-    trace.note((*record, slot, NUMBERS))
+def _recorded(
+    trace: Any, primitive: Primitive, value: float, slot: int, p: float, at: int = 0, q: float = 0.0
+) -> Tracer:
+    """A result, and its record: its derivatives p and q by the values of two slots."""
+    trace.slots = out = trace.slots + 1
+    trace.note((primitive, at, slot, p, q, out, NUMBERS))
     traced = blank(Tracer)
     traced.owner = trace
     traced.inner = value
-    traced.extra = slot
+    traced.extra = out
     return traced
 
 
@@ -56,7 +58,7 @@ def of_one(primitive: Primitive, apply: Callable[[float], float]) -> Numbers:
             p = by(value, x)
         except REFUSED:
             return None
-        return _recorded(trace, value, (primitive, 0, traced.extra, p, 0.0))
+        return _recorded(trace, primitive, value, traced.extra, p)
 
     return numbers
 
@@ -115,7 +117,7 @@ def of_two(
                 return None
             if type(value) is not float:
                 return None
-        return _recorded(trace, value, (primitive, at, traced.extra, p, q))
+        return _recorded(trace, primitive, value, traced.extra, p, at, q)
 
     return numbers
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from numpy import ndarray
 
-from fungrad.primitives.elementwise.family import add_cotangents, plain
+from fungrad.primitives.elementwise.family import plain
 from fungrad.tracing.aliasing import private, received, with_memory
 from fungrad.tracing.captured_arrays import (
     SMALL,
@@ -24,6 +24,7 @@ from fungrad.tracing.captured_arrays import (
 from fungrad.tracing.provenance import backward_provenance, replayed
 from fungrad.tracing.trace import (
     EVAL,
+    NO_PARAMS,
     Trace,
     Tracer,
     current,
@@ -72,21 +73,42 @@ class VjpTrace(Trace):
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         if self.parent is not EVAL or not primitive.simple:
             return self._any(primitive, args, params)
-        if len(args) == 2 and (primitive.plain or primitive.keep is not None):
-            return self._of_two(primitive, args, params)
-        if len(args) != 1:
-            return self._any(primitive, args, params)
-        (arg,) = args
-        if type(arg) is not Tracer or arg.owner is not self:
-            return self._any(primitive, args, params)
-        # The hottest path of all: one array, and a primitive without cuts.
-        value = arg.inner
-        slots = arg.extra
-        kept: Any = (value,)
+        values = []
+        slots = []
+        for arg in args:
+            if type(arg) is not Tracer:
+                values.append(arg)
+                slots.append(0)
+            elif arg.owner is self:
+                values.append(arg.inner)
+                slots.append(arg.extra)
+            else:
+                return self._any(primitive, args, params)
+        output = saved = primitive.eval(*values, **params)
+        if primitive.keep is not None:
+            values = primitive.keep(values)
+            saved = None
+        if 0 in slots:
+            if not any(slots):
+                return output
+            values = self._kept(primitive, values, slots)
+        self.slots = slot = self.slots + 1
+        self.tape.extend((primitive, params, tuple(slots), tuple(values), saved, slot, None))
+        traced = blank(Tracer)
+        traced.owner = self
+        traced.inner = output
+        traced.extra = slot
+        return traced
+
+    def one(self, primitive: Any, x: Tracer, params: dict[str, Any] = NO_PARAMS) -> Any:
+        if x.owner is not self or not primitive.simple or self.parent is not EVAL:
+            return self.process(primitive, (x,), params)
+        slots: Any = x.extra
+        kept: Any = (x.inner,)
         if primitive.plain:
-            output = saved = primitive.eval(value)
+            output = saved = primitive.eval(x.inner)
         else:
-            output = saved = primitive.eval(value, **params)
+            output = saved = primitive.eval(x.inner, **params)
             slots = (slots,)
             if primitive.keep is not None:
                 kept = primitive.keep(kept)
@@ -99,36 +121,31 @@ class VjpTrace(Trace):
         traced.extra = slot
         return traced
 
-    def _of_two(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
-        """As `process`, of a primitive without cuts on two values."""
-        x, y = args
+    def two(self, primitive: Any, x: Any, y: Any) -> Any:
+        if not primitive.plain or self.parent is not EVAL:
+            return self.process(primitive, (x, y), NO_PARAMS)
         slot_x = slot_y = 0
-        if type(x) is Tracer and x.owner is self:
+        value_x, value_y = x, y
+        if type(x) is Tracer:
+            if x.owner is not self:
+                return self.process(primitive, (x, y), NO_PARAMS)
             slot_x = x.extra
-            x = x.inner
-        if type(y) is Tracer and y.owner is self:
+            value_x = x.inner
+        if type(y) is Tracer:
+            if y.owner is not self:
+                return self.process(primitive, (x, y), NO_PARAMS)
             slot_y = y.extra
-            y = y.inner
-        if not (slot_x or slot_y) or type(x) is Tracer or type(y) is Tracer:
-            return self._any(primitive, args, params)
-        slots = (slot_x, slot_y)
-        kept: Any
-        if primitive.plain:
-            output = saved = primitive.eval(x, y)
-            if slot_x == 0:
-                if type(x) is ndarray and 0 in primitive.reads:
-                    x = self.keeper.keep(x)
-            elif slot_y == 0 and type(y) is ndarray and 1 in primitive.reads:
-                y = self.keeper.keep(y)
-            kept = (x, y)
-        else:
-            output = primitive.eval(x, y, **params)
-            saved = None
-            kept = primitive.keep((x, y))
-            if not (slot_x and slot_y):
-                kept = self._kept(primitive, kept, slots)
+            value_y = y.inner
+        output = primitive.eval(value_x, value_y)
+        if slot_x == 0:
+            if type(x) is ndarray and 0 in primitive.reads:
+                value_x = self.keeper.keep(x)
+        elif slot_y == 0 and type(y) is ndarray and 1 in primitive.reads:
+            value_y = self.keeper.keep(y)
         self.slots = slot = self.slots + 1
-        self.tape.extend((primitive, params, slots, kept, saved, slot, None))
+        self.tape.extend(
+            (primitive, NO_PARAMS, (slot_x, slot_y), (value_x, value_y), output, slot, None)
+        )
         traced = blank(Tracer)
         traced.owner = self
         traced.inner = output
@@ -254,7 +271,7 @@ def backward(trace: VjpTrace, seeds: Sequence[tuple[int, Any]], wanted: int) -> 
     cotangents: list[Any] = [None] * (trace.slots + 1)
     for slot, seed in seeds:
         held = cotangents[slot]
-        cotangents[slot] = seed if held is None else add_cotangents(held, seed)
+        cotangents[slot] = seed if held is None else held + seed
     if not trace.records:
         walk(trace.tape, cotangents)
     else:  # backward equations keep the user's line of the forward equation

@@ -12,7 +12,6 @@ from fungrad.ir.types import Type
 from fungrad.primitives.cotangents import Collected, Masked
 from fungrad.primitives.elementwise.family import (
     AfterSum,
-    add_cotangents,
     passed,
     plain,
     scale_masked,
@@ -23,12 +22,14 @@ from fungrad.tracing.provenance import replayed
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, Tracer, current, shape_of
 from fungrad.transforms.engine import collected
-from fungrad.transforms.engine.accumulation import add_to, match
+from fungrad.transforms.engine.accumulation import match
 
 NUMBERS = object()
 """The origin of a record on floats: (primitive, second slot, first slot, derivative by the first,
 derivative by the second, output slot). The second slot is 0 if there is none.
 """
+WHOLE = {ndarray, float64, Tracer}
+"""The classes of cotangents that rules take as they are."""
 
 
 class Tape(list[Any]):
@@ -65,24 +66,26 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
     """Walks back along a tape, from the cotangents of the outputs to those of the inputs."""
     trace = current()
     for origin, out, output, args, slots, params, primitive in tape.backwards():
-        if origin is not None:
-            if origin is NUMBERS:
-                cotangent = cotangents[out]
+        if origin is NUMBERS:
+            cotangent = cotangents[out]
+            if type(cotangent) is not float:
                 if cotangent is None:
                     continue
-                if type(cotangent) is not float:
-                    cotangent = _of_number(cotangent)
-                    if type(cotangent) is Masked:
-                        scales = (lambda c, z, a: c * a[0]), (lambda c, z, a: c * a[1])
-                        _scale_masked(
-                            cotangents, cotangent, 0.0, (float(args), float(output)),
-                            (slots, params), scales,
-                        )  # fmt: skip
-                        continue
-                _add_number(cotangents, slots, cotangent * args)
-                if params:
-                    _add_number(cotangents, params, cotangent * output)
-                continue
+                cotangent = _of_number(cotangent)
+                if type(cotangent) is Masked:
+                    scales = (lambda c, z, a: c * a[0]), (lambda c, z, a: c * a[1])
+                    factors = float(args), float(output)
+                    _scale_masked(cotangents, cotangent, 0.0, factors, (slots, params), scales)
+                    continue
+            held = cotangents[slots]
+            new = cotangent * args
+            cotangents[slots] = new if held is None else held + new
+            if params:
+                held = cotangents[params]
+                new = cotangent * output
+                cotangents[params] = new if held is None else held + new
+            continue
+        if origin is not None:
             replayed.set(origin)
         if type(out) is int:
             cotangent = cotangents[out]
@@ -95,36 +98,20 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
         if partials is None:
             _pull_back(cotangents, cotangent, output, args, slots, params, primitive, trace)
             continue
-        kind = type(cotangent)
-        if kind is not ndarray and kind is not float64 and kind is not Tracer:
+        if type(cotangent) not in WHOLE:
             cotangent = whole(cotangent)
-        if type(cotangent) is Masked:
-            _scale_masked(cotangents, cotangent, output, args, slots, partials)
-        elif type(slots) is not int:
+            if type(cotangent) is Masked:
+                _scale_masked(cotangents, cotangent, output, args, slots, partials)
+                continue
+        if type(slots) is not int:
             _scale(cotangents, cotangent, output, args, slots, partials)
-        else:
-            new = partials[0](cotangent, output, args)
-            (arg,) = args
-            if type(new) is not ndarray or type(arg) is not ndarray or new.dtype is not arg.dtype:
-                new = match(new, arg)
-            held = cotangents[slots]
-            if held is None:
-                cotangents[slots] = new
-            elif type(held) is ndarray and type(new) is ndarray:
-                cotangents[slots] = held + new
-            else:
-                cotangents[slots] = add_cotangents(held, new)
-
-
-def _add_number(cotangents: list[Any], slot: int, new: Any) -> None:
-    """Adds to the cotangent of a number."""
-    held = cotangents[slot]
-    if held is None:
-        cotangents[slot] = new
-    elif type(held) is float:
-        cotangents[slot] = held + new
-    else:
-        cotangents[slot] = add_cotangents(held, new)
+            continue
+        new = partials[0](cotangent, output, args)
+        (arg,) = args
+        if type(new) is not ndarray or type(arg) is not ndarray or new.dtype is not arg.dtype:
+            new = match(new, arg)
+        held = cotangents[slots]
+        cotangents[slots] = new if held is None else held + new
 
 
 def _of_number(cotangent: Any) -> Any:
@@ -164,12 +151,7 @@ def _scale(
         elif kind is not float64 or (type(arg) is not float64 and type(arg) is not float):
             new = match(new, arg)
         held = cotangents[slot]
-        if held is None:
-            cotangents[slot] = new
-        elif kind is not Masked and (type(held) is ndarray or type(held) is float64):
-            cotangents[slot] = held + new
-        else:
-            cotangents[slot] = add_cotangents(held, new)
+        cotangents[slot] = new if held is None else held + new
 
 
 def _scale_masked(
@@ -180,8 +162,9 @@ def _scale_masked(
         (slots,) if type(slots) is int else slots, partials, args, strict=True
     ):
         if slot:
-            new = scale_masked(cotangent, scale, output, args)
-            add_to(cotangents, slot, match(new, arg))
+            new = match(scale_masked(cotangent, scale, output, args), arg)
+            held = cotangents[slot]
+            cotangents[slot] = new if held is None else held + new
 
 
 def _pull_back(
@@ -191,11 +174,10 @@ def _pull_back(
     """The path of all other primitives, by their pullbacks; reads and writes of elements take the
     collected path where they can (`collected`).
     """
-    kind = type(cotangent)
     if primitive.undo is not None and slots[0] and trace is EVAL:
         collected.undo(cotangents, cotangent, args, slots, params, primitive)
         return
-    if kind is not ndarray and kind is not float64 and kind is not Tracer:
+    if type(cotangent) not in WHOLE:
         cotangent = _as_rules_take_it(cotangent, primitive, args, slots, params)
     reads = primitive.collect is not None and slots[0]
     if reads and cotangents[slots[0]] is not None:
@@ -225,7 +207,7 @@ def _add_each(cotangents: list[Any], found: Any, args: Any, slots: Any) -> None:
             ):
                 new = match(new, arg)
             held = cotangents[slot]
-            cotangents[slot] = new if held is None else add_cotangents(held, new)
+            cotangents[slot] = new if held is None else held + new
 
 
 def _as_rules_take_it(

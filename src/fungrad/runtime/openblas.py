@@ -43,6 +43,12 @@ class OpenBlas(Record):
             routine.restype, routine.argtypes = result, arguments
         return routine
 
+    def address(self, name: str) -> int:
+        """The address of such a routine; 0 if there is none."""
+        routine = getattr(_released(self.path), f"{self.prefix}{name}{self.suffix}", None)
+        ctypes = imported("ctypes")
+        return 0 if routine is None else int(ctypes.cast(routine, ctypes.c_void_p).value)
+
     @property
     def integer(self) -> Any:
         """The type of its integers."""

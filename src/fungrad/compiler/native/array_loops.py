@@ -9,20 +9,26 @@ the carry where the step before wrote it, and writes stacked results directly in
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fungrad.compiler.cost_model import tuned
-from fungrad.compiler.native.clusters import Once, cluster_graph, with_clusters
-from fungrad.compiler.native.factorisations import RULES, factorised
+from fungrad.compiler.native import equal_values, factorisations, lapack
+from fungrad.compiler.native.clusters import NAME, Once, cluster_graph, with_clusters
 from fungrad.compiler.native.fused import cheap_kernel
 from fungrad.compiler.native.generators import Generator, chosen
 from fungrad.compiler.native.kernel import GIVEN_UP, MOST_ARRAYS, Kernel, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value
 from fungrad.compiler.native.programs import OF_MATRICES, long_kernel, scalar_kernel
-from fungrad.compiler.native.single_equations import single_kernel
+from fungrad.compiler.native.single_equations import (
+    large_kernel,
+    single_kernel,
+    stacked_product,
+)
+from fungrad.compiler.numpy_backend.program_calls import program_call
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.refusal import Refusal, Refused, attempted, refusal
 from fungrad.compiler.scalar.structural import structural
@@ -30,7 +36,7 @@ from fungrad.control_flow.loop_bodies import parts
 from fungrad.control_flow.scan import scan
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
 from fungrad.ir.types import Type
-from fungrad.primitives.movement.reshape_broadcast_cast import reshape
+from fungrad.primitives.movement.reshape_broadcast_cast import reshape, transpose
 from fungrad.retracing.inlining import copied, placed
 from fungrad.runtime.buffer_pool import LARGE, LINE, packed, packed_in_order, size_of
 from fungrad.support.forks import cached_property
@@ -91,14 +97,24 @@ def _loops(graph: Graph) -> Kernel:
 
 def _takes_time(equation: Equation) -> bool:
     """Whether an equation is a loop, or a factorisation that else is a call of LAPACK."""
-    return structural(equation.primitive) is not None or factorised(equation)
+    if structural(equation.primitive) is not None:
+        return True
+    return factorisations.factorised(equation) or lapack.by_lapack(equation)
 
 
-def _part(graph: Graph) -> Kernel | Refusal:
-    """The kernel of a part; why it has none."""
+def _part(graph: Graph, large: bool = False) -> Kernel | Refusal:
+    """The kernel of a part; why it has none.
+
+    Args:
+      graph: the part.
+      large: whether the BLAS may compute it.
+    """
     (first, *_) = graph.equations
     loop = structural(first.primitive) is not None
-    kernel, refusals = chosen(graph, LOOP_GENERATORS if loop else ARRAY_GENERATORS)
+    generators = LOOP_GENERATORS if loop else ARRAY_GENERATORS
+    if large:
+        generators = (large_kernel, *generators, stacked_product)
+    kernel, refusals = chosen(graph, generators)
     if kernel is not None:
         return kernel
     last = refusals[-1]
@@ -108,9 +124,9 @@ def _part(graph: Graph) -> Kernel | Refusal:
 def _stack_refusal(graph: Graph) -> Refusal | None:
     """Why a Graph is not one equation on stacked matrices."""
     (equation, *more) = graph.equations
-    if more or equation.primitive not in {*OF_MATRICES, *RULES}:
+    if more or equation.primitive not in OF_STACKS:
         return refusal(equation.primitive.name, equation=equation)
-    if max(a.type.ndim for a in equation.inputs) < 3:
+    if max(a.type.ndim for a in (*equation.inputs, *equation.outputs)) < 3:
         return refusal("a matrix that is not in a stack", equation=equation)
     return None
 
@@ -167,6 +183,9 @@ def _longest_refusal(graph: Graph) -> Refusal | None:
 small_kernel = Generator(_small)
 loop_kernel = Generator(_loops, _loops_refusal)
 sequence_kernel = Generator(_parts_in_order, _sequence_refusal)
+OF_STACKS = frozenset((*OF_MATRICES, *factorisations.RULES, *factorisations.LIGHT, *lapack.RULES,
+                       *equal_values.RULES))  # fmt: skip
+"""The primitives of which a stack is a loop over its matrices."""
 LOOP_GENERATORS = (small_kernel, loop_kernel)
 """The generators of one loop."""
 longest_kernel = Generator(long_kernel.write, _longest_refusal)
@@ -317,7 +336,9 @@ def _steps(graph: Graph) -> tuple[list[_Step], dict[Atom, Any]]:
     """
     found = list[_Step]()
     known, lines, modules = dict[Atom, Any](), 0, set[Module]()
-    make = Once(_part).of
+    large = any(map(lapack.by_lapack, graph.equations))
+    make = Once(partial(_part, large=large)).of
+    graph = _with_copies(graph, make) if large else graph
     clustered = with_clusters(graph, make, 0, loops=False, most=math.inf)
     for equation in (clustered or graph).equations:
         primitive, params, (out, *more) = equation.primitive, equation.params, equation.outputs
@@ -347,6 +368,19 @@ def _steps(graph: Graph) -> tuple[list[_Step], dict[Atom, Any]]:
         if lines > tuned.loop_lines:
             raise Refused(f"more than {tuned.loop_lines} lines of IR", "long", lines=lines)
     return found, known
+
+
+def _with_copies(graph: Graph, make: Callable[[Graph], Any]) -> Graph:
+    """The Graph with calls of kernels in place of transposes of large matrices, which loops over
+    elements do not read column by column.
+    """
+    calls = {}
+    for equation in graph.equations:
+        if equation.primitive is transpose and lapack.LARGE[transpose].refusal(equation) is None:
+            alone = cluster_graph(graph, [equation])
+            kernel, given, found = make(alone), alone.inputs, alone.outputs
+            calls[equation] = program_call(NAME, equation, kernel, given, found, [equation])
+    return graph.replace(equations=tuple([calls.get(e, e) for e in graph.equations]))
 
 
 def _call(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,26 +24,31 @@ from fungrad.compiler.native.machine_code import host
 from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.primitives.elementwise.ufuncs import log
+from fungrad.primitives.facts import work_of
 from fungrad.primitives.linalg.cholesky_pullback import cholesky_pullback
 from fungrad.primitives.linalg.cholesky_qr import cholesky, hermitian_weights
 from fungrad.primitives.linalg.determinant import slogdet
 from fungrad.primitives.linalg.finite import finite
 from fungrad.primitives.linalg.solve import inv, solve
-from fungrad.primitives.movement.diagonal_roll import from_diagonal
+from fungrad.primitives.movement.diagonal_roll import diagonal, from_diagonal
 from fungrad.runtime.buffer_pool import LINE
 from fungrad.support.rules import Rules
 
-_FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
+FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
 
+_TILE = 8
+"""Columns that are transposed together: a line of memory."""
 RULES = Rules()
-"""What writes a primitive."""
+"""What writes a factorisation, or the solution of equations."""
+LIGHT = Rules()
+"""What writes that which stands beside them."""
 
 
 def _refusal(equation: Equation) -> Refusal | None:
     """Why a factorisation of one matrix, or a system of equations, has no kernel."""
     atoms = (*equation.inputs, *equation.outputs)
-    if any(a.type.dtype not in _FLOATS for a in atoms):
+    if any(a.type.dtype not in FLOATS for a in atoms):
         return refusal(equation.primitive.name, "dtype", equation)
     if any(isinstance(a, Literal) for a in equation.inputs):
         return refusal(f"{equation.primitive.name} of a number", equation=equation)
@@ -58,17 +64,21 @@ def _refusal(equation: Equation) -> Refusal | None:
 def factorised(equation: Equation) -> bool:
     """Whether an equation is a factorisation of a matrix of suitable size, or of a stack."""
     shapes = [a.type.shape for a in equation.inputs]
-    known = equation.primitive in RULES and equation.primitive not in (finite, from_diagonal)
-    return known and all(tuned.unrolled_rows < shape[-2] <= tuned.factor_rows for shape in shapes)
+    return equation.primitive in RULES and all(
+        tuned.unrolled_rows < shape[-2] <= tuned.factor_rows for shape in shapes
+    )
 
 
 def terms(equation: Equation) -> float:
     """Roughly the multiplications of a factorisation."""
+    work = work_of(equation)
+    if work is not None:
+        return work.flops / 2
     shapes = [a.type.shape for a in equation.inputs]
     return max(math.prod(shape) * max(1, *shape[-1:]) for shape in shapes) / 2
 
 
-class _Matrix:
+class Matrix:
     """A matrix in memory.
 
     Attributes:
@@ -82,7 +92,7 @@ class _Matrix:
         self.pointer, self.width, self.type, self.lanes = pointer, width, type, lanes
 
 
-class _Writer:
+class Writer:
     """The function of a factorisation."""
 
     def __init__(self, graph: Graph, equation: Equation) -> None:
@@ -93,25 +103,26 @@ class _Writer:
         self.terms = 0.0
         pointers: list[Any] = [*graph.inputs, *graph.outputs, *dict(graph.constants)]
 
-        def given(atom: Any) -> _Matrix:
+        def given(atom: Any) -> Matrix:
             at = code.at(code.parameters[0], pointers.index(atom), "ptr")
             width = atom.type.shape[-1] if atom.type.ndim else 1
-            return _Matrix(code.load(at, "ptr"), width, type_of(atom.type.dtype))
+            return Matrix(code.load(at, "ptr"), width, type_of(atom.type.dtype))
 
         self.inputs = [given(a) for a in equation.inputs]
         self.outputs = [given(a) if a in pointers else None for a in equation.outputs]
-        self.rows = equation.inputs[0].type.shape[0]
+        self.rows = (*equation.inputs[0].type.shape, 1)[0]
 
     @property
-    def output(self) -> _Matrix:
+    def output(self) -> Matrix:
         """The one output."""
         (found,) = self.outputs
         assert found is not None
         return found
 
-    def kernel(self) -> Kernel:
+    def kernel(self, rules: Rules) -> Kernel:
+        """The kernel by one of some rules."""
         code = self.code
-        RULES[self.equation.primitive](self, **self.equation.params)
+        rules[self.equation.primitive](self, **self.equation.params)
         code.ret(code.constant(0, "i32"))
         return Kernel(
             code.module, self.graph.input_types, self.graph.output_types, scratch=self.scratch,
@@ -121,24 +132,30 @@ class _Writer:
 
     # --- elements ---------------------------------------------------------------------------------
 
-    def at(self, x: _Matrix, row: Operand, column: Operand) -> Value:
+    def at(self, x: Matrix, row: Operand, column: Operand) -> Value:
         code = self.code
         index = code.add(code.mul(code.of(row, "i64", 1), x.width), column)
         return code.at(x.pointer, index, x.type)
 
-    def get(self, x: _Matrix, row: Operand, column: Operand) -> Value:
+    def get(self, x: Matrix, row: Operand, column: Operand) -> Value:
         return convert(self.code, self.code.load(self.at(x, row, column), x.type), "double")
 
-    def put(self, x: _Matrix, row: Operand, column: Operand, value: Operand) -> None:
+    def put(self, x: Matrix, row: Operand, column: Operand, value: Operand) -> None:
         value = self.code.of(value, "double", 1)
         self.code.store(convert(self.code, value, x.type), self.at(x, row, column))
 
-    def room(self, columns: int) -> _Matrix:
+    def memory(self, count: int) -> Value:
+        """The pointer to so many new numbers."""
+        found = self.code.at(self.code.parameters[3], self.scratch)
+        self.scratch += -(-8 * count // LINE) * LINE
+        return found
+
+    def room(self, columns: int) -> Matrix:
         """A new matrix of zeros."""
         lanes = min(self.widest, 1 << (columns - 1).bit_length())
         width = -(-columns // lanes) * lanes
         code = self.code
-        made = _Matrix(code.at(code.parameters[3], self.scratch), width, "double", lanes)
+        made = Matrix(code.at(code.parameters[3], self.scratch), width, "double", lanes)
         self.scratch += -(-8 * width * self.rows // LINE) * LINE
         zero = code.constant(0, "double", lanes)
 
@@ -158,13 +175,24 @@ class _Writer:
 
         self.code.for_range(0, rows, row)
 
-    def copy(self, x: _Matrix, columns: int) -> _Matrix:
+    def tiles(self, rows: int, columns: int, body: Callable[[Value, Value], None]) -> None:
+        """`body(i, j)` for each element, some columns at a time."""
+        code = self.code
+
+        def tile(start: Value) -> None:
+            stop = code.add(start, _TILE)
+            stop = code.select(code.compare("slt", stop, columns), stop, columns)
+            code.for_range(0, rows, lambda i: code.for_range(start, stop, lambda j: body(i, j)))
+
+        code.for_range(0, columns, tile, _TILE)
+
+    def copy(self, x: Matrix, columns: int) -> Matrix:
         """A copy that may be changed."""
         made = self.room(columns)
         self.each(self.rows, columns, lambda i, j: self.put(made, i, j, self.get(x, i, j)))
         return made
 
-    def lower(self, x: _Matrix) -> _Matrix:
+    def lower(self, x: Matrix) -> Matrix:
         """A copy of the lower triangle."""
         made = self.room(self.rows)
         self.each(self.rows, lambda i: (0, self.code.add(i, 1)),
@@ -177,14 +205,14 @@ class _Writer:
 
     # --- rows -------------------------------------------------------------------------------------
 
-    def row(self, x: _Matrix, start: Operand, stop: Operand, body: Callable[[Value], None]) -> None:
+    def row(self, x: Matrix, start: Operand, stop: Operand, body: Callable[[Value], None]) -> None:
         """`body(j)` for each vector of a row that has a column of a range."""
         code = self.code
         first = code.binary("and", code.of(start, "i64", 1), -x.lanes)
         code.for_range(first, stop, body, x.lanes)
 
     def subtract(
-        self, x: _Matrix, to: Operand, factor: Value, other: tuple[_Matrix, Operand],
+        self, x: Matrix, to: Operand, factor: Value, other: tuple[Matrix, Operand],
         start: Operand = 0, stop: Operand | None = None,
     ) -> None:  # fmt: skip
         """Subtracts a multiple of a row of a matrix of the same width from a row."""
@@ -201,7 +229,7 @@ class _Writer:
 
         self.row(x, start, x.width if stop is None else stop, once)
 
-    def divide(self, x: _Matrix, row: Operand, number: Value, start: Operand = 0) -> None:
+    def divide(self, x: Matrix, row: Operand, number: Value, start: Operand = 0) -> None:
         """Divides a row by a number."""
         code = self.code
         code.lanes = x.lanes
@@ -214,7 +242,7 @@ class _Writer:
 
         self.row(x, start, x.width, once)
 
-    def exchange(self, x: _Matrix, first: Value, second: Value) -> None:
+    def exchange(self, x: Matrix, first: Value, second: Value) -> None:
         """Exchanges two rows."""
         code = self.code
 
@@ -236,7 +264,7 @@ class _Writer:
 
     # --- systems ----------------------------------------------------------------------------------
 
-    def eliminate(self, a: _Matrix, b: _Matrix | None, sign: Value | None = None) -> None:
+    def eliminate(self, a: Matrix, b: Matrix | None, sign: Value | None = None) -> None:
         """The upper triangle of a, with exchanges of rows, also of b."""
         code, n = self.code, self.rows
         self.terms += n * n * (a.width / 3 + (b.width if b else 0) / 2)
@@ -279,7 +307,7 @@ class _Writer:
 
         code.for_range(0, n, column)
 
-    def substitute(self, a: _Matrix, b: _Matrix, lower: bool) -> None:
+    def substitute(self, a: Matrix, b: Matrix, lower: bool) -> None:
         """Overwrites b by the solution of a triangular system."""
         code, n = self.code, self.rows
         self.terms += n * n * b.width / 2
@@ -298,7 +326,7 @@ class _Writer:
 
 
 @RULES.rule(solve, inv)
-def _solve(made: _Writer, triangle: str = "") -> None:
+def _solve(made: Writer, triangle: str = "") -> None:
     a, *given = made.inputs
     columns = given[0].width if given else made.rows
     if given:
@@ -315,7 +343,7 @@ def _solve(made: _Writer, triangle: str = "") -> None:
 
 
 @RULES.rule(slogdet)
-def _slogdet(made: _Writer) -> None:
+def _slogdet(made: Writer) -> None:
     code, n = made.code, made.rows
     a = made.copy(made.inputs[0], n)
     sign, total = code.variable("double"), code.variable("double")
@@ -338,7 +366,7 @@ def _slogdet(made: _Writer) -> None:
 
 
 @RULES.rule(cholesky)
-def _cholesky(made: _Writer) -> None:
+def _cholesky(made: Writer) -> None:
     """Row j of the transposed factor, and its product with itself, subtracted from the rows below
     (Golub and Van Loan, Matrix Computations, 4.2.5).
     """
@@ -365,7 +393,7 @@ def _cholesky(made: _Writer) -> None:
 
 
 @RULES.rule(cholesky_pullback)
-def _cholesky_pullback(made: _Writer) -> None:
+def _cholesky_pullback(made: Writer) -> None:
     """The steps of the factorisation by rows, backwards."""
     code, n = made.code, made.rows
     y, g = [made.lower(x) for x in made.inputs]
@@ -395,8 +423,8 @@ def _cholesky_pullback(made: _Writer) -> None:
     made.each(n, lambda i: (0, code.add(i, 1)), store)
 
 
-@RULES.rule(hermitian_weights)
-def _weights(made: _Writer, lower: bool) -> None:
+@LIGHT.rule(hermitian_weights)
+def _weights(made: Writer, lower: bool) -> None:
     code, n = made.code, made.rows
     (a,), out = made.inputs, made.output
     size = code.variable("double")
@@ -429,8 +457,8 @@ def _weights(made: _Writer, lower: bool) -> None:
     made.each(n, n, store)
 
 
-@RULES.rule(from_diagonal)
-def _from_diagonal(made: _Writer, offset: int, shape: tuple[int, int]) -> None:
+@LIGHT.rule(from_diagonal)
+def _from_diagonal(made: Writer, offset: int, shape: tuple[int, int]) -> None:
     (x,), out = made.inputs, made.output
     rows, columns = shape
     made.terms += 5.0 * rows * columns
@@ -451,8 +479,21 @@ def _from_diagonal(made: _Writer, offset: int, shape: tuple[int, int]) -> None:
     )
 
 
-@RULES.rule(finite)
-def _finite(made: _Writer, solution: bool = False) -> None:
+@LIGHT.rule(diagonal)
+def _diagonal(made: Writer, offset: int) -> None:
+    (x,), out, code = made.inputs, made.output, made.code
+    (length,) = made.equation.outputs[0].type.shape
+    made.terms += 5.0 * length
+
+    def store(k: Value) -> None:
+        row, column = code.add(k, max(-offset, 0)), code.add(k, max(offset, 0))
+        made.put(out, 0, k, made.get(x, row, column))
+
+    code.for_range(0, length, store)
+
+
+@LIGHT.rule(finite)
+def _finite(made: Writer, solution: bool = False) -> None:
     (x,), out = made.inputs, made.output
 
     def check(i: Value, j: Value) -> None:
@@ -465,6 +506,27 @@ def _finite(made: _Writer, solution: bool = False) -> None:
     made.each(size // x.width, x.width, check)
 
 
-KERNELS = dict.fromkeys(
-    RULES, Single(_refusal, lambda graph, equation: _Writer(graph, equation).kernel())
-)
+def beside(rules: Rules) -> dict[Any, Single]:
+    """The kernels of what stands beside factorisations: few operations for each element."""
+    return dict.fromkeys(rules, Single(_light_refusal, partial(_written, rules)))
+
+
+def _light_refusal(equation: Equation) -> Refusal | None:
+    """Why an equation beside factorisations has no kernel."""
+    atoms = (*equation.inputs, *equation.outputs)
+    known = all(a.type.dtype in FLOATS or a.type.dtype == np.bool_ for a in atoms)
+    if not known or any(isinstance(a, Literal) for a in equation.inputs):
+        return refusal(equation.primitive.name, "dtype", equation)
+    if any(a.type.ndim > 2 or not a.type.size for a in atoms):
+        return refusal("a stack of matrices", equation=equation)
+    return None
+
+
+def _written(rules: Rules, graph: Graph, equation: Equation) -> Kernel:
+    return Writer(graph, equation).kernel(rules)
+
+
+KERNELS = {
+    **dict.fromkeys(RULES, Single(_refusal, partial(_written, RULES))),
+    **beside(LIGHT),
+}

@@ -7,6 +7,7 @@ a contracted one, whose lanes are added up at the end.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -44,14 +45,17 @@ class Part(Record):
     lanes: int
 
 
-def _refusal(equation: Equation) -> Refusal | None:
-    """Why a product has no kernel: its numbers, or it is for the BLAS."""
+def refusal_of(equation: Equation, stacked: bool = False) -> Refusal | None:
+    """Why a product has no kernel: its numbers, or it is for the BLAS. Of a stack of matrices the
+    products of all count, or of one of them if the BLAS would get them one by one (`stacked`).
+    """
     dtypes = {atom.type.dtype for atom in (*equation.inputs, *equation.outputs)}
     known = len(dtypes) == 1 and TYPES.get(min(dtypes), "i1") not in ("i1", "half")
     if not known or any(isinstance(atom, Literal) for atom in equation.inputs):
         return refusal(equation.primitive.name, equation=equation)
     x, (contracted, _) = equation.inputs[0].type, equation.params["contract"]
-    terms = math.prod([*equation.outputs[0].type.shape, *[x.shape[i] for i in contracted]])
+    batch = len(equation.params["batch"][0]) if stacked else 0
+    terms = math.prod([*equation.outputs[0].type.shape[batch:], *[x.shape[i] for i in contracted]])
     if not 0 < terms <= tuned.product_terms:
         return refusal(f"a product of {terms} terms", "long", equation, terms=terms)
     return None
@@ -230,4 +234,10 @@ class _Product:
             code.store(code.lane(x, lane), code.at(pointer, lane * step, self.type))
 
 
-KERNELS = {dot_general: Single(_refusal, lambda graph, equation: _Product(graph).kernel())}
+def _write(graph: Graph, equation: Equation) -> Kernel:
+    return _Product(graph).kernel()
+
+
+KERNELS = {dot_general: Single(refusal_of, _write)}
+STACKED = Single(functools.partial(refusal_of, stacked=True), _write)
+"""The kernel of a stack of products of any number."""

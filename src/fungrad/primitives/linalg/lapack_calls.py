@@ -1,4 +1,4 @@
-"""np.linalg's solve, inv, cholesky, det and slogdet without NumPy's overhead.
+"""np.linalg's equations and factorisations without NumPy's overhead.
 
 np.linalg converts arguments and sets the handling of floating-point errors in each call, which
 takes two thirds of the time for small matrices. Here that is set up once. The ufuncs called
@@ -14,11 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.primitives.linalg.matrix_parts import triangle
+
 Function = Callable[..., Any]
 
 _DTYPES = (np.dtype(np.float64), np.dtype(np.complex128))
 SINGULAR = "Singular matrix"
 _NOT_POSITIVE = "Matrix is not positive definite"
+_DIVERGED = "Eigenvalues did not converge"
+_NO_SVD = "SVD did not converge"
 
 
 def _written(public: Function, count: int) -> Function:
@@ -76,7 +80,13 @@ def _raises(function: Function, *args: Any) -> bool:
 
 
 def _fastest(public: Function, name: str, message: str = "") -> Function:
-    """The direct function if it agrees with the public one on two small matrices, else that one."""
+    """The direct function if it agrees with the public one on small matrices, else that one.
+
+    Args:
+      public: the function of np.linalg, or one that calls it.
+      name: the ufunc that does the work.
+      message: the text of its LinAlgError; "" if it raises none.
+    """
     count = 2 if name == "solve" else 1
     return functools.wraps(public)(_known(public, name, message, count) or _written(public, count))
 
@@ -88,11 +98,46 @@ def _known(public: Function, name: str, message: str, count: int) -> Function | 
         from numpy.linalg import _umath_linalg
 
         direct = _direct(public, getattr(_umath_linalg, name), message)
-        same = np.all(direct(*[four] * count) == public(*[four] * count))
+        same = _alike(direct(*[four] * count), public(*[four] * count))
         raises = _raises(direct, *[none] * count)
     except (ImportError, AttributeError, TypeError, ValueError):
         return None  # private parts may vanish, or take other arguments, in any release
-    return direct if same and raises == bool(message) else None
+    return direct if same and raises == _raises(public, *[none] * count) else None
+
+
+def _alike(found: Any, expected: Any) -> bool:
+    """Whether arrays, or tuples of arrays, hold the same numbers."""
+    pairs = zip(*[x if isinstance(x, tuple) else (x,) for x in (found, expected)], strict=True)
+    return all(np.array_equal(x, y) for x, y in pairs)
+
+
+def _qr() -> Function:
+    """np.linalg.qr, as the ufuncs for Householder's reflectors and for their product."""
+    message = "Incorrect argument found while performing QR factorization"
+    try:
+        from numpy.linalg import _umath_linalg
+
+        reflectors = _direct(np.linalg.qr, _umath_linalg.qr_r_raw, message)
+        product = _direct(np.linalg.qr, _umath_linalg.qr_reduced, message)
+        ones = np.ones((2, 1))
+        known = _alike(_by_reflectors(reflectors, product, ones), np.linalg.qr(ones))
+    except (ImportError, AttributeError, TypeError, ValueError):
+        known = False  # as in `_known`
+
+    def qr(a: Any) -> Any:
+        if not known or a.dtype not in _DTYPES:
+            return np.linalg.qr(a)
+        return _by_reflectors(reflectors, product, a)
+
+    return qr
+
+
+def _by_reflectors(reflectors: Function, product: Function, a: Any) -> tuple[Any, Any]:
+    packed = np.array(a, copy=True)
+    rows = min(a.shape[-2:])
+    q = product(packed, reflectors(packed))
+    r = packed[..., :rows, :]
+    return q, np.where(triangle(r.shape[-2:], -1), np.zeros((), r.dtype), r)
 
 
 solve = _fastest(np.linalg.solve, "solve", SINGULAR)
@@ -101,3 +146,20 @@ inv = _fastest(np.linalg.inv, "inv", SINGULAR)
 cholesky = _fastest(np.linalg.cholesky, "cholesky_lo", _NOT_POSITIVE)
 det = _fastest(np.linalg.det, "det")
 slogdet = _fastest(np.linalg.slogdet, "slogdet")
+qr = _qr()
+"""`qr(a)`: the reduced factorisation."""
+eigh = {
+    lower: _fastest(functools.partial(np.linalg.eigh, UPLO=name), f"eigh_{end}", _DIVERGED)
+    for lower, name, end in ((True, "L", "lo"), (False, "U", "up"))
+}
+"""`eigh[lower](a)`."""
+eigvalsh = {
+    lower: _fastest(functools.partial(np.linalg.eigvalsh, UPLO=name), f"eigvalsh_{end}", _DIVERGED)
+    for lower, name, end in ((True, "L", "lo"), (False, "U", "up"))
+}
+svd = {
+    full: _fastest(functools.partial(np.linalg.svd, full_matrices=full), name, _NO_SVD)
+    for full, name in ((True, "svd_f"), (False, "svd_s"))
+}
+"""`svd[full](a)`."""
+svdvals = _fastest(functools.partial(np.linalg.svd, compute_uv=False), "svd", _NO_SVD)

@@ -18,7 +18,7 @@ from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.elementwise.ufuncs import imag
 from fungrad.primitives.facts import SPACES
-from fungrad.primitives.linalg import flop_counts
+from fungrad.primitives.linalg import flop_counts, lapack_calls
 from fungrad.primitives.linalg.cholesky_qr import hermitian_weights
 from fungrad.primitives.linalg.matrix_parts import (
     adjoint,
@@ -225,8 +225,10 @@ def _vjp_eig(cts: Any, outputs: Any, args: Any, wanted: Any) -> list[Any]:
     gw, gv = [None if ct is None else bar(ct) for ct in cts]
     v_h = adjoint(v)
     gw = None if gw is None else shared(gw, w)
-    inner = None if gw is None else diagonal_matrix(gw)
-    if gv is not None:
+    left = trusted(inv(v_h))
+    if gv is None:
+        left = left * columns(gw)
+    else:
         # A column u of V P moves v by u - v Re(v^H u) - i v Im(u_k) / v_k: its length stays 1, and
         # its element k real.
         axis = len(shape_of(v)) - 2
@@ -237,9 +239,11 @@ def _vjp_eig(cts: Any, outputs: Any, args: Any, wanted: Any) -> list[Any]:
         gv = gv - v * real_part(along) + select(place, turned, 0.0)
         same = coincide(w, opposite=False)
         x = apart(v_h @ gv, same, or_zero(gw, w), values="eigenvalues", strict=True)
-        vectors = x / bar(gaps(w, same))
-        inner = vectors if inner is None else inner + vectors
-    return [bar(trusted(inv(v_h)) @ inner @ v_h)]
+        inner = x / bar(gaps(w, same))
+        left = left @ (inner if gw is None else inner + diagonal_matrix(gw))
+    if args[0].dtype.kind != "c":
+        return [real_part(left) @ real_part(v_h) - imag(left) @ imag(v_h)]
+    return [bar(left @ v_h)]
 
 
 eig: Primitive = general(
@@ -297,7 +301,7 @@ def _vjp_eigh(cts: Any, outputs: Any, args: Any, wanted: Any, *, lower: bool) ->
 eigh: Primitive = general(
     "eigh",
     cost=flop_counts.cubed(9),  # GVL 8.3, symmetric QR
-    eval=lambda a, *, lower: tuple(np.linalg.eigh(a, "L" if lower else "U")),
+    eval=lambda a, *, lower: tuple(lapack_calls.eigh[lower](a)),
     type=_type_eigh,
     vjp=_vjp_eigh,
     batch=lambda args, batched, size, *, lower: eigh(args[0], lower=lower),
@@ -322,7 +326,7 @@ vectors, nor on the choice among those of equal values: these are left open."""
 eigvalsh: Primitive = general(
     "eigvalsh",
     cost=flop_counts.cubed(4 / 3),
-    eval=lambda a, *, lower: np.linalg.eigvalsh(a, "L" if lower else "U"),
+    eval=lambda a, *, lower: lapack_calls.eigvalsh[lower](a),
     type=lambda a, *, lower: _type_eigh(a, lower=lower)[0],
     vjp=lambda ct, w, args, wanted, *, lower: _vjp_eigh(
         (ct, None), eigenspaces(args[0], lower=lower), args, wanted, lower=lower
@@ -414,7 +418,7 @@ def _vjp_svd(cts: Any, outputs: Any, args: Any, wanted: Any, *, full: bool) -> l
 svd: Primitive = general(
     "svd",
     cost=flop_counts.svd,
-    eval=lambda a, *, full: tuple(np.linalg.svd(a, full)),
+    eval=lambda a, *, full: tuple(lapack_calls.svd[full](a)),
     type=_type_svd,
     vjp=_vjp_svd,
     batch=lambda args, batched, size, *, full: svd(args[0], full=full),
@@ -428,7 +432,7 @@ complex phase is shared by u and v: the diagonals of u^H du and v^H dv are oppos
 svdvals: Primitive = general(
     "svdvals",
     cost=flop_counts.svdvals,
-    eval=lambda a: np.linalg.svd(a, compute_uv=False),
+    eval=lapack_calls.svdvals,
     type=lambda a: _type_svd(a, full=False)[1],
     vjp=lambda ct, s, args, wanted: _vjp_svd(
         (None, ct, None), svd(args[0], full=False), args, wanted, full=False

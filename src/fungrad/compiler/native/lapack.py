@@ -1,0 +1,393 @@
+"""Calls of the LAPACK in NumPy's OpenBLAS, and of its products, by C pointers.
+
+A factorisation is NumPy's: the same routine on the same copy in Fortran's order, in double
+precision. What does not converge leaves the program to NumPy, which raises.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fungrad.compiler.cost_model import tuned
+from fungrad.compiler.native import products
+from fungrad.compiler.native.element_operations import type_of
+from fungrad.compiler.native.factorisations import FLOATS, Matrix, Writer, terms
+from fungrad.compiler.native.generators import Single
+from fungrad.compiler.native.kernel import Kernel
+from fungrad.compiler.native.llvm_ir import Value
+from fungrad.compiler.native.machine_code import symbol
+from fungrad.compiler.native.short_axes import unrollable
+from fungrad.compiler.refusal import Refusal, refusal
+from fungrad.ir.graph import Equation, Graph, Literal
+from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.linalg.cholesky_qr import qr
+from fungrad.primitives.linalg.solve import solve
+from fungrad.primitives.linalg.spectra import eigenspaces, eigh, eigvalsh, svd, svdvals
+from fungrad.primitives.linalg.substitution import BLOCK, LEAST
+from fungrad.primitives.movement.reshape_broadcast_cast import transpose
+from fungrad.runtime.openblas import openblas
+from fungrad.support.lazy import imported
+from fungrad.support.rules import Rules
+
+RULES = Rules()
+"""What writes a factorisation by LAPACK."""
+_WORK, _IWORK = "work", "iwork"
+"""A workspace and its length, as arguments of a routine."""
+_ROWS, _LEFT, _AS_IT_IS, _TRANSPOSED, _DIAGONAL = 101, 141, 111, 112, 131
+_OF = {"upper": 121, "lower": 122}
+"""CBLAS's constants."""
+
+
+@functools.cache
+def _address(name: str) -> int:
+    """The address of a routine; 0 if NumPy has another library."""
+    library = openblas()
+    return 0 if library is None else library.address(name)
+
+
+@functools.cache
+def _integer() -> str:
+    """The type of the library's integers."""
+    library: Any = openblas()
+    return "i64" if imported("ctypes").sizeof(library.integer) == 8 else "i32"
+
+
+_ROUTINES = (
+    "dgeqrf_", "dorgqr_", "dgesdd_", "dsyevd_", "cblas_dgemm", "cblas_sgemm", "cblas_dtrsm",
+)  # fmt: skip
+
+
+@functools.cache
+def available() -> bool:
+    """Whether NumPy's library has the routines."""
+    return all(map(_address, _ROUTINES))
+
+
+def _unknown(equation: Equation) -> Refusal | None:
+    """Why an equation has no routine, by its numbers and the library."""
+    atoms = (*equation.inputs, *equation.outputs)
+    if any(a.type.dtype not in FLOATS or isinstance(a, Literal) for a in atoms):
+        return refusal(equation.primitive.name, "dtype", equation)
+    if not available():
+        return refusal("NumPy's LAPACK is not OpenBLAS", equation=equation)
+    return None
+
+
+def _refusal(equation: Equation) -> Refusal | None:
+    """Why a factorisation is not one of a matrix by LAPACK."""
+    (a,) = equation.inputs
+    if a.type.ndim > 2:
+        return refusal("a stack of matrices", equation=equation)
+    if not a.type.size:
+        return refusal("a matrix without elements", equation=equation)
+    if unrollable(equation):
+        return refusal("a factorisation in registers", equation=equation)
+    return _unknown(equation)
+
+
+def by_lapack(equation: Equation) -> bool:
+    """Whether an equation is a factorisation by LAPACK, or a stack of them."""
+    if equation.primitive not in RULES or unrollable(equation):
+        return False
+    return equation.inputs[0].type.size > 0 and _unknown(equation) is None
+
+
+class _Lapack(Writer):
+    """The function of a factorisation by LAPACK."""
+
+    def integer(self, number: int) -> Value:
+        """The pointer to an integer."""
+        found = self.code.variable(_integer())
+        self.code.set(found, self.code.constant(number, _integer()))
+        return found
+
+    def letter(self, which: str) -> Value:
+        """The pointer to a letter."""
+        found = self.code.variable("i8")
+        self.code.set(found, self.code.constant(ord(which), "i8"))
+        return found
+
+    def run(self, name: str, *args: Value | int | str) -> None:
+        """Calls a routine, with workspaces; a failure leaves the program to NumPy."""
+        sizes = _workspaces(name, [None if isinstance(x, Value) else x for x in args])
+        given = []
+        for x in args:
+            if x in sizes:
+                given += [self.memory(sizes[x]), self.integer(sizes[x])]
+            elif isinstance(x, Value):
+                given.append(x)
+            else:
+                given.append(self.integer(x) if isinstance(x, int) else self.letter(x))
+        info = self.integer(0)
+        symbol(f"fg_{name}", _address(f"{name}_"))
+        self.code.call(f"fg_{name}", "void", [*given, info])
+        self.must(self.code.compare("eq", self.code.get(info), 0))
+
+    def in_fortran_order(self) -> tuple[Value, int, int]:
+        """A copy of the matrix, and its lengths."""
+        (a,), (m, n) = self.inputs, self.equation.inputs[0].type.shape
+        made, code = self.memory(m * n), self.code
+
+        def copy(i: Value, j: Value) -> None:
+            to = code.at(made, code.add(code.mul(j, m), i), "double")
+            code.store(self.get(a, i, j), to)
+
+        self.tiles(m, n, copy)
+        return made, m, n
+
+    def out(self, place: int, given: Value, rows: int, columns: int, width: int) -> None:
+        """Stores a result that is in Fortran's order, of columns of a width."""
+        code, x = self.code, self.outputs[place]
+
+        def store(i: Value, j: Value) -> None:
+            assert x is not None
+            number = code.load(code.at(given, code.add(code.mul(j, width), i), "double"), "double")
+            self.put(x, i, j, number)
+
+        if x is not None:
+            self.tiles(rows, columns, store)
+
+    def row_out(self, place: int, given: Value, count: int) -> None:
+        """Stores a vector."""
+        code, x = self.code, self.outputs[place]
+
+        def store(j: Value) -> None:
+            assert x is not None
+            self.put(x, 0, j, code.load(code.at(given, j, "double"), "double"))
+
+        if x is not None:
+            code.for_range(0, count, store)
+
+
+def _workspaces(name: str, args: Sequence[Any]) -> dict[Any, int]:
+    """The lengths of the workspaces that a routine wants: -1 asks it."""
+    ctypes, library = imported("ctypes"), openblas()
+    integer: Any = library and library.integer
+    wanted = {x: kind() for x, kind in ((_WORK, ctypes.c_double), (_IWORK, integer)) if x in args}
+    given = []
+    for x in args:
+        if x in wanted:
+            given += [wanted[x], integer(-1)]
+        else:
+            given.append(ctypes.c_char(x.encode()) if isinstance(x, str) else integer(x or 0))
+    routine = ctypes.CFUNCTYPE(None)(_address(f"{name}_"))
+    routine(*map(ctypes.byref, given), ctypes.byref(integer(0)))
+    return {x: max(1, int(found.value)) for x, found in wanted.items()}
+
+
+@RULES.rule(qr)
+def _qr(made: _Lapack) -> None:
+    a, m, n = made.in_fortran_order()
+    k = min(m, n)
+    tau, code = made.memory(k), made.code
+    made.run("dgeqrf", m, n, a, m, tau, _WORK)
+    r = made.outputs[1]
+    if r is not None:
+
+        def store(i: Value, j: Value) -> None:
+            number = code.load(code.at(a, code.add(code.mul(j, m), i), "double"), "double")
+            made.put(r, i, j, code.select(code.compare("slt", j, i), 0.0, number))
+
+        made.tiles(k, n, store)
+    if made.outputs[0] is not None:
+        made.run("dorgqr", m, k, k, a, m, tau, _WORK)
+        made.out(0, a, m, k, m)
+
+
+@RULES.rule(eigh, eigenspaces, eigvalsh)
+def _eigh(made: _Lapack, lower: bool) -> None:
+    a, n, _ = made.in_fortran_order()
+    w, vectors = made.memory(n), len(made.outputs) > 1
+    letters = "V" if vectors else "N", "L" if lower else "U"
+    made.run("dsyevd", *letters, n, a, n, w, _WORK, _IWORK)
+    made.row_out(0, w, n)
+    if vectors:
+        made.out(1, a, n, n, n)
+
+
+@RULES.rule(svd, svdvals)
+def _svd(made: _Lapack, full: bool | None = None) -> None:
+    a, m, n = made.in_fortran_order()
+    k = min(m, n)
+    s, job = made.memory(k), "N" if full is None else "A" if full else "S"
+    columns, rows = (m, n) if full else (k, k)
+    u, vh = [made.memory(1 if full is None else x) for x in (m * columns, rows * n)]
+    made.run("dgesdd", job, m, n, a, m, s, u, m, vh, rows, _WORK, made.memory(8 * k))
+    if full is None:
+        made.row_out(0, s, k)
+        return
+    made.out(0, u, m, columns, m)
+    made.row_out(1, s, k)
+    made.out(2, vh, rows, n, rows)
+
+
+def _factorisation(graph: Graph, equation: Equation) -> Kernel:
+    made = _Lapack(graph, equation)
+    made.terms += terms(equation)
+    return made.kernel(RULES)
+
+
+KERNELS = dict.fromkeys(RULES, Single(_refusal, _factorisation))
+
+
+# --- by the BLAS ----------------------------------------------------------------------------------
+
+
+class _Blas(Writer):
+    """The function of an equation on matrices in C order, by calls of the BLAS."""
+
+    def __init__(self, graph: Graph, equation: Equation) -> None:
+        super().__init__(graph, equation)
+        self.number = type_of(equation.outputs[0].type.dtype)
+
+    def length(self, number: int) -> Value:
+        return self.code.constant(number, _integer(), 1)
+
+    def call(self, name: str, flags: Sequence[int], *args: Value) -> None:
+        """Calls a routine of CBLAS."""
+        symbol(f"fg_cblas_{name}", _address(f"cblas_{name}"))
+        given = [self.code.constant(flag, "i32", 1) for flag in flags]
+        self.code.call(f"fg_cblas_{name}", "void", [*given, *args])
+
+    def for_matrices(self, body: Callable[..., None]) -> None:
+        """`body(*inputs, output)` for the matrices of stacks."""
+        code, atoms = self.code, (*self.equation.inputs, *self.equation.outputs)
+        shapes = [atom.type.shape for atom in atoms]
+        given = [*self.inputs, self.output]
+
+        def at(place: Value) -> None:
+            pointers = [code.at(x.pointer, code.mul(place, math.prod(shape[-2:])), self.number)
+                        for x, shape in zip(given, shapes, strict=True)]  # fmt: skip
+            body(*[Matrix(p, x.width, x.type) for p, x in zip(pointers, given, strict=True)])
+
+        code.for_range(0, math.prod(shapes[0][:-2]), at)
+
+    def doubles(self, x: Any, rows: int, columns: int) -> Value:
+        """A copy in double precision."""
+        made = self.memory(rows * columns)
+        code = self.code
+
+        def copy(i: Value, j: Value) -> None:
+            to = code.at(made, code.add(code.mul(i, columns), j), "double")
+            code.store(self.get(x, i, j), to)
+
+        self.each(rows, columns, copy)
+        return made
+
+    def out(self, x: Any, given: Value, rows: int, columns: int) -> None:
+        """Stores numbers in double precision."""
+        code = self.code
+
+        def store(i: Value, j: Value) -> None:
+            at = code.at(given, code.add(code.mul(i, columns), j), "double")
+            self.put(x, i, j, code.load(at, "double"))
+
+        self.each(rows, columns, store)
+
+    def copied(self, given: Value, to: Value, count: int) -> None:
+        """Copies numbers in double precision."""
+        name = "llvm.memcpy.p0.p0.i64"
+        self.code.module.declare(f"declare void @{name}(ptr, ptr, i64, i1)")
+        self.code.raw(f"call void @{name}({to}, {given}, i64 {8 * count}, i1 false)")
+
+
+BLAS = Rules()
+"""What writes an equation on large matrices beside factorisations."""
+
+
+@BLAS.rule(dot_general)
+def _product(made: _Blas, contract: Any, batch: Any) -> None:
+    stack = len(batch[0])
+    shapes = [atom.type.shape for atom in (*made.equation.inputs, *made.equation.outputs)]
+    (a, b, (m, n)), (i, j) = [shape[stack:] for shape in shapes], [x - stack for (x,) in contract]
+    one, zero = [made.code.constant(number, made.number, 1) for number in (1.0, 0.0)]
+    flags = _ROWS, _AS_IT_IS if i == 1 else _TRANSPOSED, _AS_IT_IS if j == 0 else _TRANSPOSED
+    name = "sgemm" if made.number == "float" else "dgemm"
+
+    def multiply(x: Matrix, y: Matrix, out: Matrix) -> None:
+        made.call(name, flags, *map(made.length, (m, n, a[i])), one, x.pointer, made.length(a[1]),
+                  y.pointer, made.length(b[1]), zero, out.pointer, made.length(n))  # fmt: skip
+
+    made.for_matrices(multiply)
+    made.terms += m * n  # the products themselves take as long on NumPy
+
+
+@BLAS.rule(transpose)
+def _transpose(made: _Blas, axes: Any) -> None:
+    type_, code = made.equation.inputs[0].type, made.code
+    rows, columns = type_.shape[-2:]
+
+    def turn(x: Matrix, out: Matrix) -> None:
+        def move(i: Value, j: Value) -> None:
+            code.store(code.load(made.at(x, i, j), made.number), made.at(out, j, i))
+
+        made.tiles(rows, columns, move)
+
+    made.for_matrices(turn)
+    made.terms += 5.0 * type_.size
+
+
+@BLAS.rule(solve)
+def _solve(made: _Blas, triangle: str) -> None:
+    """By blocks, as `substitution`, so that most of the work are products."""
+    code = made.code
+    (n, k), (a, b) = made.equation.inputs[1].type.shape, made.inputs
+    code.for_range(0, n, lambda i: made.must(code.compare("une", made.get(a, i, i), 0.0)))
+    double = made.number == "double"
+    a_at = a.pointer if double else made.doubles(a, n, n)
+    x_at = made.output.pointer if double else made.doubles(b, n, k)
+    if double:
+        made.copied(b.pointer, x_at, n * k)
+    one, minus = [code.constant(number, "double", 1) for number in (1.0, -1.0)]
+    columns, width = made.length(k), made.length(n)
+
+    def at(pointer: Value, row: int, column: int, width: int) -> Value:
+        return code.at(pointer, row * width + column, "double")
+
+    def substitute(start: int, stop: int) -> None:
+        if stop - start <= BLOCK:
+            flags = _ROWS, _LEFT, _OF[triangle], _AS_IT_IS, _DIAGONAL
+            made.call("dtrsm", flags, made.length(stop - start), columns, one,
+                      at(a_at, start, start, n), width, at(x_at, start, 0, k), columns)  # fmt: skip
+            return
+        middle = start + (stop - start) // 2
+        parts = [(start, middle), (middle, stop)]
+        first, rest = parts if triangle == "lower" else parts[::-1]
+        substitute(*first)
+        sizes = [made.length(m) for m in (rest[1] - rest[0], k, first[1] - first[0])]
+        made.call("dgemm", (_ROWS, _AS_IT_IS, _AS_IT_IS), *sizes, minus,
+                  at(a_at, rest[0], first[0], n), width, at(x_at, first[0], 0, k), columns, one,
+                  at(x_at, rest[0], 0, k), columns)  # fmt: skip
+        substitute(*rest)
+
+    substitute(0, n)
+    if not double:
+        made.out(made.output, x_at, n, k)
+    made.terms += terms(made.equation)
+
+
+def _blas_refusal(equation: Equation) -> Refusal | None:
+    """Why an equation is not one of large matrices by the BLAS."""
+    primitive, params, (x, *_) = equation.primitive, equation.params, equation.inputs
+    ndim, large = x.type.ndim, x.type.nbytes > tuned.gathered_bytes
+    stack = tuple(range(ndim - 2))
+    if primitive is dot_general:
+        whole = params["batch"] == (stack, stack) and len(params["contract"][0]) == 1
+        large = whole and products.refusal_of(equation, stacked=True) is not None
+    elif primitive is solve:
+        large = params["triangle"] != "" and ndim == 2 and x.type.shape[-1] > LEAST
+    else:
+        large = large and params["axes"] == (*stack, ndim - 1, ndim - 2)
+    if ndim < 2 or not large or any(a.type.ndim != ndim for a in equation.inputs):
+        return refusal(primitive.name, equation=equation)
+    return _unknown(equation)
+
+
+def _by_blas(graph: Graph, equation: Equation) -> Kernel:
+    return _Blas(graph, equation).kernel(BLAS)
+
+
+LARGE = dict.fromkeys(BLAS, Single(_blas_refusal, _by_blas))

@@ -1,0 +1,206 @@
+"""Factorisations by LAPACK's C pointers in native programs: NumPy's values, warnings and errors."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fungrad as fg
+from fungrad.compiler.native import lapack
+
+pytestmark = pytest.mark.skipif(not lapack.available(), reason="NumPy's LAPACK is not OpenBLAS")
+LARGE = 200
+"""Transposes of larger matrices are copied, and triangular systems solved by blocks."""
+
+
+@pytest.fixture(autouse=True)
+def _native() -> Any:
+    backend, fg.config.backend = fg.config.backend, "native"
+    yield
+    fg.config.backend = backend
+
+
+def weights(x: Any) -> Any:
+    return np.cos(np.arange(x.shape[-2] * x.shape[-1])).reshape(x.shape[-2:]).astype(x.dtype)
+
+
+def of_qr(a: Any) -> Any:
+    q, r = np.linalg.qr(a)
+    return np.sum(weights(q) * q) + np.sum(weights(r) * r)
+
+
+def of_r(a: Any) -> Any:
+    r = np.linalg.qr(a, mode="r")
+    return np.sum(weights(r) * r)
+
+
+def of_eigh(a: Any) -> Any:
+    w, v = np.linalg.eigh(a + np.swapaxes(a, -1, -2))
+    return np.sum(np.tanh(w)) + np.sum(weights(v) * v**2)
+
+
+def of_upper(a: Any) -> Any:
+    w, v = np.linalg.eigh(np.triu(a), "U")
+    return np.sum(w[..., 0]) + np.sum(weights(v) * v**2)
+
+
+def of_eigenvalues(a: Any) -> Any:
+    return np.sum(np.exp(0.1 * np.linalg.eigvalsh(a + np.swapaxes(a, -1, -2))))
+
+
+def of_svd(a: Any) -> Any:
+    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    return np.sum(weights(u) * u**2) + np.sum(np.sin(s)) + np.sum(weights(vh) * vh**2)
+
+
+def of_full_svd(a: Any) -> Any:
+    u, s, vh = np.linalg.svd(a)
+    projection = u[..., : s.shape[-1]] @ np.swapaxes(u[..., : s.shape[-1]], -1, -2)
+    return np.sum(weights(projection) * projection) + np.sum(s**3) + np.sum(vh[..., 0, :] ** 4)
+
+
+def of_singular_values(a: Any) -> Any:
+    return np.sum(np.tanh(np.linalg.svd(a, compute_uv=False)))
+
+
+SQUARE = (of_qr, of_r, of_eigh, of_upper, of_eigenvalues, of_svd, of_full_svd, of_singular_values)
+TALL = (of_qr, of_r, of_svd, of_full_svd, of_singular_values)
+CASES = [
+    *[pytest.param(f, (n, n), id=f"{f.__name__}-{n}") for f in SQUARE for n in (1, 2, 3, 9, 70)],
+    *[pytest.param(f, (40, 11), id=f"{f.__name__}-tall") for f in TALL],
+    *[pytest.param(f, (11, 40), id=f"{f.__name__}-wide") for f in (of_qr, of_svd)],
+    *[pytest.param(f, (5, n, n), id=f"{f.__name__}-stack-{n}") for f in SQUARE for n in (2, 12)],
+    *[pytest.param(f, (LARGE, LARGE), id=f"{f.__name__}-large") for f in (of_qr, of_eigh, of_svd)],
+]
+
+
+def matrix(shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
+    return np.random.default_rng(3).normal(size=shape).astype(dtype)
+
+
+def close(found: Any, expected: Any, dtype: Any = np.float64) -> None:
+    size = np.abs(expected).max(initial=1.0)
+    error = 1e5 if dtype == np.float64 else 1e4
+    np.testing.assert_allclose(found, expected, rtol=0, atol=error * np.finfo(dtype).eps * size)
+
+
+@pytest.mark.parametrize(("f", "shape"), CASES)
+def test_values_and_gradients_are_native(f: Any, shape: Any) -> None:
+    a = matrix(shape)
+    run = fg.jit(fg.value_and_grad(f))
+    value, gradient = run(a)
+    assert run.lower(a).refused == ()
+    expected = fg.value_and_grad(f)(a)
+    close(value, expected[0])
+    close(gradient, expected[1])
+
+
+@pytest.mark.parametrize("f", [of_qr, of_eigh, of_svd])
+@pytest.mark.parametrize("n", [4, 60, LARGE])
+def test_single_precision_is_computed_in_double(f: Any, n: int) -> None:
+    a = matrix((n, n), np.float32) + 4 * np.eye(n, dtype=np.float32)
+    found = fg.jit(fg.grad(f))(a)
+    assert found.dtype == np.float32
+    close(found, fg.grad(f)(a), np.float32)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("shape", [(1, 1), (6, 6), (17, 5), (5, 17), (90, 90)])
+def test_factors_are_numpys_to_the_bit(shape: Any, order: Any) -> None:
+    a = np.asarray(matrix(shape), order=order)
+    calls = [np.linalg.qr, np.linalg.svd, lambda a: np.linalg.svd(a, full_matrices=False)]
+    calls += [lambda a: (np.linalg.svd(a, compute_uv=False),)]
+    if shape[0] == shape[1]:
+        calls += [np.linalg.eigh, lambda a: np.linalg.eigh(a, "U")]
+        if shape[0] > 3:
+            calls += [lambda a: (np.linalg.eigvalsh(a),)]
+    for call in calls:
+        found = fg.jit(lambda a, call=call: tuple(call(a)))(a)
+        for x, y in zip(found, call(a), strict=True):
+            assert np.array_equal(x, y)
+
+
+@pytest.mark.parametrize("f", [of_qr, of_eigh, of_svd])
+def test_other_transforms_agree(f: Any) -> None:
+    a, e = matrix((8, 8)), matrix((3, 8, 8))
+    forward = lambda a, e: fg.jvp(f, (a,), (e,))[1]  # noqa: E731
+    second = lambda a, e: fg.jvp(fg.grad(f), (a,), (e,))[1]  # noqa: E731
+    for transformed in (forward, second):
+        close(fg.jit(transformed)(a, e[0]), transformed(a, e[0]))
+        along = fg.vmap(transformed, in_axes=(None, 0))
+        close(fg.jit(along)(a, e), np.stack([transformed(a, x) for x in e]))
+
+
+@pytest.mark.parametrize("f", [of_eigh, of_qr, of_svd])
+def test_steps_of_a_scan(f: Any) -> None:
+    def steps(a: Any) -> Any:
+        step = lambda c, _: (0.9 * c + 0.01 * a @ c, f(c))  # noqa: E731
+        return np.sum(fg.lax.scan(step, a, None, length=4)[1])
+
+    a = matrix((9, 9))
+    close(fg.jit(fg.grad(steps))(a), fg.grad(steps)(a))
+
+
+def _warns(f: Any, a: Any) -> set[str]:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        f(a)
+    return {str(w.message)[:60] for w in found}  # a first call may be checked by another one
+
+
+REPEATED = np.diag([1.0, 1.0, 1.0, 2.0, 3.0, 5.0, 8.0, 8.0])
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: np.sum(np.linalg.eigvalsh(a) ** 3),
+        lambda a: np.linalg.eigvalsh(a)[0],
+        lambda a: np.linalg.eigh(a)[1][0, 0],
+        lambda a: np.linalg.eigh(a)[1][:, 3] ** 2 @ np.arange(8.0),
+        lambda a: (lambda w, v: np.sum(weights(a) * ((v * np.exp(w)) @ v.T)))(*np.linalg.eigh(a)),
+        lambda a: np.linalg.svd(a)[0][0, 1],
+        lambda a: (lambda u, s, vh: np.sum(weights(a) * (u @ vh)))(*np.linalg.svd(a)),
+        lambda a: np.linalg.norm(a, "nuc"),
+    ],
+)
+def test_equal_values_warn_as_without_native_code(f: Any) -> None:
+    gradient = fg.grad(f)
+    compiled = fg.jit(gradient)
+    assert _warns(compiled, REPEATED) == _warns(gradient, REPEATED)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        close(compiled(REPEATED), gradient(REPEATED))
+    other = matrix((8, 8))
+    close(compiled(other + other.T), gradient(other + other.T))
+
+
+@pytest.mark.parametrize("f", [of_qr, of_eigh, of_svd, of_singular_values])
+def test_what_is_not_finite_does_as_numpy(f: Any) -> None:
+    a = matrix((9, 9))
+    a[0, 0] = np.nan  # LAPACK's dgesdd does not end for some infinities
+
+    def outcome(call: Any) -> Any:
+        try:
+            with np.errstate(all="ignore"):
+                return np.isnan(call(a)).tolist()
+        except np.linalg.LinAlgError as error:
+            return str(error).split("\n")[0]
+
+    assert outcome(fg.jit(f)) == outcome(f)
+
+
+def test_qr_of_dependent_columns_is_not_finite() -> None:
+    a = matrix((60, 60))
+    a[:, 3] = 0.0
+    with np.errstate(all="ignore"):
+        found, expected = fg.jit(fg.grad(of_r))(a), fg.grad(of_r)(a)
+    assert np.array_equal(np.isfinite(found), np.isfinite(expected))
+
+
+def test_empty_matrices() -> None:
+    for f in (of_qr, of_svd, of_eigh):
+        assert fg.jit(fg.grad(f))(np.zeros((0, 0))).shape == (0, 0)

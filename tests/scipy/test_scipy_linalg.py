@@ -13,6 +13,7 @@ import scipy.linalg as la
 import fungrad as fg
 from fungrad.errors import UnsupportedArgumentError
 from fungrad.scipy import linalg
+from fungrad.scipy.linalg.exponential_derivative import derivative
 from fungrad.support import pytree
 from fungrad.testing import check_grads
 
@@ -437,3 +438,23 @@ def test_the_namespace_is_scipys():
     assert linalg.null_space is la.null_space and linalg.hilbert is la.hilbert
     assert {"expm", "hadamard"} <= set(dir(linalg))
     np.testing.assert_array_equal(linalg.expm(NILPOTENT), la.expm(NILPOTENT))
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-4, 0.1, 0.5, 1.5, 4.0, 40.0])
+@pytest.mark.parametrize("n", [1, 3, 70])
+def test_derivative_of_expm_along_a_matrix(scale, n):
+    a, e = np.random.default_rng(1).normal(size=(2, n, n))
+    a *= scale / np.abs(a).sum(0).max()
+    for x, y in ((a, e), (a + 0.3j * scale * e, e + 1j * a), (a.astype(np.float32), e)):
+        expected = la.expm_frechet(x, y, compute_expm=False)
+        found = derivative(x, y)
+        limit = (1e-12 if x.dtype != np.float32 else 1e-5) * np.abs(expected).max()
+        np.testing.assert_allclose(found, expected, rtol=0, atol=limit)
+
+
+def test_stack_of_derivatives_of_expm_is_scaled_one_by_one():
+    a, e = np.random.default_rng(1).normal(size=(2, 7, 4, 4))
+    a *= np.array([0.0, 1e-4, 0.1, 1.0, 3.0, 10.0, 50.0])[:, None, None]
+    expected = [la.expm_frechet(*pair, compute_expm=False) for pair in zip(a, e, strict=True)]
+    for x, y in zip(derivative(a, e), expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=0, atol=1e-12 * np.abs(y).max())

@@ -29,6 +29,7 @@ from fungrad.primitives.linalg.matrix_parts import aligned, result, square, swap
 from fungrad.primitives.linalg.solve import solve
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, concatenate, slice_axis
 from fungrad.primitives.primitive import Primitive, general, or_zero, zeros
+from fungrad.scipy.linalg import exponential_derivative
 from fungrad.scipy.linalg.wrap import Error, each, la, read, stands_for
 from fungrad.tracing.trace import EVAL, Tracer, shape_of, typeof
 from fungrad.transforms.jacobian import elementwise_grad
@@ -80,6 +81,8 @@ def _principal(name: str, a: Any) -> Any:
 def _eval_function(a: Any, *, name: str) -> Any:
     if a.size == 0:
         return np.zeros(a.shape, a.dtype)
+    if name == "expm":  # SciPy takes stacks
+        return np.asarray(la.expm(a)).astype(a.dtype, copy=False)
     return each(lambda x: _principal(name, x), 1, a)[0]
 
 
@@ -107,7 +110,7 @@ def _sign(a: Any) -> Any:
 
 def _frechet_of_one(name: str, a: Any, e: Any) -> Any:
     if name == "expm":
-        return la.expm_frechet(a, e, compute_expm=False, check_finite=False)
+        return exponential_derivative.derivative(a, e)
     _smooth(name, a)
     if name == "sqrtm":
         x = _principal(name, a)
@@ -128,6 +131,9 @@ def _eval_frechet(a: Any, e: Any, *, name: str) -> Any:
     if a.size == 0 or e.size == 0:
         return np.zeros(np.broadcast_shapes(a.shape, e.shape), dtype)
     a, e = a.astype(dtype, copy=False), e.astype(dtype, copy=False)
+    if name == "expm" and a.shape[-1] <= exponential_derivative.STACKED:
+        a, e = np.broadcast_arrays(a, e)
+        return exponential_derivative.derivative(a, e).astype(dtype, copy=False)
     return each(lambda x, y: _frechet_of_one(name, x, y), 1, a, e)[0].astype(dtype, copy=False)
 
 

@@ -149,10 +149,10 @@ def test_compiled_systems_of_cholesky_factors_are_triangular(dtype):
     assert [e.params["triangle"] for e in other.optimised.equations if e.primitive is solve] == [""]
 
 
-@pytest.mark.parametrize("name", ["eigvalsh", "svdvals"])
+@pytest.mark.parametrize("name", ["eigvals", "eigvalsh", "svdvals"])
 def test_compiled_gradients_take_values_and_vectors_from_one_factorisation(name):
     def loss(a):
-        return np.sum(np.tanh(getattr(np.linalg, name)(a)))
+        return np.sum(np.tanh(getattr(np.linalg, name)(a).real))
 
     a = symmetric((70, 3, 3))
     a[3:5] = np.diag([2.0, 2.0, 1.0])  # equal values

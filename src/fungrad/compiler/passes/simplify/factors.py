@@ -15,7 +15,15 @@ from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.linalg.cholesky_qr import cholesky
 from fungrad.primitives.linalg.solve import solve
-from fungrad.primitives.linalg.spectra import eigenspaces, eigh, eigvalsh, svd, svdvals
+from fungrad.primitives.linalg.spectra import (
+    eig,
+    eigenspaces,
+    eigh,
+    eigvals,
+    eigvalsh,
+    svd,
+    svdvals,
+)
 from fungrad.primitives.movement.reshape_broadcast_cast import conj, transpose
 from fungrad.retracing.inlining import placed
 
@@ -102,18 +110,22 @@ def products_with_vectors(graph: Graph) -> Graph:
     return apply_rules(graph, lambda primitive: rules.get(primitive, ()))
 
 
+_WITH_VECTORS = (
+    (svdvals, svd), (eigvals, eig), (eigvalsh, eigh), (eigenspaces, eigh), (eigvalsh, eigenspaces),
+)  # fmt: skip
+"""What computes the same values, and vectors (also of signs that are not open)."""
+
+
 def values_with_vectors(graph: Graph) -> Graph:
     """Takes eigenvalues and singular values from the factorisation of the same matrix that also
     computes vectors, if there is one after them.
     """
-    every = (eigh, eigenspaces, svd)
+    every = {whole for _, whole in _WITH_VECTORS}
     equations = {(e.primitive, *e.inputs): e for e in graph.equations if e.primitive in every}
 
     def replace(equation: Equation) -> Equation:
-        if equation.primitive not in (eigvalsh, eigenspaces, svdvals):
-            return equation
-        for whole in (svd,) if equation.primitive is svdvals else (eigh, eigenspaces):
-            other = equations.get((whole, *equation.inputs))
+        for part, whole in _WITH_VECTORS:
+            other = equations.get((whole, *equation.inputs)) if part is equation.primitive else None
             if other is None or other.params.get("lower") != equation.params.get("lower"):
                 continue
             outputs = [Variable(v.type) for v in other.outputs]

@@ -272,6 +272,21 @@ def test_a_call_whose_result_is_not_used_is_no_function_of_numbers():
         assert f"fg.external({'load' if function is f else 'g'}, vjp=...)" in text
 
 
+def test_a_function_that_was_replaced_is_not_to_be_intercepted(tmp_path, monkeypatch):
+    home = tmp_path / "site-packages"
+    home.mkdir()
+    (home / "early_package.py").write_text(
+        "import array\nfrom math import sqrt\n\n"
+        "def size(values):\n    return sqrt(sum(array.array('d', values)))\n"
+    )
+    monkeypatch.syspath_prepend(home)
+    import early_package
+
+    with pytest.raises(fg.errors.GradientCutError) as info:
+        fg.grad(lambda values: early_package.size(values))(np.ones(2))
+    assert "fg.intercept" not in str(info.value) and "Ways out" in str(info.value)
+
+
 def test_an_unknown_function_of_numpy_names_the_ways_out(tmp_path):
     def f(x):
         np.savetxt(tmp_path / "x", x)

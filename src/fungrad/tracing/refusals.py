@@ -273,8 +273,9 @@ def bound_before() -> str:
         if line and name not in line:
             continue
         own = name in frame.f_locals
-        found = interception.replaced((frame.f_locals if own else frame.f_globals).get(name))
-        if found is not None:
+        value = (frame.f_locals if own else frame.f_globals).get(name)
+        found = interception.replaced(value)
+        if found is not None and found[0] is value:
             full = _full_name(found[0])
             package = str(frame.f_globals.get("__name__")).partition(".")[0]
             write = f"write {full} there" if own else f'call fg.intercept("{package}") once before'

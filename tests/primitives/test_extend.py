@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import math
 import re
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -382,3 +384,23 @@ def test_native_forms_are_for_elementwise_primitives_without_one():
     for primitive in (ufuncs.exp, family.add):
         with pytest.raises(ArgumentError, match=f"`{primitive.name}` has a native form"):
             extend.native_form(primitive, np.exp)
+
+
+def test_a_primitive_belongs_to_the_module_whose_code_declares_it(monkeypatch):
+    """Also where a function of the module has the name of one of fungrad's families."""
+    module = types.ModuleType("module_with_declarations")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    source = """
+from fungrad import extend
+
+def special(name):
+    return extend.elementwise(name, lambda x: 2 * x, partials=[2.0])
+
+class Declared:
+    def __init__(self, name):
+        self.primitive = extend.general(name, eval=lambda x: x, type=lambda x: x, cuts=True)
+"""
+    exec(compile(source, "module_with_declarations.py", "exec"), vars(module))
+    for made in (module.special("twice"), module.Declared("once").primitive):
+        assert made.module == "module_with_declarations"
+        monkeypatch.delitem(primitives, (made.module, made.name))

@@ -20,6 +20,7 @@ from fungrad.ir.types import Type, of_doubles
 from fungrad.primitives.facts import DEFAULTS, Cost, Facts, Rounding, ScalarForm, Sections
 from fungrad.support.forks import cached_property
 from fungrad.support.lazy import imported
+from fungrad.tracing.code_origin import is_ours
 from fungrad.tracing.effects import logged
 from fungrad.tracing.trace import EVAL, Tracer, current, outlived, typeof
 
@@ -288,16 +289,10 @@ def _order_of(facts: Facts, has_partials: bool) -> str | None:
     return "example" if has_partials or facts.get("reduces") is not None else None
 
 
-_DECLARING = (
-    "__init__", "linear", "general", "elementwise", "multilinear", "special", "structural",
-    "structural_with",
-)  # fmt: skip
-
-
 def _declaring_module() -> str:
-    """The module of the declaration: the first outside the families' own code."""
+    """The module of the declaration: the first whose frame is no function of fungrad's."""
     frame = sys._getframe(1)
-    while frame.f_code.co_name in _DECLARING:
+    while is_ours((code := frame.f_code).co_filename) and code.co_name != "<module>":
         assert frame.f_back is not None
         frame = frame.f_back
     name: str = frame.f_globals.get("__name__", "__main__")

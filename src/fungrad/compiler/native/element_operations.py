@@ -155,8 +155,13 @@ def cost(equation: Equation) -> float:
         exponent = getattr(equation.inputs[1], "value", None)
         if isinstance(exponent, (int, float)) and exponent in _CHEAP_POWERS:
             return _CHEAP_POWERS[exponent] + converted
+    return nanoseconds_of(primitive) + converted
+
+
+def nanoseconds_of(primitive: Any) -> float:
+    """Estimated nanoseconds per element, whatever the operands."""
     form: Any = FUNCTIONS.get(primitive) or OPERATIONS.get(primitive)
-    return (0.1 if form is None else float(form.nanoseconds)) + converted
+    return 0.1 if form is None else float(form.nanoseconds)
 
 
 def takes_halves(equation: Equation) -> bool:

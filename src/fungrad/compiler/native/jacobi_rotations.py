@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fungrad.primitives.elementwise.family import select
+Select = Callable[[Any, Any, Any], Any]
 
 SWEEPS = {1: 0, 2: 1, 3: 4}
 """How often each element beside the diagonal is made zero, by the number of rows."""
@@ -20,11 +21,14 @@ LARGEST = float(np.finfo(np.float64).max) / 8
 """Larger elements have differences that overflow."""
 
 
-def diagonalised(a: dict[tuple[int, int], Any], n: int) -> tuple[list[Any], list[list[Any]], Any]:
+def diagonalised(
+    select: Select, a: dict[tuple[int, int], Any], n: int
+) -> tuple[list[Any], list[list[Any]], Any]:
     """The eigenvalues, ascending, the columns of vectors, and whether only rounding
     errors are left beside the diagonal.
 
     Args:
+      select: see `Arithmetic`.
       a: the elements of the lower triangles; it is overwritten.
       n: the number of rows.
     """
@@ -32,17 +36,19 @@ def diagonalised(a: dict[tuple[int, int], Any], n: int) -> tuple[list[Any], list
     v: list[list[Any]] = [[float(i == j) for j in range(n)] for i in range(n)]
     pairs = list(itertools.combinations(range(n), 2))
     for p, q in pairs * SWEEPS[n]:
-        _rotate(a, v, p, q)
+        _rotate(select, a, v, p, q)
     w = [a[k, k] for k in range(n)]
     limit = 4 * np.finfo(np.float64).eps * size
     done = [abs(a[q, p]) <= limit for p, q in pairs] + [size < LARGEST]
     for end in range(n - 1, 0, -1):
         for k in range(end):
-            _order(w, v, k)
+            _order(select, w, v, k)
     return w, v, functools.reduce(lambda x, y: x & y, done)
 
 
-def _rotate(a: dict[tuple[int, int], Any], v: list[list[Any]], p: int, q: int) -> None:
+def _rotate(
+    select: Select, a: dict[tuple[int, int], Any], v: list[list[Any]], p: int, q: int
+) -> None:
     """Makes the element (q, p) zero, by the smaller of two angles."""
     x = a[q, p]
     ratio = (a[q, q] - a[p, p]) / (2.0 * x)
@@ -60,7 +66,7 @@ def _rotate(a: dict[tuple[int, int], Any], v: list[list[Any]], p: int, q: int) -
         row[p], row[q] = cosine * row[p] - sine * row[q], sine * row[p] + cosine * row[q]
 
 
-def _order(w: list[Any], v: list[list[Any]], k: int) -> None:
+def _order(select: Select, w: list[Any], v: list[list[Any]], k: int) -> None:
     """Exchanges two neighbours if the second is smaller."""
     wrong = w[k] > w[k + 1]
     for row in (w, *v):

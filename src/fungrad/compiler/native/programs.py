@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,13 @@ from fungrad.compiler.native.element_operations import (
     of_python,
     type_of,
 )
-from fungrad.compiler.native.elementary_functions import FUNCTIONS
 from fungrad.compiler.native.generators import Generator
+from fungrad.compiler.native.index_maps import SHORT
 from fungrad.compiler.native.kernel import Kernel
-from fungrad.compiler.native.llvm_ir import FLOATS, Value
+from fungrad.compiler.native.llvm_ir import FLOATS
+from fungrad.compiler.native.matrix_forms import ALONG, FORMS, along, axes_of
 from fungrad.compiler.native.scalar_emitter import NativeEmitter
-from fungrad.compiler.native.short_axes import ALONG, FORMS, on_elements
+from fungrad.compiler.native.written_numbers import Writing
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.refusal import Refusal, Refused, refusal
 from fungrad.compiler.scalar import element_rules
@@ -35,7 +37,7 @@ from fungrad.control_flow.call import call
 from fungrad.ir.graph import Equation, Graph, Literal, Variable
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.contraction.dot_general import dot_general
-from fungrad.primitives.elementwise.ufuncs import log, power
+from fungrad.primitives.elementwise.ufuncs import power
 from fungrad.primitives.linalg.cholesky_qr import cholesky
 from fungrad.primitives.linalg.determinant import det, slogdet
 from fungrad.primitives.linalg.finite import finite
@@ -49,7 +51,7 @@ from fungrad.rematerialisation.checkpoint import checkpointed
 from fungrad.retracing.inlining import copied
 from fungrad.support.rules import Rules
 
-Row = list[Value]
+_FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 COSTS = Costs(operation=0.5, pick=0.5, assign=0.2, trips=100)
 """Nanoseconds, and the assumed trip count of loops of unknown length."""
 
@@ -186,128 +188,8 @@ def _elementwise(walk: Scalariser, equation: Equation, inputs: list[Elements]) -
     return [shaped(found, spread[0].shape)]
 
 
-# Small systems of linear equations: a singular matrix leaves the program, so that NumPy raises; and
-# so does one that is not finite, where LAPACK places NaN by the pivots that it has chosen.
-
-
 OF_MATRICES = Rules(ElementRule)
-"""Rules for matrices of up to `tuned.unrolled_rows` rows."""
-
-
-class _Eliminated:
-    """The upper triangle of a matrix, with rows in the order of their pivots.
-
-    Args:
-      walk: the Scalariser that writes the program.
-      rows: the rows of the matrix, each followed by its right-hand sides.
-      count: the number of columns of the matrix.
-      exchanges: whether rows are exchanged.
-
-    Attributes:
-      rows: the rows after elimination.
-      sign: the sign of the permutation.
-    """
-
-    def __init__(self, walk: Any, rows: list[Row], count: int, exchanges: bool = True) -> None:
-        self.code = code = walk.emitter.code
-        self.rows, self.count = rows, count
-        self.sign = code.constant(1, rows[0][0].type, 1)
-        for k in range(count):
-            for i in range(k + 1, count if exchanges else k):
-                larger = code.compare("ogt", code.fabs(rows[i][k]), code.fabs(rows[k][k]))
-                for n in range(k, len(rows[k])):
-                    x, y = rows[k][n], rows[i][n]
-                    rows[k][n], rows[i][n] = code.select(larger, y, x), code.select(larger, x, y)
-                self.sign = code.select(larger, code.neg(self.sign), self.sign)
-            for i in range(k + 1, count):
-                factor = code.div(rows[i][k], rows[k][k])
-                for n in range(k + 1, len(rows[i])):
-                    rows[i][n] = code.sub(rows[i][n], code.mul(factor, rows[k][n]))
-        walk.pay(walk.costs.operation * count * count * len(rows[0]))
-        walk.emitter.check_length()
-
-    def must_be_finite(self, walk: Any) -> None:
-        """A matrix that is not finite leaves the program: then a pivot is not, either."""
-        code = self.code
-        for k in range(self.count):
-            pivot = self.rows[k][k]
-            walk.emitter.must(code.compare("oeq", code.sub(pivot, pivot), 0.0))
-
-    def solution(self, walk: Any) -> list[Row]:
-        """The solution by back substitution; a zero pivot leaves the program."""
-        self.must_be_finite(walk)
-        code, found = self.code, list[Row]()
-        for k in reversed(range(self.count)):
-            walk.emitter.must(code.compare("une", self.rows[k][k], 0.0))
-            row = self.rows[k][self.count :]
-            for j, below in zip(range(self.count - 1, k, -1), found, strict=True):
-                row = [
-                    code.sub(x, code.mul(self.rows[k][j], y))
-                    for x, y in zip(row, below, strict=True)
-                ]
-            found.append([code.div(x, self.rows[k][k]) for x in row])
-        return found[::-1]
-
-
-def _values(walk: Any, x: Elements, type: str) -> list[Row]:
-    if not 0 < len(x) <= tuned.unrolled_rows:
-        raise Refused(f"a system of {len(x)} equations")
-    return [[walk.emitter.converted(number, type) for number in row] for row in x]
-
-
-@OF_MATRICES.rule(solve, inv)
-def _solve(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    dtype, triangle = equation.outputs[0].type.dtype, equation.params.get("triangle", "")
-    type = type_of(dtype)
-    a = inputs[0]
-    ahead = a.shape[:-2]
-    if len(inputs) > 1:
-        ahead = np.broadcast_shapes(ahead, inputs[1].shape[:-2])
-        b = np.broadcast_to(inputs[1], (*ahead, *inputs[1].shape[-2:]))
-        a = np.broadcast_to(a, (*ahead, *a.shape[-2:]))
-    count = a.shape[-1]
-    result = np.empty((*ahead, count, b.shape[-1] if len(inputs) > 1 else count), object)
-    for place in np.ndindex(*ahead):
-        rows = _values(walk, a[place], type)
-        zero, one = (walk.emitter.code.constant(n, type, 1) for n in (0, 1))
-        if triangle:
-            outside = np.tri(count, k=-1) if triangle == "upper" else np.tri(count, k=-1).T
-            rows = [[zero if outside[i, j] else x for j, x in enumerate(row)]
-                    for i, row in enumerate(rows)]  # fmt: skip
-        if len(inputs) > 1:
-            right = _values(walk, b[place], type)
-        else:
-            right = [[one if i == j else zero for j in range(count)] for i in range(count)]
-        rows = [[*x, *y] for x, y in zip(rows, right, strict=True)]
-        if triangle == "lower":  # reversed to an upper triangle
-            rows = [[*reversed(row[:count]), *row[count:]] for row in reversed(rows)]
-        found = _Eliminated(walk, rows, count, not triangle).solution(walk)
-        for i, row in enumerate(reversed(found) if triangle == "lower" else found):
-            for j, x in enumerate(row):
-                result[(*place, i, j)] = Number(x, dtype)
-    return [result]
-
-
-@OF_MATRICES.rule(slogdet)
-def _slogdet(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    (a,), code = inputs, walk.emitter.code
-    dtype = equation.outputs[0].type.dtype
-    signs, logs = np.empty(a.shape[:-2], object), np.empty(a.shape[:-2], object)
-    for place in np.ndindex(*a.shape[:-2]):
-        rows = _values(walk, a[place], type_of(dtype))
-        found = _Eliminated(walk, rows, a.shape[-1])
-        found.must_be_finite(walk)
-        sign, total, singular = found.sign, None, None
-        for k, row in enumerate(found.rows):
-            sign = code.select(code.compare("olt", row[k], 0.0), code.neg(sign), sign)
-            size = FUNCTIONS[log](code, code.fabs(row[k]))
-            total = size if total is None else code.add(total, size)
-            none = code.compare("oeq", row[k], 0.0)
-            singular = none if singular is None else code.binary("or", singular, none)
-        assert singular is not None
-        signs[place] = Number(code.select(singular, 0.0, sign), dtype)
-        logs[place] = Number(code.select(singular, float("-inf"), total), dtype)
-    return [signs, logs]
+"""Matrices whose elements are moved, or looked at."""
 
 
 @OF_MATRICES.rule(finite)
@@ -364,17 +246,44 @@ def _added_in_single(rule: ElementRule) -> ElementRule:
 
 
 def _formed(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    """An equation by its form on elements; what has no solution leaves the program to NumPy."""
-    found = on_elements(equation)
-    if found is None:
-        raise Refused(f"{equation.primitive.name} of {equation.outputs[0].type}")
-    graph, doubtful = found
-    given = dict(zip(equation.inputs, inputs, strict=True))
-    results = walk.graph(graph, [given[v] for v in dict.fromkeys(equation.inputs)])
-    if doubtful:
-        number = walk.emitter.value(results.pop()[()])
-        walk.emitter.must(walk.emitter.code.compare("oeq", number, 0.0))
-    return list(results)
+    """An equation on matrices by its form; what has no solution leaves the program to NumPy."""
+    form, types = FORMS[equation.primitive], [v.type for v in equation.outputs]
+    on, axes = _writing(walk, equation, inputs[0].shape[-form.axes :], form.rows), form.axes
+    leading = np.broadcast_shapes(*[x.shape[:-axes] for x in inputs])
+    given = [np.broadcast_to(x, (*leading, *x.shape[-axes:])) for x in inputs]
+    found = [np.empty(type_.shape, object) for type_ in types]
+    for index in np.ndindex(*leading):
+        made = form.write(on, *[on.elements(x[index]) for x in given], **equation.params)
+        for x, result in zip(made, found, strict=True):
+            result[index] = on.numbers(x)[()]
+    return found
+
+
+def _formed_along(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
+    """As `_formed`, of an equation along one short axis."""
+    if len(axes_of(equation)) != 1 or len({x.shape for x in inputs}) != 1:
+        raise Refused(equation.primitive.name)
+    (axis,) = axes_of(equation)
+    on = _writing(walk, equation, [inputs[0].shape[axis]], SHORT)
+    given = [np.moveaxis(x, axis, -1) for x in inputs]
+    found = np.empty(equation.outputs[0].type.shape, object)
+    rows = np.moveaxis(found, axis, -1) if found.ndim == inputs[0].ndim else found
+    for index in np.ndindex(given[0].shape[:-1]):
+        made = along(on, equation, *[list(on.elements(x[index])) for x in given])
+        rows[index] = on.numbers(np.array(made, object))[()]
+    return [found]
+
+
+def _writing(walk: Any, equation: Equation, lengths: Sequence[int], most: int) -> Writing:
+    """The arithmetic of a form on the equation's numbers.
+
+    Raises:
+      Refused: if they are no floats, or too many.
+    """
+    dtype = equation.outputs[0].type.dtype
+    if dtype not in _FLOATS or not all(0 < n <= most for n in lengths):
+        raise Refused(f"{equation.primitive.name} of {equation.inputs[0].type}")
+    return Writing(walk, dtype)
 
 
 LEAVING = frozenset(
@@ -383,7 +292,8 @@ LEAVING = frozenset(
 """Primitives that leave the program to NumPy for some numbers."""
 ADDING = (reduce_sum, reduce_prod, dot_general)
 RULES = {
-    **dict.fromkeys((*FORMS, *ALONG), ElementRule(_formed)),
+    **dict.fromkeys(FORMS, ElementRule(_formed)),
+    **dict.fromkeys(ALONG, ElementRule(_formed_along)),
     **element_rules.RULES,
     **{primitive: _added_in_single(element_rules.RULES[primitive]) for primitive in ADDING},
     **OF_MATRICES,

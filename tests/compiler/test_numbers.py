@@ -333,7 +333,7 @@ def test_what_is_dearer_is_refused_before_a_line_is_written(monkeypatch):
 @pytest.mark.numpy_backend  # takes the walk away
 def test_what_is_too_long_is_refused_before_a_line_is_written(monkeypatch):
     def f(x):
-        for _ in range(python_emitter.LINES // costs.scalar_elements + 1):
+        for _ in range(costs.python_lines // costs.scalar_elements + 1):
             x = np.sin(x)
         return x
 
@@ -381,7 +381,7 @@ def test_many_threads_call_one_program():
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("length", [0, 1, 3, 7])
 def test_long_stacks_are_arrays_filled_by_chunks(reverse, length, monkeypatch):
-    monkeypatch.setattr(python_emitter, "LISTED", 1)
+    monkeypatch.setattr(costs, "listed_elements", 1)
     monkeypatch.setattr(python_emitter, "CHUNK", 3)
 
     def f(y, xs):

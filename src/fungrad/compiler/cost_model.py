@@ -41,6 +41,32 @@ class CostModel:
     of such a loop: benchmarks/cliffs.py, unrolled RNN.
     """
     rerolled_terms: int = 1 << 16
+    rerolled_steps: int = 6
+    """The fewest steps of such a loop: benchmarks/python_loops.py, as all of these."""
+    rerolled_lags: int = 4
+    """A step reads values of at most so many steps before it, which the scan carries."""
+    rerolled_operands: int = 8
+    """The most operands of an equation of a step: the search compares so many columns."""
+    rerolled_divisions: int = 8
+    """How often a range of equations is divided in search of a loop."""
+    rerolled_periods: int = 4
+    """The candidates for a period for each length of equal windows."""
+    rerolled_loops: int = 16
+    """The most loops that are found in one Graph, each by a new search."""
+    joined_items: int = 4
+    """The fewest items of an array, in order, that become one slice of it: benchmarks/
+    python_loops.py, written trajectory.
+    """
+    stacked_elements: int = 1 << 14
+    """The most elements of a stack of values that are no items of one array: the same."""
+    searched_chains: int = 8
+    """The most chains of writes in which a read searches for its value: staging of long chains."""
+    scattered_items: int = 4
+    """Fewer items of a small array are written one by one: as fast as by index arrays."""
+    sliced_items: int = 16
+    """The most elements that slices write, per equation of a Graph whose writes are forwarded: each
+    takes memory then: staging.
+    """
     searched_operands: int = 8
     """The most definitions that a recursive rule follows upwards; further ones gain little and use
     Python's stack: staging of long chains.
@@ -59,6 +85,12 @@ class CostModel:
     """
     scalar_elements: int = 64
     """The most elements of an array that is computed with Python numbers: Lorenz 1000."""
+    python_lines: int = 4_000
+    """The most lines of a program on Python numbers: staging."""
+    listed_elements: int = 50_000
+    """The most elements of a stack that is kept as a list; as an array it takes 4 to 6 times less
+    time for scans of 100,000 steps, where the collector would visit a tuple for each: Lorenz 1000.
+    """
     scalar_operation: float = 30
     """An operation on Python numbers: Lorenz 1000."""
     numpy_call: float = 400
@@ -225,6 +257,11 @@ class Tuned:
     """NumPy's call of a convolution."""
     recurrences_at_once: int = 4
     """Rows of a recurrence that run side by side: `benchmarks.cliffs`, cumulative."""
+    items_at_once: int = 4
+    """The most items that a step of lanes computes, value by value, as each waits for its own
+    results; what it loads has to stay in registers: `benchmarks.cliffs`, products
+    with small matrices.
+    """
     recurrence_ns: float = 1.2
     """A step of a recurrence: `benchmarks.cliffs`, cumulative."""
     recurrence_unit: int = 1 << 13
@@ -237,6 +274,10 @@ class Tuned:
     """NumPy's time for an element in one pass of a recurrence."""
     vector_copies: int = 10
     """The most inlined copies of an elementary function of vectors in a function: everyday."""
+    known_power: int = 64
+    """Powers by known integers and halves of up to this size are products:
+    `benchmarks.native_functions`.
+    """
     polynomial_chain: int = 6
     """The most coefficients of a polynomial in one chain of operations:
     `benchmarks.native_functions`.

@@ -20,7 +20,7 @@ from fungrad.compiler.native.elementary_functions import FUNCTIONS
 from fungrad.compiler.native.llvm_ir import Function, Module, Operand, Value
 from fungrad.compiler.native.machine_code import host
 from fungrad.compiler.native.native_forms import OPERATIONS, operation
-from fungrad.compiler.native.powers import LONGEST, known_power, product_of
+from fungrad.compiler.native.powers import known_power, product_of
 from fungrad.compiler.refusal import Refused
 from fungrad.ir.graph import Equation, Literal
 from fungrad.primitives.elementwise import family, ufuncs
@@ -398,7 +398,7 @@ def _float_power(code: Function, x: Value, n: Any) -> Value:
         return x if n == 1 else code.mul(x, x)
     if n in (-1, 0.5):
         return code.div(1.0, x) if n == -1 else code.sqrt(x)
-    if abs(n) <= LONGEST and 2 * n == int(2 * n):
+    if abs(n) <= tuned.known_power and 2 * n == int(2 * n):
         return known_power(code, x, n)
     return FUNCTIONS[power](code, x, _of(code, x, float(n)))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.element_operations import convert, cost, type_of
 from fungrad.compiler.native.element_values import Body, KernelGraph, Key
 from fungrad.compiler.native.gathers import Write, place_of
@@ -18,10 +19,6 @@ from fungrad.compiler.native.loop_nests import BoxNest, Root, adds
 from fungrad.compiler.native.machine_code import host
 from fungrad.compiler.refusal import Refused
 from fungrad.primitives.elementwise.by_elements import elementwise
-
-TOGETHER = 4
-"""The most items that a step computes, value by value, as each waits for results of its own. What
-it loads has to stay in registers."""
 
 
 class LaneNest(BoxNest):
@@ -45,7 +42,7 @@ class LaneNest(BoxNest):
         loaded = [p for p in self.demanded.values() if p.atom in source.arrays
                   and len(loops_of(p.place)) == len(maps.lengths)]  # fmt: skip
         registers = host().vector_bytes // 2  # 32 of AVX-512, 16 of AVX2
-        self.count = min(TOGETHER, -(-registers // max(1, len(loaded))))
+        self.count = min(tuned.items_at_once, -(-registers // max(1, len(loaded))))
         made = [source.made[p.atom] for p in self.demanded.values() if p.atom in source.made]
         self.cost_ns = sum([cost(e) for e in made if elementwise(e)]) * self.elements
         if any(len(stretches) > 1 for stretches in self.cuts):

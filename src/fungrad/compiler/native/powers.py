@@ -38,8 +38,6 @@ CBRT = (
     0.02778280101858424,
 )  # fmt: skip
 """m^(-1/3) for 1 <= m <= 2, minimax."""
-LONGEST = 64
-"""Powers by known integers and halves up to this size are products."""
 
 
 def log_pair(code: Function, x: Value) -> Pair:

@@ -40,12 +40,6 @@ from fungrad.support.lazy import Record
 DEEPEST = 18
 """The maximum depth of nested blocks; Python allows 20. For deeper ones the outer Graph runs on
 arrays, and inner Graphs as programs of their own."""
-LINES = 4_000
-"""The maximum number of lines of a program."""
-LISTED = 50_000
-"""The maximum number of elements of a stack that is kept as a list; longer ones are arrays."""
-HELD = 1 << 26
-"""The maximum number of elements of a stack."""
 _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _NAMES = {
     "inf": math.inf, "nan": math.nan, "pow": math.pow, "sqrt": math.sqrt, "array": np.array,
@@ -79,7 +73,7 @@ class PythonEmitter:
       costs: see `Costs`.
     """
 
-    longest = LINES
+    longest = costs.python_lines
     size = costs.scalar_elements
     dtypes: Sequence[np.dtype[Any]] = DTYPES
     long_arrays = False
@@ -96,7 +90,7 @@ class PythonEmitter:
     # --- lines and names ----------------------------------------------------------------------
 
     def _line(self, text: str) -> None:
-        if len(self.lines) >= LINES:
+        if len(self.lines) >= costs.python_lines:
             raise Refused("too many operations")
         self.lines.append("    " * self._indent + text)
 
@@ -222,9 +216,9 @@ class PythonEmitter:
 
     def rows(self, length: int, types: Sequence[Any], reverse: bool) -> PythonRows:
         width = sum(t.size for t in types)
-        array = length * width > LISTED
-        if length * width > HELD or (array and any(t.dtype != FLOAT for t in types if t.size)):
-            raise Refused("a stack that is too long, or not of doubles")
+        array = length * width > costs.listed_elements
+        if array and any(t.dtype != FLOAT for t in types if t.size):
+            raise Refused("a long stack that is not of doubles")
         name = self._fresh()
         if not array:
             return PythonRows(name, length, width, reverse)
@@ -312,12 +306,12 @@ class PythonEmitter:
         array: Any
         if type_ == TAPE:
             array = shaped([Number(f"{name}_t", TAPE_DTYPE)], ())
-        elif type_.dtype not in DTYPES or type_.size > HELD:
+        elif type_.dtype not in DTYPES:
             raise Refused(str(type_))
         elif type_.size > self.size:
             length = type_.shape[0]
             width = type_.size // length
-            rows = PythonRows(f"{name}r", length, width, array=type_.size > LISTED)
+            rows = PythonRows(f"{name}r", length, width, array=type_.size > costs.listed_elements)
             array = Stack(rows, type_, 0, width)
         else:
             values = [Number(f"{name}_{i}", type_.dtype) for i in range(type_.size)]

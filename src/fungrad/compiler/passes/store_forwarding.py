@@ -33,12 +33,6 @@ from fungrad.retracing.inlining import Renaming, copied, key_of, placed, renamed
 from fungrad.support.lazy import Record
 
 WHOLE = slice(None)
-HOPS = 8
-"""The most chains in which a read searches for the value at its place."""
-FEW = 4
-"""For fewer places of a small array, one write each is as fast as one with index arrays."""
-SPENT = 16
-"""The most elements that slices write, per equation of the Graph: each takes memory here."""
 
 
 class Places(Record):
@@ -152,7 +146,7 @@ class _Forwarder:
         self.members: dict[Atom, Member] = {}
         self.cleared: dict[Atom, tuple[Index, tuple[int, ...]]] = {}
         """Masks that are false at one index only: the index, and the shape."""
-        self.budget = SPENT * len(graph.equations)
+        self.budget = costs.sliced_items * len(graph.equations)
         self.links = 0
         self.known: dict[Any, Atom] = {}
         self.items: dict[Atom, set[int]] = {}
@@ -301,7 +295,7 @@ class _Forwarder:
         """The value at a place of a member of a chain, or of the arrays that the chain started
         from.
         """
-        for _ in range(HOPS):
+        for _ in range(costs.searched_chains):
             member = self.members.get(x)
             if member is None or not member.chain.alike(chain.lead, chain.axes):
                 break
@@ -366,7 +360,7 @@ class _Forwarder:
         """
         first, last = places[0], places[-1]
         beside = chain.axes == 1 and last - first < len(places)
-        many = len(places) >= FEW or chain.size > costs.small_array
+        many = len(places) >= costs.scattered_items or chain.size > costs.small_array
         if len(places) > 1 and (beside or (self.arrays and many)):
             values = self._side_by_side(like, chain, entries)
             if beside:

@@ -8,17 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.rewriter import applied
 from fungrad.ir.graph import Atom, Equation, Graph
 from fungrad.primitives.movement.gather import Index, getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import concatenate, reshape, transpose
 from fungrad.primitives.movement.stack_iota import stack, unstack
 from fungrad.retracing.inlining import Renaming, placed, renamed, rewired
-
-STACKED = 1 << 14
-"""The most elements of a stack of values that are no items of one array."""
-JOINED = 4
-"""The fewest items of an array, in order, that become one slice of it."""
 
 
 class ItemRun(NamedTuple):
@@ -56,7 +52,7 @@ class Stacks:
         at = 0
         while at < len(atoms):
             piece = self._longest(items, at)
-            if piece is None or piece.items < JOINED:
+            if piece is None or piece.items < costs.joined_items:
                 runs.append(ItemRun(atoms[at], (), 0, 0, 1))
                 at += 1
             else:
@@ -120,7 +116,7 @@ class Stacks:
                 singles.clear()
 
         pieces = self.pieces(atoms)
-        if sum(p.atom.type.size for p in pieces if not p.step) > STACKED:
+        if sum(p.atom.type.size for p in pieces if not p.step) > costs.stacked_elements:
             return [], None
         for piece in pieces:
             if not piece.step:
@@ -157,7 +153,7 @@ def with_slices(graph: Graph) -> Graph:
     for equation in graph.equations:
         equation = rewired(equation, names)
         items = _stacked(joiner, equation)
-        if items is not None and len(joiner.pieces(items)) * JOINED <= len(items):
+        if items is not None and len(joiner.pieces(items)) * costs.joined_items <= len(items):
             added, stacked = joiner.joined(equation, items)
             if stacked is not None and stacked.type == equation.outputs[0].type:
                 equations += added
@@ -173,7 +169,8 @@ def _with_reads(equations: Sequence[Equation], read: set[Atom]) -> Iterator[Equa
     """The equations, with a read of each item that is needed of an array of many others."""
     for equation in equations:
         items = [(n, v) for n, v in enumerate(equation.outputs) if v in read]
-        if equation.primitive is not unstack or len(items) * JOINED > len(equation.outputs):
+        few = len(items) * costs.joined_items <= len(equation.outputs)
+        if equation.primitive is not unstack or not few:
             yield equation
             continue
         for n, item in items:
@@ -187,7 +184,7 @@ def _stacked(joiner: Stacks, equation: Equation) -> list[Atom] | None:
     if (
         equation.primitive is not concatenate
         or equation.params["axis"]
-        or len(equation.inputs) < JOINED
+        or len(equation.inputs) < costs.joined_items
     ):
         return None
     items: list[Atom] = []

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-PER_LENGTH = 4
-"""The candidates for each length of window."""
+from fungrad.compiler.cost_model import costs
 
 
 def candidates(words: np.ndarray) -> list[int]:
@@ -26,7 +25,7 @@ def candidates(words: np.ndarray) -> list[int]:
         if not len(gaps):
             return list(periods)
         distances, counts = np.unique(gaps, return_counts=True)
-        often = np.lexsort((distances, -counts))[:PER_LENGTH]
+        often = np.lexsort((distances, -counts))[: costs.rerolled_periods]
         periods.update(dict.fromkeys(distances[often].tolist()))
         if 2 * width >= len(words):
             return list(periods)

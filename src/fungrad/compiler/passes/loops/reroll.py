@@ -1,9 +1,9 @@
 """Re-rolling: makes the periods of a long Graph, the traces of loops in Python, scans again.
 
-Pattern: the same equations, of the same lines of the program, follow one another at least TIMES
-times. Each operand of an equation is made at the same place of its step or of one of the LAGS steps
-before (carried); or is the same in all steps; or comes from outside of the loop (a literal, an item
-of an array, a value of another loop), one for each step.
+Pattern: the same equations, of the same lines of the program, follow one another at least
+`costs.rerolled_steps` times. Each operand of an equation is made at the same position of its step,
+or of one of few steps before (carried); or is the same in all steps; or comes from outside of the
+loop (a literal, an item of an array, a value of another loop), one for each step.
 Guard: parameters are the same in all steps, but for reads that do not depend on the loop.
 Replacement: one scan. Values that are read after the loop are stacked, and so are the values from
 outside: items of one array in order are a slice of it. Loops in the body are found likewise.
@@ -20,7 +20,6 @@ import numpy as np
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.loops.item_stacks import Stacks, with_slices
 from fungrad.compiler.passes.loops.traced_loops import (
-    OPERANDS,
     StepValue,
     TracedLoop,
     TracedLoops,
@@ -35,16 +34,13 @@ from fungrad.primitives.movement.stack_iota import unstack
 from fungrad.retracing.graph_transforms import drop_dead, memoised
 from fungrad.retracing.inlining import copied, placed
 
-ROUNDS = 16
-"""The most loops that are found in one Graph."""
-
 
 def reroll(graph: Graph) -> Graph:
     """The Graph with scans in place of its loops; the Graph itself if that is not much shorter."""
     if sum(map(rerolled_weight, graph.equations)) < costs.rerolled_equations:
         return graph
     result = _reads_first(graph)
-    for _ in range(ROUNDS):
+    for _ in range(costs.rerolled_loops):
         rerolled = _with_one_loop(result)
         if rerolled is None:
             break
@@ -68,7 +64,8 @@ def _length(graph: Graph) -> float:
     """The number of equations, those of inner Graphs included; long lists of atoms count, too."""
 
     def count() -> float:
-        own = sum(1 + (len(e.inputs) + len(e.outputs)) / OPERANDS for e in graph.equations)
+        atoms = sum(len(e.inputs) + len(e.outputs) for e in graph.equations)
+        own = len(graph.equations) + atoms / costs.rerolled_operands
         return own + sum(map(_length, graph.subgraphs()))
 
     result: float = memoised(graph, "length with bodies", count)

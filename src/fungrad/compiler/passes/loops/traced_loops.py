@@ -1,7 +1,7 @@
 """Loops in a Graph that Python ran while it was traced: periods whose steps read alike.
 
 The equations of a step are the same, of the same lines of the program. Each operand is made at the
-same place of its step or of one of the LAGS steps before; or is the same in all steps; or comes
+same place of its step or of one of few steps before; or is the same in all steps; or comes
 from outside of the loop. Equations whose parameters differ from step to step may read values from
 outside only: they are computed before the loop.
 """
@@ -20,15 +20,6 @@ from fungrad.ir.graph import Atom, Equation, Graph, Literal, effectful
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.retracing.graph_transforms import memoised
 from fungrad.retracing.inlining import is_pure, key_part
-
-TIMES = 6
-"""The fewest steps of a loop."""
-LAGS = 4
-"""A step reads values of at most so many steps before it."""
-OPERANDS = 8
-"""The most operands of an equation in a loop."""
-DIVISIONS = 8
-"""How often a range of equations is divided in search of a loop."""
 
 
 class TracedLoop(NamedTuple):
@@ -91,8 +82,8 @@ class TracedLoops:
         weights = list(map(rerolled_weight, graph.equations))
         self.before = np.concatenate([[0], np.cumsum(weights, dtype=np.int64)])
         self.params = np.empty(count, np.int64)
-        self.maker = np.full((count, OPERANDS), -1, np.int64)
-        self.which = np.full((count, OPERANDS), -1, np.int64)
+        self.maker = np.full((count, costs.rerolled_operands), -1, np.int64)
+        self.which = np.full((count, costs.rerolled_operands), -1, np.int64)
         made: dict[Atom, tuple[int, int]] = {}
         seen: dict[Hashable, int] = {}
         for n, equation in enumerate(graph.equations):
@@ -100,7 +91,7 @@ class TracedLoops:
             self.words[n] = seen.setdefault(n if word is None else word, len(seen))
             key = _params(equation)
             self.params[n] = seen.setdefault(("params", n) if key is None else key, len(seen))
-            for k, atom in enumerate(equation.inputs[:OPERANDS]):
+            for k, atom in enumerate(equation.inputs[: costs.rerolled_operands]):
                 if atom in made:
                     self.maker[n, k], self.which[n, k] = made[atom]
                 else:
@@ -112,9 +103,9 @@ class TracedLoops:
         """Periods with their first equation and the end of the last one, the longest first."""
         periods = []
         for period in candidates(self.words):
-            if period * (TIMES - 1) < len(self.words):
+            if period * (costs.rerolled_steps - 1) < len(self.words):
                 for start, stop in runs(self._same(period)):
-                    if stop - start < (TIMES - 1) * period:
+                    if stop - start < (costs.rerolled_steps - 1) * period:
                         break
                     if self._weight(start, stop) >= costs.rerolled_equations:
                         periods.append((start - stop, period, start, stop + period))
@@ -133,10 +124,10 @@ class TracedLoops:
         """The longest loop of a period within a range; None if all are too short."""
         start = self._boundary(period, start, stop)
         low, high = 0, (stop - start) // period
-        for _ in range(DIVISIONS):
+        for _ in range(costs.rerolled_divisions):
             first, last = start + low * period, start + high * period
             short = self._weight(first, last) < costs.rerolled_equations
-            if high - low < TIMES or short:
+            if high - low < costs.rerolled_steps or short:
                 return None
             checked = self._checked(period, start + low * period, high - low)
             if isinstance(checked, TracedLoop):
@@ -156,9 +147,9 @@ class TracedLoops:
         middle = start + period * ((stop - start) // period // 2)
         last: dict[tuple[int, int], int] = {}
         for n in range(middle, middle + period):
-            for k in range(OPERANDS):
+            for k in range(costs.rerolled_operands):
                 maker = int(self.maker[n, k])
-                if max(start, n - LAGS * period) <= maker:
+                if max(start, n - costs.rerolled_lags * period) <= maker:
                     shift = period * max(0, -((maker - middle) // period))
                     key = (maker + shift, int(self.which[n, k]))
                     last[key] = max(last.get(key, 0), n + shift)
@@ -181,7 +172,7 @@ class TracedLoops:
         outside = frozenset(np.flatnonzero(changes.any(axis=0)).tolist())
         loop = TracedLoop(start, period, times, outside)
         for place in range(period):
-            for k in range(min(OPERANDS, len(self.equations[start + place].inputs))):
+            for k in range(min(costs.rerolled_operands, len(self.equations[start + place].inputs))):
                 step = self._wrong(loop, place, k)
                 if step is not None:
                     return int(np.argmax(changes[:, place])) + 1 if place in outside else step
@@ -219,7 +210,7 @@ class TracedLoops:
         first = int(maker[0]) - loop.start
         lag, place = -(first // loop.period), first % loop.period
         regular = (np.diff(maker) == loop.period).all() and (which == which[0]).all()
-        if not regular or int(maker[0]) < 0 or lag > LAGS or place in loop.outside:
+        if not regular or int(maker[0]) < 0 or lag > costs.rerolled_lags or place in loop.outside:
             return None
         return StepValue(place, int(which[0]), lag)
 
@@ -234,7 +225,8 @@ class TracedLoops:
 
 def _word(equation: Equation) -> Hashable | None:
     """What equations of two steps have in common; None for one that is in no loop."""
-    if len(equation.inputs) > OPERANDS or effectful(equation) or not is_pure(equation):
+    many = len(equation.inputs) > costs.rerolled_operands
+    if many or effectful(equation) or not is_pure(equation):
         return None
     source = equation.source
     types = [(a.type.shape, a.type.dtype, a.type.weak, type(a) is Literal) for a in equation.inputs]

@@ -19,12 +19,11 @@ from typing import Any, NamedTuple
 from fungrad.compiler.jit import Jitted, jit
 from fungrad.compiler.passes.pipeline import inline, optimised
 from fungrad.control_flow.call import by_steps, compiled_key, run
-from fungrad.errors import ArgumentError
+from fungrad.inspect.outermost import check_outermost, check_repetitions
 from fungrad.inspect.speed.explanation import Explanation, explained
 from fungrad.inspect.tables import Table, drawn, number, plain, seconds
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Source
 from fungrad.retracing.graph_transforms import Differentiated, drop_dead
-from fungrad.tracing.trace import EVAL, current
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import flat_leaves
 
@@ -325,16 +324,11 @@ def profile(
       ArgumentError: inside another transform, and where f cannot be jitted: name arguments that
         are not arrays by `fg.jit(f, static_argnames=)`.
     """
-    if repetitions is not None and repetitions < 1:
-        raise ArgumentError(f"repetitions has to be 1 or more, or None, not {repetitions}.")
+    check_repetitions(repetitions)
     jitted = f if isinstance(f, Jitted) else jit(f)
 
     def run_profiled(*args: Any, **kwargs: Any) -> Profile:
-        if current() is not EVAL:
-            raise ArgumentError(
-                "fg.profile needs arrays, and inside of another transform there are only tracers: "
-                "call it outside, as fg.profile(fg.vmap(f))(xs)."
-            )
+        check_outermost("profile", "arrays")
         graph = jitted.lower(*args, **kwargs).graph
         leaves, _ = flat_leaves(jitted._parted(args, kwargs)[1])
         start = time.perf_counter()

@@ -9,10 +9,9 @@ from typing import Any
 
 from fungrad.compiler.jit import Jitted, jit
 from fungrad.control_flow.call import run
-from fungrad.errors import ArgumentError
+from fungrad.inspect.outermost import check_outermost, check_repetitions
 from fungrad.inspect.speed.explanation import Explanation
 from fungrad.slowness.causes import CAUSES, Case
-from fungrad.tracing.trace import EVAL, current
 from fungrad.tracing.transformed_function import TransformedFunction
 
 
@@ -42,16 +41,11 @@ def explain_speed(
       ArgumentError: inside another transform, and where f cannot be jitted: name arguments that
         are not arrays by `fg.jit(f, static_argnames=)`.
     """
-    if repetitions is not None and repetitions < 1:
-        raise ArgumentError(f"repetitions has to be 1 or more, or None, not {repetitions}.")
+    check_repetitions(repetitions)
     jitted = f if isinstance(f, Jitted) else jit(f)
 
     def run_explained(*args: Any, **kwargs: Any) -> Explanation:
-        if current() is not EVAL:
-            raise ArgumentError(
-                "fg.explain_speed needs arrays, and inside of another transform there are only "
-                "tracers: call it outside, as fg.explain_speed(fg.vmap(f))(xs)."
-            )
+        check_outermost("explain_speed", "arrays")
         known, start = jitted.cache_info().misses, time.perf_counter()
         lowered = jitted.lower(*args, **kwargs)
         run(lowered.graph, lowered.args)

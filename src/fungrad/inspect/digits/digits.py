@@ -25,11 +25,12 @@ from fungrad.inspect.digits.exact_run import Branch, Check, exact_errors
 from fungrad.inspect.digits.report import Digits, Output, digits_of, full_digits, lines_of
 from fungrad.inspect.digits.single_precision import Single, rounded_run, single_lines
 from fungrad.inspect.digits.source_lines import place_of
+from fungrad.inspect.outermost import check_outermost
 from fungrad.ir.graph import Source
 from fungrad.support import pytree
 from fungrad.tracing.captured_arrays import CopyingGuards
 from fungrad.tracing.source_location import describe
-from fungrad.tracing.trace import EVAL, Tracer, current, typeof
+from fungrad.tracing.trace import Tracer, current, typeof
 from fungrad.tracing.traced_again import traced
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import differentiable, flat_results, leaf_names
@@ -82,11 +83,7 @@ def digits(
     """
 
     def run(*args: Any, **kwargs: Any) -> Digits:
-        if current() is not EVAL:
-            raise ArgumentError(
-                "fg.digits needs numbers, and inside of another transform there are only tracers: "
-                "call it outside, as fg.digits(fg.vmap(f))(xs)."
-            )
+        check_outermost("digits", "numbers")
         keys: list[int | str] = [*range(len(args)), *kwargs]
         parts = [*args, *kwargs.values()]
         names = leaf_names(f, keys, parts)

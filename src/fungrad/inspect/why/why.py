@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fungrad.control_flow.unroll import array_of, holds_inf, holds_nan, value_of
-from fungrad.errors import ArgumentError
+from fungrad.inspect.outermost import check_outermost
 from fungrad.inspect.why.ablate_stops import Stop, stops_of
 from fungrad.inspect.why.causes import (
     Cause,
@@ -30,7 +30,7 @@ from fungrad.support import pytree
 from fungrad.tracing.code_origin import is_library
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.source_location import describe
-from fungrad.tracing.trace import EVAL, Tracer, current, typeof
+from fungrad.tracing.trace import EVAL, Tracer, typeof
 from fungrad.tracing.traced_again import traced
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import (
@@ -165,11 +165,7 @@ def why(
     """
 
     def run(*args: Any, **kwargs: Any) -> Why:
-        if current() is not EVAL:
-            raise ArgumentError(
-                "fg.why needs values, and inside of another transform there are only tracers: "
-                "call it outside, as fg.why(fg.vmap(f))(xs)."
-            )
+        check_outermost("why", "values")
         keys: list[int | str] = [*range(len(args)), *kwargs]
         if argnums is not None:
             keys = resolve(f, argnums, args, kwargs)

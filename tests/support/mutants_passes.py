@@ -102,9 +102,9 @@ MUTANTS = (
     ),
     *of(
         "compiler/passes/store_forwarding.py", ("test_store_forwarding.py",),
-        ("slices begin at the first place", "Places(lead, 1, own.start, own.stop, True)", "Places(lead, 1, 0, len(own), True)"),
+        ("slices begin at the first position", "Positions(lead, 1, own.start, own.stop, True)", "Positions(lead, 1, 0, len(own), True)"),
         ("slices with steps are as without", "known = count == own.step == 1 and", "known = count == 1 and"),
-        ("the places of integers are those of the last axis", "place = place * shape[axis] + ranges[axis].start", "place = ranges[axis].start"),
+        ("positions of integers are those of the last axis", "position = position * shape[axis] + ranges[axis].start", "position = ranges[axis].start"),
     ),
     *of(
         "compiler/passes/simplify/slices.py", (*RULES, "test_scans.py::test_slices_that_overlap_or_differ_are_not",

@@ -66,33 +66,33 @@ def _values(walk: Any, equation: Equation, rows: Elements) -> list[Value]:
 
 
 def _along(inputs: Sequence[Elements], axis: int) -> Any:
-    """For each row along an axis its place, and the elements of all arrays there."""
+    """For each row along an axis its index, and the elements of all arrays there."""
     moved = [np.moveaxis(x, axis, -1) for x in inputs]
-    for place in np.ndindex(moved[0].shape[:-1]):
-        yield place, [x[place] for x in moved]
+    for index in np.ndindex(moved[0].shape[:-1]):
+        yield index, [x[index] for x in moved]
 
 
 @RULES.rule(sort, argsort, operations=_operations)
 def _sort(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     code, dtype = walk.emitter.code, equation.outputs[0].type.dtype
-    axis, places = equation.params["axis"], equation.primitive is argsort
+    axis, permutes = equation.params["axis"], equation.primitive is argsort
     result = np.empty_like(np.moveaxis(inputs[0], axis, -1))
-    for place, (row,) in _along(inputs, axis):
+    for index, (row,) in _along(inputs, axis):
         x = _values(walk, equation, row)
         order = [code.constant(i, "i64", 1) for i in range(len(x))]
         for i, j in network(len(x)):
             larger = code.compare("ogt", x[i], x[j])
-            if places:
+            if permutes:
                 after = code.compare("sgt", order[i], order[j])
                 equal = code.binary("and", code.compare("oeq", x[i], x[j]), after)
                 larger = code.binary("or", larger, equal)
                 order[i], order[j] = (code.select(larger, order[j], order[i]),
                                       code.select(larger, order[i], order[j]))  # fmt: skip
             x[i], x[j] = code.select(larger, x[j], x[i]), code.select(larger, x[i], x[j])
-        if places and equation.params["kind"] not in STABLE:
+        if permutes and equation.params["kind"] not in STABLE:
             _must_ascend(walk, x, "olt")
-        for i, number in enumerate(order if places else x):
-            result[(*place, i)] = Number(number, dtype)
+        for i, number in enumerate(order if permutes else x):
+            result[(*index, i)] = Number(number, dtype)
     walk.pay(walk.costs.operation * _operations(equation))
     walk.emitter.check_length()
     return [np.moveaxis(result, -1, axis)]
@@ -120,18 +120,18 @@ def _permuted(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Ele
     axis, inverse = equation.params["axis"], equation.params.get("inverse", False)
     result = np.empty_like(np.moveaxis(inputs[0], axis, -1))
     type = type_of(dtype)
-    for place, (numbers, order) in _along(inputs, axis) if result.size else ():
+    for index, (numbers, order) in _along(inputs, axis) if result.size else ():
         room, size = code.variable("i8", size_of(type) * len(numbers)), size_of(type)
         given = [walk.emitter.converted(number, type) for number in numbers]
         chosen = [walk.emitter.converted(number, "i64") for number in order]
-        for index in chosen:
-            walk.emitter.must(code.compare("ult", index, len(numbers)))
+        for n in chosen:
+            walk.emitter.must(code.compare("ult", n, len(numbers)))
         here = [code.at(room, i * size) for i in range(len(numbers))]
-        there = [code.at(room, code.mul(index, size)) for index in chosen]
+        there = [code.at(room, code.mul(n, size)) for n in chosen]
         for value, at in zip(given, there if inverse else here, strict=True):
             code.write(value, at)
         for i, at in enumerate(here if inverse else there):
-            result[(*place, i)] = Number(code.read(at, type), dtype)
+            result[(*index, i)] = Number(code.read(at, type), dtype)
     walk.pay(walk.costs.pick * result.size)
     walk.emitter.check_length()
     return [np.moveaxis(result, -1, axis)]

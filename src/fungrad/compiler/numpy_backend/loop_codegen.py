@@ -153,11 +153,11 @@ class _ScanLowering(LoopMemory):
 
     def results(self) -> list[Expression]:
         """The expressions of the stacks after the loop; stacks of carries are placed first."""
-        places = {c: k for k, c in enumerate(self.carry) if c.type.shape}
+        numbers = {c: k for k, c in enumerate(self.carry) if c.type.shape}
         results = {}
         for i, atom in enumerate(self.ys):
-            if atom in places and self.shared and self.length:
-                results[i] = self.carried(places[atom])
+            if atom in numbers and self.shared and self.length:
+                results[i] = self.carried(numbers[atom])
         for i, atom in enumerate(self.ys):
             if i not in results:
                 results[i] = self.stack(atom)
@@ -193,15 +193,15 @@ class _ScanLowering(LoopMemory):
         self.iterators.append(Iterator((local,), over))
         return local
 
-    def carried(self, place: int) -> Expression:
+    def carried(self, number: int) -> Expression:
         """The stack of a carry at the start of each iteration, in an array with the final carry."""
-        carry = self.carry[place]
+        carry = self.carry[number]
         whole = self.filled(self.length + 1, carry.type)
         before, after = value(whole).then("[:-1]"), value(whole).then("[1:]")
         if self.backwards:
             before, after = after, before
         self.store_before(f"{{0}}[{-self.backwards}] = {{1}}", whole, carry)
-        self.store(self.after[place], self.ordered(after), after)
+        self.store(self.after[number], self.ordered(after), after)
         return before
 
     def store_before(self, text: str, whole: Local, atom: Atom) -> None:

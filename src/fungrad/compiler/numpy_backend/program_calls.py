@@ -37,11 +37,11 @@ def _called(name: str) -> Primitive:
 
 def in_order(equations: Sequence[Equation], graph: Graph) -> list[Equation]:
     """The equations, each after its operands, otherwise in the order of the Graph."""
-    place = {v: n for n, e in enumerate(graph.equations) for v in e.outputs}
+    position = {v: n for n, e in enumerate(graph.equations) for v in e.outputs}
     maker = {v: e for e in equations for v in e.outputs}
     done: set[Equation] = set()
     ordered: list[Equation] = []
-    for last in sorted(equations, key=lambda e: min([place[v] for v in e.outputs])):
+    for last in sorted(equations, key=lambda e: min([position[v] for v in e.outputs])):
         stack = [last]
         while stack:
             equation = stack[-1]

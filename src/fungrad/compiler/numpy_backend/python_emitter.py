@@ -182,8 +182,8 @@ class PythonEmitter:
         return self._named(" + ".join(terms), dtype)
 
     def pick(self, column: Sequence[Number], index: Number) -> Number:
-        place = self._read([index])[0]
-        return self._named(f"({', '.join(self._read(column))},)[{place}]", column[0].dtype)
+        at = self._read([index])[0]
+        return self._named(f"({', '.join(self._read(column))},)[{at}]", column[0].dtype)
 
     def check_overflow(self, value: Number) -> None:
         name = self._read([value])[0]

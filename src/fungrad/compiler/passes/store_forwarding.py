@@ -1,10 +1,10 @@
-"""Store forwarding: replaces a chain of writes at known places by its result.
+"""Store forwarding: replaces a chain of writes at known positions by its result.
 
 Pattern: each equation changes the result of the one before: `index_set(x, v)`, `index_add(x, v)`,
 and the cotangent of a write, `select(logical_not(indexed), x, 0)`.
-Guard: the places are known at compile time, integers along adjacent axes or a slice of one axis;
+Guard: the positions are known at compile time, integers along adjacent axes or a slice of one axis;
 the values have the array's dtype. Another reader of an array ends the chain.
-Replacement: a read of a place is the last value written there; an array that is read whole is
+Replacement: a read of a position is the last value written there; an array that is read whole is
 built once from the last values, by a stack, a concatenation or one write.
 Reason: n writes into n elements copy n arrays; this copies one.
 """
@@ -35,8 +35,8 @@ from fungrad.support.lazy import Record
 WHOLE = slice(None)
 
 
-class Places(Record):
-    """Places along `axes` adjacent axes after `lead` others, numbered in C order."""
+class Positions(Record):
+    """Positions along `axes` adjacent axes after `lead` others, numbered in C order."""
 
     lead: int
     axes: int
@@ -47,27 +47,29 @@ class Places(Record):
 
 
 class LinkWrite(Record):
-    """What an equation writes into, None for zeros, and the places that it writes."""
+    """What an equation writes into, None for zeros, and the positions that it writes."""
 
     into: Atom | None
-    at: Places
+    at: Positions
 
 
 class WrittenItem(Record):
-    """The value at a place that a slice wrote: an item of `values`."""
+    """The value at a position that a slice wrote: an item of `values`."""
 
     values: Atom
     number: int
 
 
 ZERO: Any = object()
-"""The value of a place that was cleared."""
+"""The value of a position that was cleared."""
 
 
 class Chain:
-    """Equations (links) that write into one array, in order, at places along the same axes."""
+    """Equations (links) that write into one array, in order, at positions along the same axes."""
 
-    def __init__(self, root: Atom | None, shape: tuple[int, ...], dtype: Any, at: Places) -> None:
+    def __init__(
+        self, root: Atom | None, shape: tuple[int, ...], dtype: Any, at: Positions
+    ) -> None:
         self.root = root
         """The array that the first link writes into; None for zeros."""
         self.shape, self.dtype = shape, dtype
@@ -77,33 +79,33 @@ class Chain:
         self.size = int(np.prod(self.named))
         self.links: list[Equation] = []
         self.written: dict[int, tuple[list[int], list[Any]]] = {}
-        """By place: the orders of the links that wrote there, and the values."""
+        """By position: the orders of the links that wrote there, and the values."""
 
-    def add(self, link: Equation, at: Places, entry: Any) -> Member:
-        """Records a link, which writes a value at places. Returns its array."""
+    def add(self, link: Equation, at: Positions, entry: Any) -> Member:
+        """Records a link, which writes a value at positions. Returns its array."""
         self.links.append(link)
         sliced = at.kept and entry is not ZERO
-        for place in range(at.start, at.stop):
-            orders, entries = self.written.setdefault(place, ([], []))
+        for position in range(at.start, at.stop):
+            orders, entries = self.written.setdefault(position, ([], []))
             orders.append(len(self.links))
-            entries.append(WrittenItem(entry, place - at.start) if sliced else entry)
+            entries.append(WrittenItem(entry, position - at.start) if sliced else entry)
         return Member(self, len(self.links))
 
     def alike(self, lead: int, axes: int) -> bool:
-        """Whether its places are along these axes."""
+        """Whether its positions are along these axes."""
         return self.lead == lead and self.axes == axes
 
-    def at(self, place: int, order: int) -> Any:
-        """The value at a place after so many links; None if no link has written there."""
-        orders, entries = self.written.get(place, ((), ()))
+    def at(self, position: int, order: int) -> Any:
+        """The value at a position after so many links; None if no link has written there."""
+        orders, entries = self.written.get(position, ((), ()))
         count = bisect_right(orders, order)
         return entries[count - 1] if count else None
 
-    def index(self, place: int) -> Index:
-        """The index of a place."""
+    def index(self, position: int) -> Index:
+        """The index of a position."""
         if self.axes == 1 and not self.lead:
-            return of_int(place)
-        return Index((*[WHOLE] * self.lead, *map(int, np.unravel_index(place, self.named))))
+            return of_int(position)
+        return Index((*[WHOLE] * self.lead, *map(int, np.unravel_index(position, self.named))))
 
 
 class Member(Record):
@@ -113,8 +115,8 @@ class Member(Record):
     order: int
 
 
-def places_of(index: Index, shape: tuple[int, ...]) -> Places | None:
-    """The places that an index selects, if it consists of integers along adjacent axes, or of one
+def positions_of(index: Index, shape: tuple[int, ...]) -> Positions | None:
+    """The positions that an index selects, if it has integers along adjacent axes alone, or one
     slice with step 1.
     """
     ranges_and_kept = selected(index, shape)
@@ -128,11 +130,11 @@ def places_of(index: Index, shape: tuple[int, ...]) -> Places | None:
     if not set(kept).isdisjoint(named):
         own = ranges[lead]
         known = count == own.step == 1 and len(own) > 0
-        return Places(lead, 1, own.start, own.stop, True) if known else None
-    place = 0
+        return Positions(lead, 1, own.start, own.stop, True) if known else None
+    position = 0
     for axis in named:
-        place = place * shape[axis] + ranges[axis].start
-    return Places(lead, count, place, place + 1, False)
+        position = position * shape[axis] + ranges[axis].start
+    return Positions(lead, count, position, position + 1, False)
 
 
 class _Forwarder:
@@ -152,7 +154,7 @@ class _Forwarder:
         self.items: dict[Atom, set[int]] = {}
         """The items along axis 0 that are read, of arrays at the roots of chains."""
         self.whole = set(graph.outputs)
-        """Variables with other readers than links and reads at known places."""
+        """Variables with other readers than links and reads at known positions."""
         self._note_readers()
 
     def _note_readers(self) -> None:
@@ -166,7 +168,7 @@ class _Forwarder:
             write = self._write(equation)
             into = None if write is None else write.into
             read = primitive is getitem and len(inputs) == 1
-            at = places_of(equation.params["index"], inputs[0].type.shape) if read else None
+            at = positions_of(equation.params["index"], inputs[0].type.shape) if read else None
             if at is not None and not at.kept:
                 into = inputs[0]
             self.links += into is not None and not read
@@ -189,7 +191,7 @@ class _Forwarder:
                 return None
         else:
             return None
-        at = places_of(index, shape)
+        at = positions_of(index, shape)
         return None if at is None else LinkWrite(into, at)
 
     def written(self) -> Graph:
@@ -231,8 +233,8 @@ class _Forwarder:
             self.atom(output)
         return True
 
-    def _afforded(self, at: Places) -> bool:
-        """Whether the budget of places with parts of arrays allows these, which it pays for."""
+    def _afforded(self, at: Positions) -> bool:
+        """Whether the budget of positions with parts of arrays allows these, which it pays for."""
         if at.kept:
             self.budget -= at.stop - at.start
         return not at.kept or self.budget >= 0
@@ -248,7 +250,7 @@ class _Forwarder:
             return Literal(np.asarray(atom.value).astype(dtype)[()])
         return atom if atom.type.dtype == dtype and not atom.type.weak else None
 
-    def _chain(self, into: Atom | None, at: Places) -> Chain | None:
+    def _chain(self, into: Atom | None, at: Positions) -> Chain | None:
         """The chain that ends with an array, if the array was not built yet."""
         member = self.members.get(into) if into is not None else None
         if member is None or into in self.names:
@@ -257,9 +259,9 @@ class _Forwarder:
         last = member.order == len(chain.links)
         return chain if last and chain.alike(at.lead, at.axes) else None
 
-    def _sum(self, equation: Equation, chain: Chain, place: int, value: Atom) -> Atom:
-        """The value at a place after an addition to it."""
-        old = self._entry(equation, equation.inputs[0], chain, place)
+    def _sum(self, equation: Equation, chain: Chain, position: int, value: Atom) -> Atom:
+        """The value at a position after an addition to it."""
+        old = self._entry(equation, equation.inputs[0], chain, position)
         if old is ZERO and equation.backward:
             return value
         return self.make(equation, add, self._item(equation, chain, old), value)
@@ -267,7 +269,7 @@ class _Forwarder:
     # --- reads ------------------------------------------------------------------------------------
 
     def _read(self, equation: Equation) -> bool:
-        """Replaces a read of one place of a chain by its value; returns whether it did."""
+        """Replaces a read of one position of a chain by its value; returns whether it did."""
         if equation.primitive is not getitem or len(equation.inputs) > 1:
             return False
         (x,), (output,) = equation.inputs, equation.outputs
@@ -279,10 +281,10 @@ class _Forwarder:
         ints = entries[chain.lead : chain.lead + chain.axes]
         if any(e != WHOLE for e in entries[: chain.lead]) or any(type(e) is not int for e in ints):
             return False
-        place = 0
+        position = 0
         for entry, n in zip(ints, chain.named, strict=True):
-            place = place * n + entry % n
-        item = self._item(equation, chain, self._entry(equation, x, chain, place))
+            position = position * n + entry % n
+        item = self._item(equation, chain, self._entry(equation, x, chain, position))
         rest = entries[chain.lead + chain.axes :]
         if any(e != WHOLE for e in rest):
             index = Index((*[WHOLE] * chain.lead, *rest))
@@ -291,15 +293,15 @@ class _Forwarder:
         self.names[output] = item
         return True
 
-    def _entry(self, like: Equation, x: Atom, chain: Chain, place: int) -> Any:
-        """The value at a place of a member of a chain, or of the arrays that the chain started
+    def _entry(self, like: Equation, x: Atom, chain: Chain, position: int) -> Any:
+        """The value at a position of a member of a chain, or of the arrays that the chain started
         from.
         """
         for _ in range(costs.searched_chains):
             member = self.members.get(x)
             if member is None or not member.chain.alike(chain.lead, chain.axes):
                 break
-            entry = member.chain.at(place, member.order)
+            entry = member.chain.at(position, member.order)
             if entry is not None:
                 return entry
             if member.chain.root is None:
@@ -307,8 +309,8 @@ class _Forwarder:
             x = member.chain.root
         x = self.atom(x)
         if not chain.lead and chain.axes == 1:
-            self.items.setdefault(x, set()).add(place)
-        return self.make(like, getitem, x, index=chain.index(place))
+            self.items.setdefault(x, set()).add(position)
+        return self.make(like, getitem, x, index=chain.index(position))
 
     def _item(self, like: Equation, chain: Chain, entry: Any) -> Atom:
         """An entry as an atom."""
@@ -342,48 +344,48 @@ class _Forwarder:
             inputs = tuple([self.atom(a) for a in like.inputs])
             self.equations.append(copied(like, inputs, like.outputs))
             return atom  # type: ignore[no-any-return]
-        entries = {place: chain.at(place, order) for place in chain.written}
-        places = sorted(place for place, entry in entries.items() if entry is not None)
-        if len(places) == chain.size:
-            if all(entries[place] is ZERO for place in places):
+        entries = {position: chain.at(position, order) for position in chain.written}
+        positions = sorted(position for position, entry in entries.items() if entry is not None)
+        if len(positions) == chain.size:
+            if all(entries[position] is ZERO for position in positions):
                 return self._zeros(like, chain.shape, chain.dtype)
-            values = self._side_by_side(like, chain, [entries[place] for place in places])
+            values = self._side_by_side(like, chain, [entries[position] for position in positions])
             same = values.type.shape == chain.shape
             return values if same else self.make(like, reshape, values, shape=chain.shape)
-        return self._written(like, chain, places, [entries[place] for place in places])
+        return self._written(like, chain, positions, [entries[position] for position in positions])
 
     def _written(
-        self, like: Equation, chain: Chain, places: list[int], entries: Sequence[Any]
+        self, like: Equation, chain: Chain, positions: list[int], entries: Sequence[Any]
     ) -> Atom:
-        """The first array of a chain, with entries at some places: one write of all, or one each
+        """The first array of a chain, with entries at some positions: one write of all, or one each
         for few.
         """
-        first, last = places[0], places[-1]
-        beside = chain.axes == 1 and last - first < len(places)
-        many = len(places) >= costs.scattered_items or chain.size > costs.small_array
-        if len(places) > 1 and (beside or (self.arrays and many)):
+        first, last = positions[0], positions[-1]
+        beside = chain.axes == 1 and last - first < len(positions)
+        many = len(positions) >= costs.scattered_items or chain.size > costs.small_array
+        if len(positions) > 1 and (beside or (self.arrays and many)):
             values = self._side_by_side(like, chain, entries)
             if beside:
                 index = Index((*[WHOLE] * chain.lead, slice(first, last + 1)))
                 return self._set(like, chain, values, index=index)
             index = Index((*[WHOLE] * chain.lead, *[ARRAY] * chain.axes), unique=True)
-            arrays = [self._constant(a) for a in np.unravel_index(places, chain.named)]
+            arrays = [self._constant(a) for a in np.unravel_index(positions, chain.named)]
             return self._set(like, chain, values, *arrays, index=index)
         root = chain.root
         x = self._zeros(like, chain.shape, chain.dtype) if root is None else self.atom(root)
-        for place, entry in zip(places, entries, strict=True):
+        for position, entry in zip(positions, entries, strict=True):
             value = self._item(like, chain, entry)
-            x = self.make(like, index_set, x, value, index=chain.index(place))
+            x = self.make(like, index_set, x, value, index=chain.index(position))
         return x
 
     def _set(self, like: Equation, chain: Chain, values: Atom, *arrays: Atom, index: Index) -> Atom:
-        """The first array of a chain, with values at some places."""
+        """The first array of a chain, with values at some positions."""
         if chain.root is None:
             return self.make(like, scatter, values, *arrays, index=index, shape=chain.shape)
         return self.make(like, index_set, self.atom(chain.root), values, *arrays, index=index)
 
     def _side_by_side(self, like: Equation, chain: Chain, entries: Sequence[Any]) -> Atom:
-        """The entries of consecutive places as an array, with the chain's axes as one axis."""
+        """The entries of consecutive positions as an array, with the chain's axes as one axis."""
         pieces: list[Atom] = []
         start = 0
         while start < len(entries):

@@ -81,9 +81,9 @@ def _getitem(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> li
     if any(entry != slice(None) for entry in index.entries[1:]):
         raise Refused("a gather by an index array among other indices")
     result = np.empty(x.shape[1:], object)
-    for place in np.ndindex(*result.shape):
+    for at in np.ndindex(*result.shape):
         walk.pay(walk.costs.operation + walk.costs.pick * len(x))
-        result[place] = walk.emitter.pick(list(x[(slice(None), *place)]), arrays[0][()])
+        result[at] = walk.emitter.pick(list(x[(slice(None), *at)]), arrays[0][()])
     return [result]
 
 
@@ -93,15 +93,15 @@ def _index_add(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> 
         raise Refused("a scatter by index arrays")
     result, dtype = inputs[0].copy(), equation.outputs[0].type.dtype
     flat = result.reshape(-1)
-    places = np.arange(result.size).reshape(result.shape)[equation.params["index"].entries]
-    for place, value in zip(np.ravel(places), inputs[1].reshape(-1), strict=True):
-        flat[place] = walk.total([flat[place], value], add, dtype)
+    positions = np.arange(result.size).reshape(result.shape)[equation.params["index"].entries]
+    for position, value in zip(np.ravel(positions), inputs[1].reshape(-1), strict=True):
+        flat[position] = walk.total([flat[position], value], add, dtype)
     return walk.checked(result, dtype)
 
 
 @RULES.rule(scatter, index_set, stack, roll)
 def _placed(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    """Elements at the places where `eval` puts their numbers, and zeros beside them."""
+    """Elements at the positions where `eval` puts their numbers, and zeros beside them."""
     primitive: Any = equation.primitive
     if sections_of(equation) is None:
         raise Refused(f"{primitive.name} by index arrays")
@@ -137,13 +137,13 @@ def _reduction(operation: Any, start: Any = None) -> ElementRule:
         count = math.prod([x.shape[i] for i in axes])
         rows = x.transpose((*rest, *axes)).reshape(*[x.shape[i] for i in rest], count)
         result = np.empty(rows.shape[:-1], object)
-        for place in np.ndindex(*result.shape):
-            parts = list(rows[place])
+        for index in np.ndindex(*result.shape):
+            parts = list(rows[index])
             if before != after:  # a single part would keep its own dtype
                 parts = [first, *parts]
             elif operation is add and after.kind == "f":
                 parts = [*parts, walk.zero(after)]  # NumPy's sums start with it
-            result[place] = walk.total(parts, operation, after) if parts else first
+            result[index] = walk.total(parts, operation, after) if parts else first
         grows = operation.scalar.grows
         return walk.checked(result, after) if grows else [result]
 
@@ -160,9 +160,9 @@ def _cumulative(operation: Any) -> Write:
         rows = np.moveaxis(result, axis, 0)
         rows = rows[::-1] if reverse else rows
         for i in range(1, len(rows)):
-            for place in np.ndindex(*rows.shape[1:]):
-                pair = [rows[(i - 1, *place)], rows[(i, *place)]]
-                rows[(i, *place)] = walk.total(pair, operation, dtype)
+            for index in np.ndindex(*rows.shape[1:]):
+                pair = [rows[(i - 1, *index)], rows[(i, *index)]]
+                rows[(i, *index)] = walk.total(pair, operation, dtype)
         return walk.checked(result, dtype)
 
     return write
@@ -188,14 +188,14 @@ def _dot(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[E
     ahead = len(batch[0])
     rows, columns = ahead + len(free_x), ahead + len(free_y)
     result = np.empty((*left.shape[:rows], *right.shape[ahead:columns]), object)
-    for place in np.ndindex(*result.shape):
-        first, second = left[place[:rows]], right[(*place[:ahead], *place[rows:])]
+    for index in np.ndindex(*result.shape):
+        first, second = left[index[:rows]], right[(*index[:ahead], *index[rows:])]
         terms = list(zip(np.ravel(boxed(first)), np.ravel(boxed(second)), strict=True))
         if not terms:
-            result[place] = walk.zero(dtype)
+            result[index] = walk.zero(dtype)
             continue
         walk.pay(walk.costs.operation * 2 * (len(terms) + (dtype.kind == "f")))
-        result[place] = walk.emitter.sum_of_products(terms, dtype)
+        result[index] = walk.emitter.sum_of_products(terms, dtype)
     return walk.checked(result, dtype)
 
 

@@ -148,10 +148,10 @@ class Scalariser:
             else:  # a small array
                 source, start = self.emitter.table(x.reshape(length, row.size), row.size), 0
             columns = items.setdefault(id(source), (source, [None] * source.width))[1]
-            for column, place in enumerate(np.ndindex(row.shape), start):
+            for column, index in enumerate(np.ndindex(row.shape), start):
                 if columns[column] is None:
-                    columns[column] = row[place]
-                row[place] = columns[column]
+                    columns[column] = row[index]
+                row[index] = columns[column]
         return list(items.values())
 
     def stacks(self, made: Any, types: Sequence[Any]) -> list[Any]:
@@ -207,9 +207,9 @@ def elementwise(
     emitter: Any = walk.emitter
     computed, result = computed_in(equation), equation.outputs[0].type.dtype
     spread = np.broadcast_arrays(*inputs) if len(inputs) > 1 else inputs
-    places = zip(*[x.reshape(-1) for x in spread], strict=True)
+    rows = zip(*[x.reshape(-1) for x in spread], strict=True)
     form = form or primitive.scalar
-    results = [emitter.written(form, parts, computed, result) for parts in places]
+    results = [emitter.written(form, parts, computed, result) for parts in rows]
     walk.pay((price(emitter, equation) or 0.0) * len(results))
     elements = shaped(results, spread[0].shape)
     return walk.checked(elements, result) if primitive.scalar.grows else [elements]

@@ -107,13 +107,13 @@ class _Scan:
         loop, names = self.loop, dict[StepValue, Variable]()
         inside = [n for n in range(loop.period) if n not in loop.outside]
         body = []
-        for place in inside:
-            equation = self.equations[loop.start + place]
-            inputs: list[Atom] | None = self._inputs(place, equation, names)
+        for position in inside:
+            equation = self.equations[loop.start + position]
+            inputs: list[Atom] | None = self._inputs(position, equation, names)
             if inputs is None:
                 return None
             outputs = tuple([Variable(v.type) for v in equation.outputs])
-            names.update((StepValue(place, k, 0), v) for k, v in enumerate(outputs))
+            names.update((StepValue(position, k, 0), v) for k, v in enumerate(outputs))
             body.append(copied(equation, tuple(inputs), outputs))
         return self._replaced(body, names)
 
@@ -123,15 +123,15 @@ class _Scan:
         return range(first, first + self.loop.period)
 
     def _inputs(
-        self, place: int, equation: Equation, names: dict[StepValue, Variable]
+        self, position: int, equation: Equation, names: dict[StepValue, Variable]
     ) -> list[Atom] | None:
         """The operands of an equation of the body; None if they cannot be stacked."""
         inputs: list[Atom] = []
         for k in range(len(equation.inputs)):
-            operand = self.trace.operand(self.loop, place, k)
+            operand = self.trace.operand(self.loop, position, k)
             if isinstance(operand, StepValue):
                 inputs.append(
-                    names[operand] if not operand.lag else self._carried(operand, place, k)
+                    names[operand] if not operand.lag else self._carried(operand, position, k)
                 )
             elif isinstance(operand, list):
                 x = self._of_each_step(operand, equation, k)
@@ -145,11 +145,11 @@ class _Scan:
                 inputs.append(operand)
         return inputs
 
-    def _carried(self, value: StepValue, place: int, k: int) -> Variable:
+    def _carried(self, value: StepValue, position: int, k: int) -> Variable:
         """The variable of a value of an earlier step, and its first values."""
         for step in range(value.lag):
             at = value._replace(lag=value.lag - step)
-            atom = self.equations[self._step(step)[place]].inputs[k]
+            atom = self.equations[self._step(step)[position]].inputs[k]
             self.carry.setdefault(at, (Variable(atom.type), atom))
         return self.carry[value][0]
 
@@ -215,7 +215,7 @@ class _Scan:
         """What the carries end with: a value of the last step that is in no stack, or a new one."""
         loop = self.loop
         last = self.equations[loop.stop - loop.period : loop.stop]
-        ends = [(value.lag, last[value.place].outputs[value.output]) for value in self.carry]
+        ends = [(value.lag, last[value.position].outputs[value.output]) for value in self.carry]
         return [v if lag == 1 and v not in stacked else Variable(v.type) for lag, v in ends]
 
     def _ys(
@@ -226,7 +226,7 @@ class _Scan:
         """
         loop, ys = self.loop, list[tuple[Variable, list[Variable]]]()
         for value, variable in names.items():
-            steps = self.equations[loop.start + value.place : loop.stop : loop.period]
+            steps = self.equations[loop.start + value.position : loop.stop : loop.period]
             values = [e.outputs[value.output] for e in steps]
             carried = value._replace(lag=1) in self.carry
             if not read.isdisjoint(values[:-1] if carried else values):

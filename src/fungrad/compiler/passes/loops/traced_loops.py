@@ -1,7 +1,7 @@
 """Loops in a Graph that Python ran while it was traced: periods whose steps read alike.
 
 The equations of a step are the same, of the same lines of the program. Each operand is made at the
-same place of its step or of one of few steps before; or is the same in all steps; or comes
+same position of its step or of one of few steps before; or is the same in all steps; or comes
 from outside of the loop. Equations whose parameters differ from step to step may read values from
 outside only: they are computed before the loop.
 """
@@ -29,7 +29,7 @@ class TracedLoop(NamedTuple):
       start: the first equation.
       period: the number of equations of a step.
       times: the number of steps.
-      outside: the places in a step of equations that are computed before the loop.
+      outside: the positions in a step of equations that are computed before the loop.
     """
 
     start: int
@@ -48,9 +48,9 @@ class TracedLoop(NamedTuple):
 
 
 class StepValue(NamedTuple):
-    """A value that a step makes, `lag` steps before it is read: its place in the step."""
+    """A value that a step makes, `lag` steps before it is read: its position in the step."""
 
-    place: int
+    position: int
     output: int
     lag: int
 
@@ -171,23 +171,25 @@ class TracedLoops:
         changes = np.diff(self.params[steps].reshape(times, period), axis=0) != 0
         outside = frozenset(np.flatnonzero(changes.any(axis=0)).tolist())
         loop = TracedLoop(start, period, times, outside)
-        for place in range(period):
-            for k in range(min(costs.rerolled_operands, len(self.equations[start + place].inputs))):
-                step = self._wrong(loop, place, k)
+        for position in range(period):
+            for k in range(
+                min(costs.rerolled_operands, len(self.equations[start + position].inputs))
+            ):
+                step = self._wrong(loop, position, k)
                 if step is not None:
-                    return int(np.argmax(changes[:, place])) + 1 if place in outside else step
+                    return int(np.argmax(changes[:, position])) + 1 if position in outside else step
         return loop
 
-    def _operand(self, loop: TracedLoop, place: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-        steps = slice(loop.start + place, loop.stop, loop.period)
+    def _operand(self, loop: TracedLoop, position: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+        steps = slice(loop.start + position, loop.stop, loop.period)
         return self.maker[steps, k], self.which[steps, k]
 
-    def _wrong(self, loop: TracedLoop, place: int, k: int) -> int | None:
+    def _wrong(self, loop: TracedLoop, position: int, k: int) -> int | None:
         """The step at which an operand is not as in the steps before, 0 if it never is; None if it
         is what a loop can read.
         """
-        maker, which = self._operand(loop, place, k)
-        if place not in loop.outside:
+        maker, which = self._operand(loop, position, k)
+        if position not in loop.outside:
             if self._same_in_all(loop, maker, which) or self._later(loop, maker, which) is not None:
                 return None
         inner = maker >= loop.start
@@ -208,16 +210,19 @@ class TracedLoops:
     def _later(self, loop: TracedLoop, maker: np.ndarray, which: np.ndarray) -> StepValue | None:
         """The value of this or of an earlier step that an operand is in all steps."""
         first = int(maker[0]) - loop.start
-        lag, place = -(first // loop.period), first % loop.period
+        lag, position = -(first // loop.period), first % loop.period
         regular = (np.diff(maker) == loop.period).all() and (which == which[0]).all()
-        if not regular or int(maker[0]) < 0 or lag > costs.rerolled_lags or place in loop.outside:
+        made = regular and int(maker[0]) >= 0
+        if not made or lag > costs.rerolled_lags or position in loop.outside:
             return None
-        return StepValue(place, int(which[0]), lag)
+        return StepValue(position, int(which[0]), lag)
 
-    def operand(self, loop: TracedLoop, place: int, k: int) -> Atom | StepValue | list[Atom]:
+    def operand(self, loop: TracedLoop, position: int, k: int) -> Atom | StepValue | list[Atom]:
         """What an operand is: the same in all steps, made by a step, or one value for each step."""
-        maker, which = self._operand(loop, place, k)
-        atoms = [e.inputs[k] for e in self.equations[loop.start + place : loop.stop : loop.period]]
+        maker, which = self._operand(loop, position, k)
+        atoms = [
+            e.inputs[k] for e in self.equations[loop.start + position : loop.stop : loop.period]
+        ]
         if self._same_in_all(loop, maker, which):
             return atoms[0]
         return self._later(loop, maker, which) or atoms

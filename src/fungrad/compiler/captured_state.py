@@ -28,6 +28,7 @@ from fungrad.ir.graph import Verification
 from fungrad.support.lazy import modules
 from fungrad.support.snapshots import snapshot
 from fungrad.tracing.code_origin import origin
+from fungrad.tracing.created_arrays import Written
 from fungrad.tracing.interception import original
 from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.trace import Tracer
@@ -161,6 +162,8 @@ def _shown(value: Any) -> str:
 
 def _mark(value: Any) -> Any:
     """What tells later whether an object has been changed in place."""
+    if type(value) is Written:
+        return _mark(value.tracer)
     if type(value) is Tracer and value.owner.ended:
         return _mark(value.inner)
     if _is(value, np.ndarray):

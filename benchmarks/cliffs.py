@@ -9,6 +9,7 @@ them. Words choose programs by parts of their names. Needs the extra `bench`.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import statistics
 from collections.abc import Callable, Iterator
@@ -251,6 +252,11 @@ def convolved(xp: Any, lax: Any, x: Any, k: Any) -> Any:
     return xp.sum(xp.convolve(x, k) ** 2)
 
 
+def blurred(xp: Any, lax: Any, x: Any, k: Any) -> Any:
+    signal = fg.scipy.signal if xp is np else importlib.import_module("jax.scipy.signal")
+    return xp.sum(signal.convolve2d(x, k, "valid") ** 2)
+
+
 def images(xp: Any, lax: Any, x: Any, k: Any) -> Any:
     return xp.sum(lax.conv(x, k, (1, 1), "SAME") ** 2)
 
@@ -332,6 +338,7 @@ CLIFFS: tuple[Cliff, ...] = (
     Cliff("pad by edges, diff", edge_differences, (16, 64, 256), normal((-1, -1))),
     Cliff("interp in a table of 50", interpolated, (100, 2_000, 50_000), normal((-1,), (50,))),
     Cliff("convolve by 31", convolved, (200, 2_000, 20_000), normal((-1,), (31,))),
+    Cliff("convolve2d by 5x5", blurred, (32, 128, 512), normal((-1, -1), (5, 5))),
     Cliff("images by 3x3, 8 channels", images, (1, 4, 8), normal((-1, 8, 32, 32), (16, 8, 3, 3))),
     Cliff("complex log and sin", complex_functions, (100, 2_000, 50_000), normal((-1,))),
     Cliff("sort", sorted_values, (100, 2_000, 50_000), normal((-1,))),

@@ -398,6 +398,14 @@ class Function:
         text = f"load {of_lanes(type, lanes)}, ptr {pointer.text}, align {align}"
         return self.new(text, type, lanes)
 
+    def load_where(self, mask: Value, pointer: Value, type: str) -> Value:
+        """Loads the lanes of a mask of several; memory in other lanes may be invalid."""
+        full = of_lanes(type, mask.lanes)
+        name = f"llvm.masked.load.v{mask.lanes}{_SHORT.get(type, type)}.p0"
+        self.module.declare(f"declare {full} @{name}(ptr, i32, {mask.full}, {full})")
+        given = f"ptr {pointer.text}, i32 {size_of(type)}, {mask}, {full} zeroinitializer"
+        return self.new(f"call {full} @{name}({given})", type, mask.lanes)
+
     def store(self, value: Value, pointer: Value, align: int = 0) -> None:
         self.raw(f"store {value}, ptr {pointer.text}, align {align or size_of(value.type)}")
 
@@ -449,6 +457,15 @@ class Function:
         if x.lanes == 1:
             return x
         return self.new(f"extractelement {x}, i32 {place}", x.type, 1)
+
+    def reverse(self, x: Value) -> Value:
+        """The lanes in reversed order."""
+        if x.lanes == 1:
+            return x
+        order = ", ".join([f"i32 {n}" for n in reversed(range(x.lanes))])
+        return self.new(
+            f"shufflevector {x}, {x.full} poison, <{x.lanes} x i32> <{order}>", x.type, x.lanes
+        )
 
     def any(self, mask: Value) -> Value:
         """Whether a mask is set in any lane."""

@@ -421,6 +421,21 @@ def test_what_is_not_known_is_refused(name: str) -> None:
         fused_kernel(graph_of(REFUSED[name], rng.normal(size=24)))
 
 
+@pytest.mark.parametrize("reduce", [np.sum, np.max, np.min])
+def test_a_reduction_alone_is_a_kernel_along_an_axis(reduce: Any) -> None:
+    x = rng.normal(size=(2_000, 5))
+    for axis in (0, 1):
+        check(lambda x, axis=axis: reduce(x, axis=axis), x, tolerance=1e-13)
+    with pytest.raises(Refused, match="a single NumPy call"):
+        fused_kernel(graph_of(reduce, x))
+
+
+def test_the_elements_of_a_reduction_count_in_the_choice_of_the_build() -> None:
+    f = lambda x: np.sin(np.sum(x))  # noqa: E731
+    assert not fused_kernel(graph_of(f, np.ones(100_000))).quick
+    assert fused_kernel(graph_of(f, np.ones(100))).quick
+
+
 def test_a_primitive_of_the_users_is_not_taken_by_its_name() -> None:
     exp = fg.extend.elementwise("exp", lambda x: x * 3.0, partials=[lambda ct, y, args: ct * 3.0])
     with pytest.raises(Refused, match=r"^exp$"):

@@ -218,8 +218,8 @@ def _known_complex(equation: Equation) -> str | None:
 
 def _work(equation: Equation) -> float:
     """Estimated nanoseconds per element; 0 for equations that move elements, unless they add
-    several parts, for each of which NumPy makes a call. NumPy's reads and writes by index arrays
-    take the time of several calls.
+    several parts, for each of which NumPy makes a call. NumPy's reads and writes by index arrays,
+    and reductions along an axis, take the time of several calls.
     """
     if movable(equation):
         added = sum([part.adds for part in sections_of(equation) or ()])
@@ -228,7 +228,13 @@ def _work(equation: Equation) -> float:
         return 0.0
     if elementwise(equation):
         return cost(equation)
-    return tuned.one_call_ns * (2 if takes_halves(equation) or indirect(equation) else 1)
+    several = takes_halves(equation) or indirect(equation) or _along_an_axis(equation)
+    return tuned.one_call_ns * (2 if several else 1)
+
+
+def _along_an_axis(equation: Equation) -> bool:
+    """Whether an equation reduces arrays along some of their axes, not to a number."""
+    return reduction(equation) is not None and equation.outputs[0].type.size > 1
 
 
 class Sum(Record):

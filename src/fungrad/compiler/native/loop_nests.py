@@ -85,8 +85,9 @@ class Nest:
         costs = [(cost(source.made[piece.atom]), self._times(piece)) for piece in made
                  if source.made[piece.atom].primitive not in free]  # fmt: skip
         sums = [root.reduction for root in roots if root.reduction is not None]
-        halves = sum([takes_halves(found.equation) for found in sums])
-        self.cost_ns = sum([ns * times for ns, times in costs]) + 0.1 * halves * self.elements
+        ends = len(sums) + sum([takes_halves(found.equation) for found in sums])
+        ends += sum([root.write is not None for root in roots])
+        self.cost_ns = sum([ns * times for ns, times in costs]) + 0.1 * ends * self.elements
         self.heavy = any(ns >= tuned.heavy_ns and times == self.elements for ns, times in costs)
         sizes = [
             max(4, p.atom.type.dtype.itemsize)

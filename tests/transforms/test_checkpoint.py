@@ -156,6 +156,28 @@ def test_closures_of_several_levels():
     assert_close(fg.vmap(fg.grad(f))(X), fg.vmap(fg.grad(plain))(X))
 
 
+@pytest.mark.parametrize("loop", ["scan", "while", "cond", "map", "jit"])
+def test_loops_that_compute_with_what_they_close_over_alone(loop):
+    loops = {
+        "scan": lambda step, z: lax.scan(lambda c, _: (step(c), c), z, None, length=3)[0],
+        "while": lambda step, z: lax.while_loop(
+            lambda c: c[0] < 3, lambda c: (c[0] + 1, step(c[1])), (0, z)
+        )[1],
+        "cond": lambda step, z: lax.cond(np.sum(z) > 0.0, step, lambda z: z, z),
+        "map": lambda step, z: lax.map(step, z),
+        "jit": lambda step, z: fg.jit(step)(z),
+    }
+
+    def f(k, wrap):
+        w = np.sin(k)
+        inner = lambda z: loops[loop](lambda c: c * np.exp(w) + w * w, z)  # noqa: E731
+        return np.sum(wrap(inner)(X * k))
+
+    wrapped = lambda k: f(k, fg.checkpoint)  # noqa: E731
+    assert_close(fg.grad(wrapped)(0.7), fg.grad(lambda k: f(k, lambda inner: inner))(0.7))
+    assert_close(fg.grad(fg.grad(wrapped))(0.7), fg.jit(fg.grad(fg.grad(wrapped)))(0.7))
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_loops_that_close_over_what_is_differentiated(policy):
     def f(x, wrap):

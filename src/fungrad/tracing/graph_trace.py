@@ -142,7 +142,7 @@ class GraphTrace(Trace):
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         for arg in args:
-            if type(arg) is Tracer and arg.owner.is_over and all_kept(args):
+            if type(arg) is Tracer and arg.owner.is_over and all_kept(args, self):
                 return arg.owner.of_kept(primitive, args, params)
         atoms = tuple([
             arg.extra if type(arg) is Tracer and arg.owner is self else self.atom(arg)

@@ -274,9 +274,12 @@ def check_reached(tracer: Tracer, trace: Trace | None) -> None:
         raise leaked(tracer)
 
 
-def all_kept(values: Any) -> bool:
-    """Whether the traced ones among the values are all of transforms that have ended."""
-    return all(value.owner.is_over for value in values if type(value) is Tracer)
+def all_kept(values: Any, trace: Trace) -> bool:
+    """Whether the traced ones among the values are all of transforms that have ended, and no trace
+    from the given one down has others in their places, as that of a recomputed function has.
+    """
+    traced = [value for value in values if type(value) is Tracer]
+    return all(value.owner.is_over and not reaches(trace, value) for value in traced)
 
 
 def constant_of_kept(tracer: Tracer) -> Any:

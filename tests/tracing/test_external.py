@@ -286,3 +286,35 @@ def test_a_rule_of_the_user_and_traced_values_by_name():
     traced = fg.external(of_a_model, vjp="differences")
     with pytest.raises(fg.errors.ArgumentError, match="by name"):
         fg.grad(lambda x: traced(Model(), np.ones(2), power=x, axis="first"))(2.0)
+
+
+@pytest.mark.parametrize("vjp", ["finite_differences", "complex_step", "differences", "its own"])
+def test_a_function_may_return_the_same_array_at_each_call(vjp):
+    buffers = {dtype: np.empty(2, dtype) for dtype in (float, complex)}
+
+    def square(x):
+        out = buffers[complex if np.iscomplexobj(x) else float]
+        np.multiply(x, x, out)
+        return out
+
+    rule = (lambda ct, out, x: 2.0 * ct * np.sqrt(out)) if vjp == "its own" else vjp
+    f = fg.external(square, vjp=rule, shape=lambda x: x)
+    x = np.array([0.3, 1.2])
+    two = lambda x: np.sum(f(x) * f(2.0 * x))  # noqa: E731
+    for transform in (lambda f: f, fg.jit):
+        np.testing.assert_allclose(transform(fg.grad(two))(x), 16.0 * x**3, rtol=1e-7)
+        np.testing.assert_allclose(
+            transform(fg.vmap(f))(np.stack([x, 2.0 * x])), [x**2, 4.0 * x**2]
+        )
+        np.testing.assert_allclose(transform(lambda x: f(2.0 * x) - f(x))(x), 3.0 * x**2)
+    if vjp != "its own":
+        np.testing.assert_allclose(fg.jacobian(f)(x), np.diag(2.0 * x), rtol=1e-7)
+        np.testing.assert_allclose(fg.jvp(f, (x,), (np.ones(2),))[1], 2.0 * x, rtol=1e-7)
+
+
+def test_a_callback_may_return_the_same_array_at_each_call():
+    buffer = np.empty(2)
+    f = lambda x: fg.pure_callback(lambda v: np.multiply(v, v, buffer), fg.Type((2,), float), x)  # noqa: E731
+    x = np.array([0.3, 1.2])
+    np.testing.assert_allclose(fg.vmap(f)(np.stack([x, 2.0 * x])), [x**2, 4.0 * x**2])
+    np.testing.assert_allclose(fg.jit(lambda x: f(2.0 * x) - f(x))(x), 3.0 * x**2)

@@ -86,7 +86,8 @@ class Host:
     def run(self, values: Sequence[Any], lead: tuple[int, ...] = ()) -> list[Any]:
         """The results for arrays; `lead` are the leading axes of a vectorized call.
 
-        The function gets copies, which it may keep: a compiled program reuses its memory.
+        The function gets copies, which it may keep: a compiled program reuses its memory. Its
+        results are copied, since its next call may write into the same arrays.
         """
         own = [x.copy() if isinstance(x, np.ndarray) else x for x in values]
         args, kwargs = self.arguments.rebuild(own)
@@ -95,14 +96,14 @@ class Host:
         if self.declared is None:
             self.out = treedef
             self._check_numbers(leaves)
-            return [canonical(np.asarray(leaf)[()]) for leaf in leaves]
+            return [canonical(np.array(leaf)[()]) for leaf in leaves]
         arrays = []
         for leaf, type_ in zip(leaves, self.declared, strict=False):
             shape = (*lead, *type_.shape)
             type_found = leaf_type(leaf)
             if type_found is None or type_found.shape != shape:
                 break
-            array = canonical(np.asarray(leaf))
+            array = canonical(np.array(leaf))
             if not np.can_cast(array.dtype, type_.dtype, "same_kind"):
                 break
             arrays.append(array.astype(type_.dtype, copy=False)[()])

@@ -166,7 +166,7 @@ class StepCheck:
         def run(step: complex) -> list[Any]:
             moved = [at[i] + step * along[i] if i in at else x for i, x in enumerate(leaves)]
             given, named = pytree.unflatten(treedef, moved)
-            return [np.asarray(y) for y in pytree.leaves(self._f(*given, **named))]
+            return [np.array(y) for y in pytree.leaves(self._f(*given, **named))]
 
         exact = [np.imag(y) / 1e-20 for y in run(1e-20j)]
         pairs = [list(zip(run(h), run(-h), strict=True)) for h in (1e-5, 2e-5)]

@@ -430,6 +430,21 @@ def test_an_object_that_refuses_questions_is_left_alone() -> None:
     assert f(1.0) == f(1.0) == 2.0
 
 
+def test_a_class_without_the_name_of_its_module() -> None:
+    class Compiled:
+        """As Cython's class of functions, which has a descriptor for its instances."""
+
+        __module__ = property(lambda self: "somewhere")  # type: ignore[assignment]
+        rate = 2.0
+
+        def __call__(self, x: Any) -> Any:
+            return x * 2.0
+
+    held = Compiled()
+    assert fg.jit(lambda x: np.sum(held(x)))(np.ones(3)) == 6.0
+    np.testing.assert_array_equal(fg.jit(fg.grad(lambda x: np.sum(held(x))))(np.ones(3)), 2.0)
+
+
 def test_a_compiled_function_keeps_no_other_objects_alive() -> None:
     model = Model()
     f = fg.jit(model)

@@ -319,7 +319,7 @@ class _Reader:
     def _class(self, name: str, value: type) -> None:
         metaclass: type = type(value)
         for base in (*value.__mro__, *metaclass.__mro__):
-            if _is_of_package(base.__module__):
+            if _is_of_package(_home(base)):
                 continue
             self._space(name, base, vars(base))
             # Special methods are called without being named.
@@ -335,9 +335,9 @@ class _Reader:
         inner = own.get("__wrapped__") if type(own) is dict else None
         if inner is not None:  # of a transform, or of a decorator
             self._waiting.append((name, inner))
-        if type(value).__module__.partition(".")[0] in ("fungrad", "builtins", "numpy"):
+        if _home(type(value)).partition(".")[0] in ("fungrad", "builtins", "numpy"):
             return
-        if type(own) is dict and _is_of_package(type(value).__module__):
+        if type(own) is dict and _is_of_package(_home(type(value))):
             for attribute, held in snapshot(own).items():  # no code tells which are read
                 if _is(held, (*_VALUES, np.ndarray, dict, *_LISTS, tuple)):
                     self._place(f"{name}.{attribute}", own, attribute)
@@ -368,6 +368,14 @@ def _is_compared(value: Any) -> bool:
     if type(value) is Tracer:  # one kept from a transform that has ended is its value
         return value.owner.ended
     return not _is(value, ModuleType)
+
+
+def _home(kind: type) -> str:
+    """The name of a class's module. Cython's classes of functions have a descriptor in its place,
+    for the modules of the functions.
+    """
+    name: Any = kind.__module__
+    return name if type(name) is str else "builtins"
 
 
 def _is_of_package(name: str) -> bool:

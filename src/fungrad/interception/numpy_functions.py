@@ -104,7 +104,7 @@ def _without_like(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 def _given(value: Any) -> Any:
     """The traced array that an object's `__array__` returns; the object itself if it has none."""
-    found = value if type(value).__module__.startswith("dask.") else array_from(value)
+    found = value if str(type(value).__module__).startswith("dask.") else array_from(value)
     return found if type(found) is Tracer else value
 
 

@@ -381,7 +381,7 @@ class _Reader:
 
     def _instance(self, value: Any, shared: bool) -> None:
         own = _attribute(value, "__dict__")
-        home = type(value).__module__
+        home = str(type(value).__module__)
         if self._also and home.partition(".")[0] in sys.stdlib_module_names:  # SimpleNamespace
             if type(own) is dict:
                 self._space(own, own, shared)

@@ -260,7 +260,7 @@ def _is_traced(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return any(_is_traced(v) for v in value)
     objects = type(value) is np.ndarray and value.dtype == object
-    return objects or type(value).__module__.startswith("fungrad.tracing.")
+    return objects or str(type(value).__module__).startswith("fungrad.tracing.")
 
 
 def _called_of_scipy(traceback: types.TracebackType | None) -> tuple[str, str, Any] | None:

@@ -125,7 +125,9 @@ def _argument(call: ast.Call, values: Mapping[str, Any]) -> str:
     """The name of the first argument of a call, a traced one if there is one."""
     given = [*call.args, *[keyword.value for keyword in call.keywords]]
     names = [node.id for node in given if isinstance(node, ast.Name)]
-    traced = [n for n in names if type(values.get(n)).__module__.startswith("fungrad.tracing.")]
+    traced = [
+        n for n in names if str(type(values.get(n)).__module__).startswith("fungrad.tracing.")
+    ]
     return next(iter([*traced, *names]), "x")
 
 
@@ -147,7 +149,9 @@ def _gives_numbers(call: ast.Call, names: Mapping[str, Any]) -> bool:
     while isinstance(root, ast.Attribute):
         root = root.value
     function, held = value_of(call.func, names), value_of(root, names)
-    of_traced = not isinstance(held, ModuleType) and type(held).__module__.startswith("fungrad.")
+    of_traced = not isinstance(held, ModuleType) and str(type(held).__module__).startswith(
+        "fungrad."
+    )
     home = str(getattr(function, "__module__", "")).partition(".")[0]
     return not (
         isinstance(function, type)

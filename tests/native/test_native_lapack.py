@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fungrad as fg
+import fungrad.scipy.linalg
 from fungrad.compiler.native import lapack
 
 pytestmark = pytest.mark.skipif(not lapack.available(), reason="NumPy's LAPACK is not OpenBLAS")
@@ -98,6 +99,50 @@ def test_values_and_gradients_are_native(f: Any, shape: Any) -> None:
     expected = fg.value_and_grad(f)(a)
     close(value, expected[0])
     close(gradient, expected[1])
+
+
+def of_solve(a: Any, b: Any) -> Any:
+    return np.sum(np.linalg.solve(a, b) ** 2)
+
+
+def of_triangle(a: Any, b: Any) -> Any:
+    return np.sum(fg.scipy.linalg.solve_triangular(a, b, lower=True) ** 2)
+
+
+def of_cho_solve(a: Any, b: Any) -> Any:
+    factor = np.linalg.cholesky(a @ np.swapaxes(a, -1, -2))
+    return np.sum(fg.scipy.linalg.cho_solve((factor, True), b) ** 2)
+
+
+def of_log_determinant(a: Any, b: Any) -> Any:
+    return np.sum(np.linalg.slogdet(a)[1]) + np.sum(b)
+
+
+SYSTEMS = [
+    *[pytest.param(f, (40, 32, 32), (40, 32, 1), id=f"{f.__name__}-stack")
+      for f in (of_solve, of_triangle, of_cho_solve, of_log_determinant)],
+    pytest.param(of_triangle, (LARGE, LARGE), (LARGE, 1), id="of_triangle-large"),
+    pytest.param(of_triangle, (3, LARGE, LARGE), (3, LARGE, 1), id="of_triangle-large-stack"),
+]  # fmt: skip
+BROADCAST = [
+    pytest.param(f, (*x, n, n), (*y, n, 2), id=f"{f.__name__}-{n}-{len(x)}-{len(y)}-{max(x)}")
+    for f in (of_solve, of_triangle)
+    for n in (12, 60)
+    for x, y in (((1,), (3,)), ((3,), (1,)), ((3, 1), (1, 2)))
+]
+
+
+@pytest.mark.parametrize(("f", "first", "second"), [*SYSTEMS, *BROADCAST])
+def test_systems_of_equations_are_native(f: Any, first: Any, second: Any) -> None:
+    n = first[-1]
+    a, b = matrix(first) / n + 2 * np.eye(n), matrix(second)
+    a = np.tril(a) if f is of_triangle else a
+    run = fg.jit(fg.grad(f, argnums=(0, 1)))
+    found = run(a, b)
+    if first[:-2] == second[:-2]:
+        assert run.lower(a, b).refused == ()
+    for x, y in zip(found, fg.grad(f, argnums=(0, 1))(a, b), strict=True):
+        close(x, y)
 
 
 @pytest.mark.parametrize("f", SMALL)

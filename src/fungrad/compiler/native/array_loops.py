@@ -97,8 +97,11 @@ def _loops(graph: Graph) -> Kernel:
 
 def _takes_time(equation: Equation) -> bool:
     """Whether an equation is a loop, or a factorisation that else is a call of LAPACK."""
-    if structural(equation.primitive) is not None:
-        return True
+    return structural(equation.primitive) is not None or _factorises(equation)
+
+
+def _factorises(equation: Equation) -> bool:
+    """Whether an equation is a factorisation that else is a call of LAPACK."""
     return factorisations.factorised(equation) or lapack.by_lapack(equation)
 
 
@@ -140,8 +143,13 @@ def _stack(graph: Graph) -> Kernel:
     others = [a for a in atoms if a not in rows]
     inner = {a: Variable(Type(a.type.shape[a in rows :], a.type.dtype)) for a in (*others, *rows)}
     outputs = tuple([Variable(Type(v.type.shape[1:], v.type.dtype)) for v in equation.outputs])
-    given = tuple([inner[a] for a in equation.inputs])
-    body = Graph(tuple(inner.values()), (), (copied(equation, given, outputs),), outputs)
+    repeated = [a for a in others if a.type.ndim == depth]  # of length 1
+    matrices = {a: Variable(Type(a.type.shape[1:], a.type.dtype)) for a in repeated}
+    views = [placed(equation, reshape, (inner[a],), (v,), {"shape": v.type.shape})
+             for a, v in matrices.items()]  # fmt: skip
+    given = tuple([matrices.get(a, inner[a]) for a in equation.inputs])
+    whole = (*views, copied(equation, given, outputs))
+    body = Graph(tuple(inner.values()), (), whole, outputs)
     params = {"body": body, "counts": (len(others), 0), "length": length, "reverse": False,
               "unroll": 1, "checkpoint": None}  # fmt: skip
     loop = placed(equation, scan, (*others, *rows), equation.outputs, params)
@@ -156,7 +164,7 @@ def _sequence_refusal(graph: Graph) -> Refusal | None:
     return _effects(graph)
 
 
-def _parts_in_order(graph: Graph) -> Kernel:
+def _matricesin_order(graph: Graph) -> Kernel:
     """The kernel of a Graph whose parts are kernels.
 
     Raises:
@@ -182,7 +190,7 @@ def _longest_refusal(graph: Graph) -> Refusal | None:
 
 small_kernel = Generator(_small)
 loop_kernel = Generator(_loops, _loops_refusal)
-sequence_kernel = Generator(_parts_in_order, _sequence_refusal)
+sequence_kernel = Generator(_matricesin_order, _sequence_refusal)
 OF_STACKS = frozenset((*OF_MATRICES, *factorisations.RULES, *factorisations.LIGHT, *lapack.RULES,
                        *equal_values.RULES))  # fmt: skip
 """The primitives of which a stack is a loop over its matrices."""
@@ -336,7 +344,7 @@ def _steps(graph: Graph) -> tuple[list[_Step], dict[Atom, Any]]:
     """
     found = list[_Step]()
     known, lines, modules = dict[Atom, Any](), 0, set[Module]()
-    large = any(map(lapack.by_lapack, graph.equations))
+    large = lapack.available() and any(map(_factorises, graph.equations))
     make = Once(partial(_part, large=large)).of
     graph = _with_copies(graph, make) if large else graph
     clustered = with_clusters(graph, make, 0, loops=False, most=math.inf)

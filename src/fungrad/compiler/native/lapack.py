@@ -89,10 +89,14 @@ def _refusal(equation: Equation) -> Refusal | None:
 
 
 def by_lapack(equation: Equation) -> bool:
-    """Whether an equation is a factorisation by LAPACK, or a stack of them."""
-    if equation.primitive not in RULES or unrollable(equation):
-        return False
-    return equation.inputs[0].type.size > 0 and _unknown(equation) is None
+    """Whether an equation is a factorisation by LAPACK, a large triangular system, or a stack of
+    them.
+    """
+    if equation.primitive is solve:
+        known = _large_triangle(equation)
+    else:
+        known = equation.primitive in RULES and not unrollable(equation)
+    return known and equation.inputs[0].type.size > 0 and _unknown(equation) is None
 
 
 class _Lapack(Writer):
@@ -369,6 +373,10 @@ def _solve(made: _Blas, triangle: str) -> None:
     made.terms += terms(made.equation)
 
 
+def _large_triangle(equation: Equation) -> bool:
+    return bool(equation.params["triangle"]) and equation.inputs[0].type.shape[-1] > LEAST
+
+
 def _blas_refusal(equation: Equation) -> Refusal | None:
     """Why an equation is not one of large matrices by the BLAS."""
     primitive, params, (x, *_) = equation.primitive, equation.params, equation.inputs
@@ -378,7 +386,7 @@ def _blas_refusal(equation: Equation) -> Refusal | None:
         whole = params["batch"] == (stack, stack) and len(params["contract"][0]) == 1
         large = whole and products.refusal_of(equation, stacked=True) is not None
     elif primitive is solve:
-        large = params["triangle"] != "" and ndim == 2 and x.type.shape[-1] > LEAST
+        large = ndim == 2 and _large_triangle(equation)
     else:
         large = large and params["axes"] == (*stack, ndim - 1, ndim - 2)
     if ndim < 2 or not large or any(a.type.ndim != ndim for a in equation.inputs):

@@ -118,10 +118,15 @@ def of_log_determinant(a: Any, b: Any) -> Any:
     return np.sum(np.linalg.slogdet(a)[1]) + np.sum(b)
 
 
+def of_determinant(a: Any, b: Any) -> Any:
+    return np.sum(np.linalg.det(a)) + np.sum(b)
+
+
 SYSTEMS = [
     *[pytest.param(f, (40, 32, 32), (40, 32, 1), id=f"{f.__name__}-stack")
-      for f in (of_solve, of_triangle, of_cho_solve, of_log_determinant)],
+      for f in (of_solve, of_triangle, of_cho_solve, of_log_determinant, of_determinant)],
     pytest.param(of_triangle, (LARGE, LARGE), (LARGE, 1), id="of_triangle-large"),
+    pytest.param(of_log_determinant, (64, 64), (64, 1), id="of_log_determinant-64"),
     pytest.param(of_triangle, (3, LARGE, LARGE), (3, LARGE, 1), id="of_triangle-large-stack"),
 ]  # fmt: skip
 BROADCAST = [
@@ -143,6 +148,20 @@ def test_systems_of_equations_are_native(f: Any, first: Any, second: Any) -> Non
         assert run.lower(a, b).refused == ()
     for x, y in zip(found, fg.grad(f, argnums=(0, 1))(a, b), strict=True):
         close(x, y)
+
+
+NEARLY_SINGULAR = np.diag([1e-12, *np.arange(1.0, 9.0)]) + np.eye(9, k=1)
+
+
+@pytest.mark.parametrize(
+    "a", [np.zeros((9, 9)), np.ones((9, 9)), NEARLY_SINGULAR, matrix((9, 9)), matrix((4, 9, 9))]
+)
+def test_determinants_and_cofactors_are_those_of_numpys_program(a: Any) -> None:
+    for f in (lambda a: np.sum(np.linalg.det(a)), lambda a: np.sum(np.linalg.det(a) ** 2)):
+        found, gradient = fg.jit(fg.value_and_grad(f))(a)
+        expected = fg.value_and_grad(f)(a)
+        close(found, expected[0])
+        close(gradient, expected[1])
 
 
 @pytest.mark.parametrize("f", SMALL)

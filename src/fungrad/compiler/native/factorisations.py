@@ -23,11 +23,11 @@ from fungrad.compiler.native.llvm_ir import Module, Operand, Value
 from fungrad.compiler.native.machine_code import host
 from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.ir.graph import Equation, Graph, Literal
-from fungrad.primitives.elementwise.ufuncs import log
+from fungrad.primitives.elementwise.ufuncs import exp, log
 from fungrad.primitives.facts import work_of
 from fungrad.primitives.linalg.cholesky_pullback import cholesky_pullback
 from fungrad.primitives.linalg.cholesky_qr import cholesky, hermitian_weights
-from fungrad.primitives.linalg.determinant import slogdet
+from fungrad.primitives.linalg.determinant import SINGULAR, cofactors, det, slogdet
 from fungrad.primitives.linalg.finite import finite
 from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.primitives.movement.diagonal_roll import diagonal, from_diagonal
@@ -342,14 +342,11 @@ def _solve(made: Writer, triangle: str = "") -> None:
     made.each(made.rows, columns, lambda i, j: made.put(x, i, j, made.get(b, i, j)))
 
 
-@RULES.rule(slogdet)
-def _slogdet(made: Writer) -> None:
-    code, n = made.code, made.rows
-    a = made.copy(made.inputs[0], n)
-    sign, total = code.variable("double"), code.variable("double")
-    code.set(sign, code.constant(1.0, "double"))
+def _sign_and_log(made: Writer, a: Matrix, sign: Value) -> tuple[Value, Value]:
+    """Those of the determinant, from the triangle and the sign of the exchanges."""
+    code = made.code
+    total = code.variable("double")
     code.set(total, code.constant(0.0, "double"))
-    made.eliminate(a, None, sign)
 
     def factor(r: Value) -> None:
         pivot, now = made.get(a, r, r), code.get(sign)
@@ -359,10 +356,70 @@ def _slogdet(made: Writer) -> None:
         size = code.select(code.compare("oeq", pivot, 0.0), float("-inf"), size)
         code.set(total, code.add(code.get(total), size))
 
-    code.for_range(0, n, factor)
-    for x, out in zip((sign, total), made.outputs, strict=True):
+    code.for_range(0, made.rows, factor)
+    return code.get(sign), code.get(total)
+
+
+def _one(made: Writer) -> Value:
+    """The variable of a sign."""
+    sign = made.code.variable("double")
+    made.code.set(sign, made.code.constant(1.0, "double"))
+    return sign
+
+
+def _determinant(made: Writer, a: Matrix, sign: Value) -> Value:
+    signed, total = _sign_and_log(made, a, sign)
+    return made.code.mul(signed, FUNCTIONS[exp](made.code, total))
+
+
+@RULES.rule(slogdet)
+def _slogdet(made: Writer) -> None:
+    a, sign = made.copy(made.inputs[0], made.rows), _one(made)
+    made.eliminate(a, None, sign)
+    for x, out in zip(_sign_and_log(made, a, sign), made.outputs, strict=True):
         if out is not None:
-            made.put(out, 0, 0, code.get(x))
+            made.put(out, 0, 0, x)
+
+
+@RULES.rule(det)
+def _det(made: Writer) -> None:
+    a, sign = made.copy(made.inputs[0], made.rows), _one(made)
+    made.eliminate(a, None, sign)
+    made.put(made.output, 0, 0, _determinant(made, a, sign))
+
+
+@RULES.rule(cofactors)
+def _cofactors(made: Writer) -> None:
+    """The transposed inverse times the determinant; NumPy's program for a matrix that is nearly
+    singular.
+    """
+    code, n, (given,) = made.code, made.rows, made.inputs
+    a, inverse, sign = made.copy(given, n), made.room(n), _one(made)
+    code.for_range(0, n, lambda i: made.put(inverse, i, i, 1.0))
+    made.eliminate(a, inverse, sign)
+    made.substitute(a, inverse, False)
+    condition = code.mul(_norm(made, given), _norm(made, inverse))
+    made.must(code.compare("olt", condition, 1 / SINGULAR))
+    value, out = _determinant(made, a, sign), made.output
+    made.tiles(n, n, lambda i, j: made.put(out, j, i, code.mul(value, made.get(inverse, i, j))))
+
+
+def _norm(made: Writer, x: Matrix) -> Value:
+    """The largest sum of the sizes of a column."""
+    code, n = made.code, made.rows
+    sums, largest = made.room(n), code.variable("double")
+    code.set(largest, code.constant(0.0, "double"))
+
+    def add(i: Value, j: Value) -> None:
+        made.put(sums, 0, j, code.add(made.get(sums, 0, j), code.fabs(made.get(x, i, j))))
+
+    def compare(j: Value) -> None:
+        total, now = made.get(sums, 0, j), code.get(largest)
+        code.set(largest, code.select(code.compare("ogt", total, now), total, now))
+
+    made.each(n, n, add)
+    code.for_range(0, n, compare)
+    return code.get(largest)
 
 
 @RULES.rule(cholesky)

@@ -66,6 +66,10 @@ def _cholesky(a: Any, *given: Any, **options: Any) -> Sequence[Any]:
     return [factors.cholesky(a, *given)]
 
 
+_CALLS = 6
+"""A call that takes or makes factors as calls of LAPACK: it looks for triangles and symmetry."""
+
+
 class _Member(NamedTuple):
     """An equation that needs the factors of a matrix.
 
@@ -184,7 +188,7 @@ def _saves(graph: Graph, matrix: Variable, equations: Sequence[Equation]) -> boo
     if len(equations) < 2 or (n <= tuned.factor_rows and not inverses):
         return False
     saved = tuned.factor_term_ns * n**3 / 3 * (len(equations) - 1 + inverses)
-    calls = tuned.lapack_ns * len(equations) + costs.numpy_call * len(graph.equations)
+    calls = _CALLS * tuned.lapack_ns * len(equations) + costs.numpy_call * len(graph.equations)
     return saved > calls
 
 

@@ -134,6 +134,7 @@ def cofactors_by(a: Any, inv: Callable[[Any], Any], det: Callable[[Any], Any]) -
 
 cofactors: Primitive = general(
     "cofactors",
+    cost=flop_counts.cubed(8 / 3),  # of the inverse and of the determinant
     eval=lambda a: cofactors_by(a, lapack_calls.inv, lapack_calls.det),
     type=_type_like,
     vjp=lambda ct, y, args, wanted: [cofactors_along(args[0], ct)],

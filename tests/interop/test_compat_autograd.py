@@ -9,6 +9,7 @@ import importlib
 import subprocess
 import sys
 import types
+import warnings
 from collections import OrderedDict
 
 import numpy as onp
@@ -105,9 +106,22 @@ def test_integers_are_taken_as_floats_and_one_number_has_any_shape():
         autograd.grad(lambda x: 3)(1.0)
 
 
-def test_what_the_output_does_not_depend_on_has_gradient_zero():
-    close(autograd.grad(lambda x: np.array(3.0))(X), onp.zeros(3))
-    close(autograd.jacobian(lambda x: np.ones(2))(X), onp.zeros((2, 3)))
+def test_what_the_output_does_not_depend_on_has_gradient_zero_with_a_warning():
+    independent = pytest.warns(UserWarning, match="Output seems independent of input")
+    with independent as caught:
+        close(autograd.grad(lambda x: np.array(3.0))(X), onp.zeros(3))
+    assert caught[0].filename == __file__
+    with independent:
+        close(autograd.jacobian(lambda x: np.ones(2))(X), onp.zeros((2, 3)))
+    with independent:  # the gradient of a linear function
+        close(autograd.hessian(lambda x: np.sum(x))(X), onp.zeros((3, 3)))
+    with independent:  # the inner gradient is one of y alone, and depends on x
+        close(autograd.grad(lambda x: autograd.grad(lambda y: np.sum(x))(X)[0] + np.sum(x))(X), 1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pullback, _ = autograd.make_vjp(lambda x: (np.ones(2), x))(X)
+        close(pullback((onp.ones(2), X)), X)
+        autograd.grad(lambda x: onp.array([x[0], 2.0])[0])(X)
 
 
 def test_complex_conventions():

@@ -20,10 +20,12 @@ from fungrad.compat.autograd.wrap_util import Argnum, chosen, floats, unary_of
 from fungrad.compat.autograd.wrap_util import unary_to_nary as unary_to_nary
 from fungrad.rematerialisation.checkpoint import checkpoint as checkpoint
 from fungrad.support import pytree
-from fungrad.tracing.trace import Tracer
+from fungrad.tracing.source_location import warn_user
+from fungrad.tracing.trace import EVAL, Tracer, current
 from fungrad.tracing.tracing_check import OBSERVED
 from fungrad.transforms import grad as gradients
 from fungrad.transforms import jacobian as jacobians
+from fungrad.transforms.arguments import flat_results
 
 Function = Callable[..., Any]
 
@@ -35,12 +37,22 @@ def _number(out: Any) -> Any:
     return out
 
 
+def _warn_if_independent(out: Any) -> None:
+    """Warns, as autograd does, if the current transform traces no part of an output."""
+    trace = current()
+    leaves, _ = flat_results(out)
+    if trace is not EVAL and not any(type(x) is Tracer and x.owner is trace for x in leaves):
+        warn_user("Output seems independent of input.", UserWarning)
+
+
 def _boxing(fun: Function, finish: Function | None = None) -> Function:
     """`fun` with arguments that show the class ArrayBox, followed by `finish`."""
 
     def shown(*args: Any, **kwargs: Any) -> Any:
         show_boxes()
         out = fun(*args, **kwargs)
+        if type(out) is not Tracer or out.owner is not current():
+            _warn_if_independent(out)
         return out if finish is None else finish(out)
 
     # a plain call would be another one: clients ask whether a value is a box

@@ -30,6 +30,7 @@ from fungrad.support.snapshots import snapshot
 from fungrad.tracing.code_origin import origin
 from fungrad.tracing.created_arrays import Written
 from fungrad.tracing.interception import original
+from fungrad.tracing.opaque_mode import replaced_code
 from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.trace import Tracer
 
@@ -199,6 +200,8 @@ def _read(owner: Any, key: Any) -> Any:
             value = vars(owner)[key] if _is(owner, type) else getattr(owner, key)
     except (LookupError, ValueError, AttributeError):  # a cell that is not filled, for one
         return Missing
+    if replaced_code and _is(value, CodeType):
+        return replaced_code.get(value, value)
     return original(value)
 
 
@@ -308,9 +311,9 @@ class _Reader:
         for name in f.__kwdefaults__ or ():
             self._place(name, f.__kwdefaults__, name)
         for part in ("__code__", "__defaults__", "__kwdefaults__"):  # others are set by autoreload
-            held = getattr(f, part)
+            held = _read(f, part)
             self._places[id(f), part] = Place(f"{f.__name__}.{part}", f, part, held)
-        for code in _codes(f.__code__):
+        for code in _codes(_read(f, "__code__")):
             self._name(code.co_names)
             for name in code.co_names:
                 if name in f.__globals__:

@@ -53,7 +53,7 @@ from fungrad.tracing.code_origin import is_ours, origin
 from fungrad.tracing.concrete_answers import whole
 from fungrad.tracing.created_arrays import Writable, Written, tracer_of
 from fungrad.tracing.graph_trace import GraphTrace
-from fungrad.tracing.opaque_mode import checked, chosen, mode
+from fungrad.tracing.opaque_mode import checked, chosen, mode, replaced_code
 from fungrad.tracing.quantity_trees import Attributes
 from fungrad.tracing.random_states import random_states, restore
 from fungrad.tracing.source_location import user_line, warn_user
@@ -588,7 +588,14 @@ class _Replaced:
         template = _template(code.co_freevars)
         target = functools.partial(_called, code, plain)
         constants = tuple([target if c == MARK else c for c in template.co_consts])
-        function.__code__ = template.replace(co_consts=constants)
+        self.installed = template.replace(co_consts=constants)
+        replaced_code[self.installed] = code
+        function.__code__ = self.installed
+
+    def restore(self) -> None:
+        """Gives the function its own code again."""
+        self.function.__code__ = self.code
+        del replaced_code[self.installed]
 
 
 _installed: dict[int, _Replaced] = {}
@@ -625,7 +632,7 @@ def _replaced() -> Iterator[None]:
                 replaced = _installed[key]
                 replaced.count -= 1
                 if not replaced.count:
-                    replaced.function.__code__ = replaced.code
+                    replaced.restore()
                     del _installed[key]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from types import CodeType
 from typing import Any
 
 from fungrad.errors import ArgumentError
@@ -27,6 +28,8 @@ class Opaque(Hooks):
 
 
 opaque = Opaque()
+replaced_code: dict[CodeType, CodeType] = {}
+"""By the code that functions have while a transform runs opaque code plainly: their own code."""
 chosen: ContextVar[str | None] = ContextVar("fungrad_opaque", default=None)
 """The mode of the innermost `fg.opaque` block; None outside of all."""
 

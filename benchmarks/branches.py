@@ -1,13 +1,11 @@
 """The cost of a branch on a value in a compiled function: `python -m benchmarks.branches`.
 
 Each function is called as it is, compiled for its path without the questions, and compiled with
-`branches="guard"`. Times are medians of one interleaved run. The last tables are of branches that
-flip at random, beside the same function with `fg.lax.cond` and with `np.where`.
+`branches="guard"`. Times are medians of one interleaved run.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -66,37 +64,6 @@ def root_unrolled(x: Any) -> Any:
     return y
 
 
-def flipping(x: Any) -> Any:
-    """Twenty questions of one number, which flip independently."""
-    total = 0.0
-    for k in range(20):
-        v = x * (k - 9.5)
-        if np.sin(v * 37.0) > 0.1:
-            total = total + v * v
-        else:
-            total = total - 0.5 * v
-    return total
-
-
-def flipping_cond(x: Any) -> Any:
-    """The same with `fg.lax.cond`."""
-    total: Any = 0.0
-    for k in range(20):
-        v = x * (k - 9.5)
-        sides = lambda: total + v * v, lambda: total - 0.5 * v  # noqa: B023
-        total = fg.lax.cond(np.sin(v * 37.0) > 0.1, *sides)
-    return total
-
-
-def flipping_where(x: Any) -> Any:
-    """The same with `np.where`."""
-    total = 0.0
-    for k in range(20):
-        v = x * (k - 9.5)
-        total = np.where(np.sin(v * 37.0) > 0.1, total + v * v, total - 0.5 * v)
-    return total
-
-
 CASES: list[tuple[str, Callable[..., Any], Callable[..., Any], Callable[..., tuple[Any, ...]]]] = [
     ("one question of an element", chosen, first, lambda size: (np.linspace(0.1, 1.0, size),)),
     ("one question of a sum", total, total_first, lambda size: (np.linspace(0.1, 1.0, size),)),
@@ -118,27 +85,8 @@ def candidates(
     }
 
 
-def flips(transform: Callable[..., Any]) -> dict[str, Callable[[], Any]]:
-    """One call each, at random numbers, after those that find the branches that flip."""
-    numbers = np.random.default_rng(0).uniform(-3.0, 3.0, 256).tolist()
-    found = {
-        "Python": flipping,
-        "jit": fg.jit(transform(flipping)),
-        "jit, cond": fg.jit(transform(flipping_cond)),
-        "jit, where": fg.jit(transform(flipping_where)),
-    }
-    for f in found.values():
-        for x in numbers[:32]:
-            f(x)
-    given = itertools.cycle(numbers)
-    return {name: lambda f=f: f(next(given)) for name, f in found.items()}
-
-
 def main() -> None:
     """Prints the tables."""
-    for title, transform in (("value", lambda f: f), ("gradient", fg.grad)):
-        calls = flips(transform)
-        print(table(f"twenty branches that flip, {title}", interleaved(calls), "jit, cond"))
     for size in (10, 1_000, 100_000):
         for title, f, plain, arguments in CASES:
             given = arguments(size)

@@ -5,9 +5,6 @@ path. The paths form a tree. Each node has a program that computes the value
 its question needs from the values of the nodes above, and a branch for each known answer; each leaf
 has the program of the rest. A later call computes everything once, and nothing off its path. A new
 answer starts a new trace, which reuses the values computed so far.
-
-Independent branches that flip have a path for each combination. After a few paths, the function is
-traced anew with those branches as calls of `branch_sides`, which joins their sides where it can.
 """
 
 from __future__ import annotations
@@ -15,9 +12,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from fungrad.compiler.guard_trace import GuardTrace, Question, impure
 from fungrad.control_flow.call import Runner, call, compiled, compiled_key, run
@@ -27,9 +22,8 @@ from fungrad.retracing.graph_transforms import drop_dead
 from fungrad.retracing.staging import Staged
 from fungrad.support import forks, pytree
 from fungrad.support.garbage import uncollected
-from fungrad.support.lazy import Module, Record
+from fungrad.support.lazy import Record
 from fungrad.tracing import interception
-from fungrad.tracing.aliasing import Writes
 from fungrad.tracing.concrete_answers import key, words
 from fungrad.tracing.graph_trace import GraphTrace, put
 from fungrad.tracing.interpreter import evaluate
@@ -37,17 +31,10 @@ from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, Trace, current
 from fungrad.transforms.arguments import owned
 
-if TYPE_CHECKING:
-    from fungrad.compiler import branch_sides
-else:
-    branch_sides = Module("fungrad.compiler.branch_sides")
-
 CHOICES = ("error", "guard")
 MAX_PATHS = 16
 SHOWN = 4
 """The number of answers that the error for too many paths shows."""
-JOINED = 4
-"""The number of paths from which on branches that flip are joined."""
 LONG = 32
 """The first call of a path with more questions than this computes equation by equation. Each
 further call compiles the programs of so many questions.
@@ -84,21 +71,12 @@ def chosen(branches: str | None) -> str:
     """The choice for a function: its own, else its caller's, else the setting."""
     if branches is not None:
         return branches
-    return state.branches if _following() is None else "guard"
-
-
-def _following() -> GuardTrace | None:
-    """The innermost trace that follows branches."""
     trace: Trace | None = current()
-    while trace is not None and not isinstance(trace, GuardTrace):
+    while trace is not None:
+        if isinstance(trace, GuardTrace):
+            return "guard"
         trace = trace.parent
-    return trace
-
-
-def followed(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A function as the trace that follows its branches wants it."""
-    trace = _following()
-    return f if trace is None or trace.sides is None else trace.sides.converted(f)
+    return state.branches
 
 
 class UnguardedTrace(GraphTrace):
@@ -276,11 +254,6 @@ class Leaf(PathSection):
         self.program = GuardedProgram(lambda: self.graph(whole.outputs, given))
         self.out = staged.out
 
-    def takes_inputs(self) -> None:
-        """Makes its program that of the whole Graph, on a path without questions."""
-        self.reads = tuple(range(len(self.whole.inputs)))
-        self.program = GuardedProgram(lambda: self.whole)
-
 
 class TakenPath(Record):
     """The path of a call: the leaf, the nodes above it, the answers, and all values by number."""
@@ -309,33 +282,18 @@ class Paths:
         their types: then calls beyond the limit are traced without compiling.
       check_order: raises if a leaf does not lie in memory as a Graph takes it to.
       inline: whether programs are recorded equation by equation under other transforms.
-      flipping: the lines of joined branches, with their files; all signatures share them.
-      replaced: is called when a tree with joined branches takes the place of this one.
-      lines: the lines of the branches that this tree joins, by file.
     """
 
     def __init__(
         self,
-        stage: Callable[[Any, branch_sides.BranchSides | None], Staged],
+        stage: Callable[[Any], Staged],
         name: str,
         limit: int,
         inline: bool,
         strict: bool,
         evaluate: Callable[[Sequence[Any]], Any] | None,
         check_order: Callable[[Staged, Sequence[Any]], None],
-        flipping: set[tuple[str, int]],
-        replaced: Callable[[], None],
-        lines: dict[str, frozenset[int]] | None = None,
     ) -> None:
-        self._flipping = flipping
-        self._tried: set[tuple[str, int]] = set()
-        self._lines = lines
-        self.joined: Paths | None = None
-        """The tree with joined branches, which has taken the place of this one."""
-        self.apart: dict[str, str] = {}
-        """By line, why branches that flip are not joined, where a trace has found it out."""
-        self._replaced = replaced
-        self._rest = name, limit, inline, strict, evaluate, check_order, flipping, replaced
         self._stage = stage
         self._name = name
         self._limit = limit
@@ -364,20 +322,6 @@ class Paths:
         Returns the `TakenPath`; with `gives_up` None for a path beyond the limit, before any
         effect, where no transform runs.
         """
-        joined = self.joined
-        if joined is None:
-            return self._follow(leaves, gives_up)
-        try:
-            return joined.follow(leaves, gives_up)
-        except Exception:  # of the function, which raises it again, or of joined branches
-            self.joined = None
-        try:
-            return self._follow(leaves, gives_up)
-        except Exception:
-            self.joined = joined
-            raise
-
-    def _follow(self, leaves: Sequence[Any], gives_up: bool) -> Any:
         values = dict(enumerate(leaves))
         nodes: list[QuestionNode] = []
         answers: list[Any] = []
@@ -404,9 +348,6 @@ class Paths:
                 answer = error
             end = place.paths.get(key(answer))
             if end is None:
-                way = self._join(leaves, self._flips(place, answer))
-                if way is not None:
-                    return way
                 keep = isinstance(answer, Exception) or self._has_room(place, answer)
                 if gives_up and plain and not keep and not any(node.acts for node in nodes):
                     return None
@@ -417,74 +358,8 @@ class Paths:
             return self.trace(values, answers, nodes)
         return TakenPath(place, nodes, answers, values)
 
-    def _flips(self, place: QuestionNode, answer: Any) -> set[tuple[str, int]]:
-        """The lines of the conditions with several answers, with the new one of a condition."""
-        if self.count < JOINED or type(answer) is not bool:
-            return set()
-        sources = [
-            node.question.source
-            for node in self.nodes()
-            if len(node.paths) + (node is place) > 1 and node.question.asked == "bool()"
-        ]
-        return {(source.file, source.line) for source in sources if source is not None}
-
-    def _join(self, leaves: Sequence[Any], lines: set[tuple[str, int]]) -> TakenPath | None:
-        """Joins the branches at these lines and those joined before.
-
-        Returns the path in the tree that takes the place of this one; None if there is nothing to
-        join, or if the function cannot be traced so.
-        """
-        lines |= self._flipping
-        if lines <= self._tried or any(graph.effectful for graph in self.graphs()):
-            return None
-        self._tried |= lines
-        by_file: dict[str, set[int]] = {}
-        for file, line in lines:
-            by_file.setdefault(file, set()).add(line)
-        joined = Paths(self._stage, *self._rest, {f: frozenset(n) for f, n in by_file.items()})
-        joined._tried = self._tried
-        try:
-            way = joined.trace(dict(enumerate(leaves)), [], [])
-        except Exception as why:  # traced as it is, the function raises its own again
-            self.apart = joined.apart or {
-                f"{file}:{line}": str(why) for file, line in sorted(lines)
-            }
-            return None
-        if not way.nodes:
-            way.leaf.takes_inputs()
-        self._flipping |= lines
-        self.joined = joined
-        self._replaced()
-        return way
-
-    def _check_joined(self, sides: branch_sides.BranchSides, graph: Graph, written: bool) -> None:
-        """Raises if joined branches could change what the function computes."""
-        self.apart = self.apart or sides.reasons
-        if not sides.count and self.root is None:
-            raise BranchError("a side may do more than set names, or its source is not at hand")
-        if sides.full:
-            raise BranchError("the function has too many branches for one program")
-        if sides.arrays and written:
-            raise BranchError("an array is written into, which others may share")
-        if sides.promotes and _has_short_floats(graph):
-            raise BranchError("a side has a Python number, and the function has short floats")
-
-    def whole(self) -> Staged | None:
-        """The Graph for all values, if joined branches have left no question."""
-        if self.joined is not None:
-            return self.joined.whole()
-        joined = self._lines is not None and isinstance(self.root, Leaf)
-        return self.root.staged if joined else None  # type: ignore[union-attr]
-
-    def reasons(self) -> dict[str, str]:
-        """By line, why branches that flip are not joined."""
-        return (self.joined.reasons() if self.joined is not None else None) or self.apart
-
     def first(self, leaves: Sequence[Any]) -> TakenPath | Staged:
         """Traces the first path; without a question on it the Graph is all that there is."""
-        way = self._join(leaves, set()) if self._flipping else None
-        if way is not None:
-            return way
         trace, staged = self._traced(dict(enumerate(leaves)), [], [])
         return self._path(trace, staged) if trace.questions else staged
 
@@ -505,23 +380,19 @@ class Paths:
         """The trace of a path, which keeps the values that it computes, and its Graph."""
         made: list[GuardTrace] = []
         marks = [node.question.mark for node in nodes]
-        sides = None if self._lines is None else branch_sides.BranchSides(self._lines)
-        before = Writes.count
 
         def make(parent: Trace, label: Callable[[], str]) -> GuardTrace:
             # An index is refused at first, for then arrays that it reads are traced, too.
             refuses = not made and interception.State.on
-            made.append(GuardTrace(parent, label, dict(values), answers, marks, refuses, sides))
+            made.append(GuardTrace(parent, label, dict(values), answers, marks, refuses))
             return made[-1]
 
         try:
-            staged = self._stage(make, sides)
+            staged = self._stage(make)
         except Exception:  # np.zeros(n) raises another error than that of the index
             if len(made) > 1 or not made or not made[0].was_refused:
                 raise
-            staged = self._stage(make, sides)
-        if sides is not None:
-            self._check_joined(sides, staged.graph, Writes.count != before)
+            staged = self._stage(make)
         return made[-1], staged
 
     def _path(self, trace: GuardTrace, staged: Staged, keep: bool = True) -> TakenPath:
@@ -635,8 +506,6 @@ class Paths:
 
     def graphs(self) -> list[Graph]:
         """The Graphs of the paths as they were recorded."""
-        if self.joined is not None:
-            return self.joined.graphs()
         found: dict[Graph, None] = {}
         todo = [self.root]
         while todo:
@@ -649,8 +518,6 @@ class Paths:
 
     def nodes(self) -> list[QuestionNode]:
         """All nodes, from the root down."""
-        if self.joined is not None:
-            return self.joined.nodes()
         found: list[QuestionNode] = []
         todo = [self.root]
         while todo:
@@ -662,8 +529,6 @@ class Paths:
 
     def lines(self) -> list[str]:
         """The paths in words: the questions with their lines, and the answers."""
-        if self.joined is not None:
-            return self.joined.lines()
         found: list[str] = []
         todo: list[tuple[Any, tuple[str, ...]]] = [(self.root, ())]
         while todo:
@@ -675,11 +540,3 @@ class Paths:
             else:
                 found.append(", ".join(text))
         return found
-
-
-def _has_short_floats(graph: Graph) -> bool:
-    """Whether values have floats that Python's numbers do not promote, and those of arrays do."""
-    ordinary = np.dtype(np.float64), np.dtype(np.complex128)
-    atoms = [a for e in graph.equations for a in (*e.inputs, *e.outputs)]
-    own = any(a.type.inexact and a.type.dtype not in ordinary for a in (*graph.inputs, *atoms))
-    return own or any(map(_has_short_floats, graph.subgraphs()))

@@ -11,20 +11,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fungrad.compiler.cost_model import costs
 from fungrad.errors import BranchError
-from fungrad.ir.graph import Atom, Graph, Source, Variable, effectful
+from fungrad.ir.graph import Atom, Graph, Variable, effectful
 from fungrad.retracing.graph_transforms import drop_dead
 from fungrad.support.lazy import Module, Record
 from fungrad.tracing.concrete_answers import T
 from fungrad.tracing.graph_trace import GraphTrace, put
-from fungrad.tracing.source_location import user_line, user_source
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer, check_reached, current, enter, leave
-
-if TYPE_CHECKING:
-    from fungrad.compiler.branch_sides import BranchSides
 
 differentiated_loops: Any = Module("fungrad.compiler.passes.loops.differentiated_loops")
 
@@ -38,8 +35,6 @@ class Question(Record):
     error: type[Exception]
     read: Callable[[Any], Any]
     line: str
-    source: Source | None
-    """The user's line, where it stands in the source."""
     mark: Any
     """The equations since the question before: paths that share it are the same up to here."""
     answer: Any
@@ -51,7 +46,7 @@ class GuardTrace(GraphTrace):
     __slots__ = (
         "_constants", "_counted", "_depends", "_effects", "_makers", "_marked", "_marks",
         "_numbers", "_ran", "_seen", "answers", "known", "made", "marks", "questions", "read",
-        "refuses_indices", "rolled", "sides", "variables", "was_refused",
+        "refuses_indices", "rolled", "variables", "was_refused",
     )  # fmt: skip
     takes_kept = True
 
@@ -63,11 +58,8 @@ class GuardTrace(GraphTrace):
         answers: Sequence[Any],
         marks: Sequence[Any],
         refuses_indices: bool = False,
-        sides: BranchSides | None = None,
     ) -> None:
         super().__init__(parent, label)
-        self.sides = sides
-        """What converts the functions that it records, if branches are joined."""
         self.refuses_indices = refuses_indices
         """Whether indices are refused first: then arrays that are indexed can become traced."""
         self.was_refused = False
@@ -120,11 +112,11 @@ class GuardTrace(GraphTrace):
             raise refusal
         mark = (asked, number, *self._marks[self._marked :])
         self._marked = len(self._marks)
-        line, source = user_line(), user_source()
+        line = user_line()
         answer: Any = None
 
         def noted() -> None:
-            question = Question(number, position, asked, error, read, line, source, mark, answer)
+            question = Question(number, position, asked, error, read, line, mark, answer)
             self.questions.append(question)
 
         if i < len(self.marks):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import itertools
 import warnings
@@ -57,7 +56,6 @@ from fungrad.transforms.arguments import (
 from fungrad.transforms.engine.reverse import linearized
 
 if TYPE_CHECKING:
-    from fungrad.compiler.branch_sides import BranchSides
     from fungrad.runtime import buffer_pool
 else:
     buffer_pool = Module("fungrad.runtime.buffer_pool")
@@ -157,8 +155,6 @@ class Jitted(OfFunction):
         self._has_static = bool(self._argnums or self._argnames)
         self._statics: dict[int, tuple[frozenset[int], frozenset[str]]] = {}
         self._forms: dict[Any, CallForm] = {}
-        self._flipping: set[tuple[str, int]] = set()
-        """The lines of joined branches, with their files."""
         self._inline = inline
         self._reassociate = reassociate
         self._cache: OrderedDict[Any, Staged | Paths] = OrderedDict()
@@ -333,11 +329,9 @@ class Jitted(OfFunction):
         """The result of a call, of functions whose first call was observed, too."""
         leaves, staged, way = self._entry(args, kwargs)
         short = key is not None
-        if isinstance(staged, Paths) and way is None:
-            staged = staged.whole() or staged
         if isinstance(staged, Paths):
             if current().records:  # the recording trace answers the questions, or refuses them
-                return branch_guards.followed(self._f)(*args, **kwargs)
+                return self._f(*args, **kwargs)
             if short and not trees:
                 self._remember(key, staged.direct)
             return staged.finish(way) if way else staged(*leaves)
@@ -378,11 +372,6 @@ class Jitted(OfFunction):
             parts = [program.graph for program in programs if program is not None]
             return Lowered(way.leaf.whole, way.leaf.out, staged.lines(), parts, leaves)
         return Lowered(staged.graph, staged.out, args=leaves)
-
-    def apart(self) -> dict[str, str]:
-        """By line, why a branch that flips is not joined with others into one program."""
-        paths = [staged for staged in list(self._cache.values()) if isinstance(staged, Paths)]
-        return {line: why for one in paths for line, why in one.reasons().items()}
 
     def cache_info(self) -> CacheInfo:
         """Hits, misses and size of the cache of Graphs."""
@@ -577,27 +566,25 @@ class Jitted(OfFunction):
         leaves: Sequence[Any],
         branches: str,
     ) -> tuple[Staged | Paths, TakenPath | None]:
-        def apply(f: Callable[..., Any], dynamic: Any) -> Any:
+        def apply(dynamic: Any) -> Any:
             for leaf, given in zip(pytree.leaves(dynamic), leaves, strict=True):
                 received(leaf, given)
             args, kwargs = joined(static, *dynamic)
-            return f(*args, **kwargs)
+            return self._f(*args, **kwargs)
 
         placeholder = pytree.unflatten(treedef, list(range(treedef.leaf_count)))
         names = self._names(placeholder) if not static else [f"leaf {i}" for i in range(len(types))]
 
-        def stage(make: Callable[..., Any], sides: BranchSides | None = None) -> Staged:
+        def stage(make: Callable[..., Any]) -> Staged:
             what = "a jitted function"
             rows: set[int] = set()
-            f = self._f if sides is None else sides.converted(self._f)
-            call = functools.partial(apply, f)
             traces: list[GraphTrace] = []
 
             def begun(parent: Trace, label: Callable[[], str]) -> GraphTrace:
                 traces.append(make(parent, label))
                 return traces[-1]
 
-            staged = stage_tree(self._f, call, treedef, types, names, what, begun, rows)
+            staged = stage_tree(self._f, apply, treedef, types, names, what, begun, rows)
             return staged._replace(graph=self.choose(staged.graph), kept=traces[-1].kept)
 
         if branches == "error":
@@ -620,13 +607,7 @@ class Jitted(OfFunction):
 
         strict, name = self._branches is not None, describe(self._f)
         by_eager = evaluate if all(type_.inexact for type_ in types) else None
-        limit, inline = self._max_paths, self._inline
-
-        def replaced() -> None:
-            self._direct.clear()
-
-        options = by_eager, check_order, self._flipping, replaced
-        paths = Paths(stage, name, limit, inline, strict, *options)
+        paths = Paths(stage, name, self._max_paths, self._inline, strict, by_eager, check_order)
         if not current().records:
             found = paths.first(leaves)
             return (found, None) if isinstance(found, Staged) else (paths, found)

@@ -15,7 +15,7 @@ import numpy as np
 from fungrad.control_flow.call import call, run
 from fungrad.control_flow.reverse_with_tape import BatchedForm, Reverse, Rules
 from fungrad.control_flow.while_loop import choose
-from fungrad.ir.graph import Graph, Variable
+from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import eq
 from fungrad.primitives.elementwise.ufuncs import maximum, minimum
@@ -28,10 +28,8 @@ from fungrad.retracing.graph_transforms import (
     differentiate,
     jvp_graph,
     stage_variant,
-    strong_leaf,
     strong_type,
 )
-from fungrad.retracing.staging import Staged
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import typeof
 
@@ -164,21 +162,3 @@ switch: Primitive = Primitive(
     multiple=True,
 )
 """Applies the branch that the index names."""
-
-
-def as_branch(staged: Staged, captured: Sequence[Any], start: int, wanted: Sequence[Any]) -> Graph:
-    """The Graph of a branch as a function of the captured values of all branches, and the
-    operands, with outputs of the wanted types.
-    """
-    own = len(staged.captured)
-    others = [Variable(typeof(value)) for value in captured]
-    graph = staged.graph
-    inputs = (*others[:start], *graph.inputs[:own], *others[start + own :], *graph.inputs[own:])
-    whole = graph.replace(inputs=inputs)
-    if list(graph.output_types) == list(wanted):
-        return whole
-    return stage_variant(
-        whole, "cast", whole.input_types,
-        lambda *xs: [strong_leaf(x, t) for x, t in zip(evaluate(whole, xs), wanted, strict=True)],
-        "a branch",
-    )  # fmt: skip

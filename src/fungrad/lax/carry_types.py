@@ -12,10 +12,25 @@ from fungrad.control_flow.call import call
 from fungrad.errors import StructureMismatchError
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
 from fungrad.ir.types import Type
-from fungrad.retracing.graph_transforms import strong_leaf
+from fungrad.primitives.movement.reshape_broadcast_cast import convert, to_discrete
 from fungrad.retracing.staging import Staged, names_of, stage_tree, types_of
 from fungrad.support import pytree
 from fungrad.tracing.source_location import user_line
+from fungrad.tracing.trace import typeof
+
+
+def strong_leaf(value: Any, type_: Type) -> Any:
+    """A leaf of a carry, cast to the carry's type, which is never weak."""
+    own = typeof(value)
+    if own == type_:
+        return value
+    if type(value) in (int, float, bool, complex):
+        return type_.dtype.type(value)
+    return (
+        convert(value, dtype=type_.dtype)
+        if type_.inexact
+        else to_discrete(value, dtype=type_.dtype)
+    )
 
 
 def _promoted(before: Sequence[Type], after: Sequence[Type]) -> list[Type]:

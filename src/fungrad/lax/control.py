@@ -17,11 +17,14 @@ from fungrad.control_flow import switch as branch
 from fungrad.control_flow import while_loop as loop
 from fungrad.control_flow.loop_reverse import check_checkpoint
 from fungrad.errors import ArgumentError, StructureMismatchError
+from fungrad.ir.graph import Graph, Variable
 from fungrad.ir.types import Type
-from fungrad.lax.carry_types import carry_body, check_same, check_tree
+from fungrad.lax.carry_types import carry_body, check_same, check_tree, strong_leaf
 from fungrad.numpy.protocol.implements import as_array
+from fungrad.retracing.graph_transforms import stage_variant
 from fungrad.retracing.staging import Staged, names_of, stage_tree, types_of
 from fungrad.support import pytree
+from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import boundary, describe, user_line
 from fungrad.tracing.trace import is_integer, typeof
 from fungrad.transforms.vmap_and_staging import vmap
@@ -380,7 +383,7 @@ def _switch(
     graphs = []
     start = 0
     for s in staged:
-        graphs.append(branch.as_branch(s, captured, start, wanted))
+        graphs.append(_branch(s, captured, start, wanted))
         start += len(s.captured)
     out = branch.switch(index, *captured, *leaves, branches=tuple(graphs))
     return pytree.unflatten(first.out, out)
@@ -398,6 +401,24 @@ def _common(types: Sequence[Type]) -> Type | None:
         not t.weak or (shape == () and np.can_cast(t.dtype, dtype, "same_kind")) for t in types
     )
     return Type(shape, dtype) if fits else None
+
+
+def _branch(staged: Staged, captured: Sequence[Any], start: int, wanted: Sequence[Any]) -> Graph:
+    """The Graph of a branch as a function of the captured values of all branches, and the
+    operands.
+    """
+    own = len(staged.captured)
+    others = [Variable(typeof(value)) for value in captured]
+    graph = staged.graph
+    inputs = (*others[:start], *graph.inputs[:own], *others[start + own :], *graph.inputs[own:])
+    whole = graph.replace(inputs=inputs)
+    if list(graph.output_types) == list(wanted):
+        return whole
+    return stage_variant(
+        whole, "cast", whole.input_types,
+        lambda *xs: [strong_leaf(x, t) for x, t in zip(evaluate(whole, xs), wanted, strict=True)],
+        "a branch",
+    )  # fmt: skip
 
 
 __all__ = ["cond", "fori_loop", "map", "scan", "switch", "while_loop"]

@@ -12,16 +12,12 @@ from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
 from fungrad.ir.types import Type
-from fungrad.primitives.movement.reshape_broadcast_cast import (
-    broadcast_to,
-    convert,
-    to_discrete,
-)
+from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to
 from fungrad.primitives.primitive import zeros
 from fungrad.support.lazy import Record
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.interpreter import evaluate
-from fungrad.tracing.trace import Tracer, shape_of, typeof
+from fungrad.tracing.trace import Tracer, shape_of
 from fungrad.transforms.engine.batching import batched_call
 from fungrad.transforms.engine.forward import pushed_forward
 from fungrad.transforms.engine.reverse import linearized
@@ -62,20 +58,6 @@ def memoised(graph: Graph, key: Hashable, make: Callable[[], Any]) -> Any:
     if key not in graph.derived:
         graph.derived.setdefault(key, make())
     return graph.derived[key]
-
-
-def strong_leaf(value: Any, type_: Type) -> Any:
-    """A leaf of a carry, cast to the carry's type, which is never weak."""
-    own = typeof(value)
-    if own == type_:
-        return value
-    if type(value) in (int, float, bool, complex):
-        return type_.dtype.type(value)
-    return (
-        convert(value, dtype=type_.dtype)
-        if type_.inexact
-        else to_discrete(value, dtype=type_.dtype)
-    )
 
 
 def strong_type(type_: Type) -> Type:

@@ -146,12 +146,11 @@ def flips(case: Case) -> Iterator[Cause]:
         return
     call = median_of(lambda: case.jitted(*case.args, **case.kwargs))
     whole = case.found.seconds
-    apart = "".join([f" {line}: {why}." for line, why in list(case.jitted.apart().items())[:1]])
     yield Cause(
         "a guard that flips",
         f"the questions about values have been answered in {len(paths)} ways, each with programs "
         f"of its own. A call takes {seconds(call)}, this path as one program {seconds(whole)}: "
-        f"np.where or fg.lax.cond make one program of all paths.{apart}",
+        "np.where or fg.lax.cond make one program of all paths.",
         call / whole,
     )
 

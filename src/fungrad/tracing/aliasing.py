@@ -151,12 +151,6 @@ def private(value: Any) -> Any:
     return fresh(value) if type(value) is Tracer else value
 
 
-class Writes:
-    """How many writes into traced arrays there were."""
-
-    count = 0
-
-
 def adopt(tracer: Any, new: Any, region: Step | None = None) -> None:
     """Gives a handle a new value of the same shape and dtype, and updates its base and views.
 
@@ -169,7 +163,6 @@ def adopt(tracer: Any, new: Any, region: Step | None = None) -> None:
       ItemAssignmentError: if the array is read-only, or was made outside of a function that is
         being recorded.
     """
-    Writes.count += 1
     if type(tracer) is not Tracer:
         registry.become(tracer, new)
         return

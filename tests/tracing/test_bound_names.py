@@ -10,6 +10,7 @@ import math
 import sys
 import threading
 import types
+import weakref
 from collections import namedtuple
 from math import sin as sine
 from math import sqrt
@@ -20,7 +21,7 @@ from numpy import asarray
 
 import fungrad as fg
 from fungrad.errors import ArgumentError, GradientCutError
-from fungrad.tracing import interception
+from fungrad.tracing import bound_names, interception
 
 # Of another class than the tables whose functions are replaced while a transform traces.
 OWN = types.MappingProxyType({"sqrt": math.sqrt, "sine": math.sin, "asarray": np.asarray})
@@ -430,6 +431,90 @@ def test_a_name_that_a_called_function_reads_is_bound_again(place, transform):
         want = bends.get(function, math.exp) if transform is fg.hessian else slopes[function]
         assert transform(space["f"])(0.7) == pytest.approx(2.0 * want(0.7))
         assert module.g is function
+
+
+@pytest.mark.parametrize("call", ["g", "holder.g", "holder.h", "table['g']", "later"])
+@pytest.mark.parametrize("transform", [fg.grad, lambda f: fg.jit(fg.grad(f))])
+def test_a_name_is_bound_to_a_function_of_math_after_others(call, transform):
+    class Holder:
+        pass
+
+    module, holder, table = types.ModuleType("fungrad_tests_bound"), Holder(), {}
+    module.__dict__.update(holder=holder, table=table)
+    exec(f"def called(x): return {call}(x) if table['on'] else x * x", module.__dict__)
+    exec("def between(x): return called(x)", module.__dict__)
+    f = closed(module.between)
+
+    def bind(function):
+        module.g = table["g"] = holder.g = function
+        Holder.h = staticmethod(function)
+
+    table["on"] = call != "later"
+    bind(lambda x: x * x)
+    assert transform(f)(0.7) == pytest.approx(1.4)
+    bind(math.sin)
+    module.later, table["on"] = math.sin, True
+    for _ in range(2):
+        assert transform(f)(0.7) == pytest.approx(math.cos(0.7))
+
+
+def test_functions_of_one_code_with_other_globals():
+    code = (lambda x: g(x)).__code__  # noqa: F821
+    for own, slope in (
+        (math.sin, math.cos(0.5)),
+        (lambda x: x * x, 1.0),
+        (math.exp, math.exp(0.5)),
+    ):
+        f = types.FunctionType(code, {"g": own, "__name__": "fungrad_tests_bound"})
+        assert fg.grad(f)(0.5) == pytest.approx(slope)
+
+
+def test_a_module_that_the_function_imports_itself(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "late_names.py").write_text("from math import sqrt\ndef g(x): return sqrt(x)\n")
+
+    def f(x):
+        import late_names
+
+        return late_names.g(x)
+
+    try:
+        with pytest.raises(GradientCutError):  # its name for `sqrt` is bound within the trace
+            fg.grad(f)(4.0)
+        assert fg.grad(f)(4.0) == 0.25
+    finally:
+        sys.modules.pop("late_names", None)
+
+
+def test_code_is_read_once_unless_other_code_is_bound(monkeypatch):
+    readings = []
+    read = bound_names._Reader.read
+    monkeypatch.setattr(
+        bound_names._Reader, "read", lambda *args: readings.append(args[1]) or read(*args)
+    )
+    space = {"np": np, "sqrt": math.sqrt, "scale": 2.0, "__name__": "fungrad_tests_read"}
+    exec("def g(x): return sqrt(x) * scale", space)
+    exec("def f(x): return np.sum(g(x) * data[0])", space)
+    space["data"] = [np.ones(2)]
+    f = space["f"]
+    for i in range(3):
+        space[f"further_{i}"] = len  # a name that the code does not read
+        space["scale"], space["data"] = float(i), [np.zeros(2)]
+        fg.grad(f)(4.0)
+        fg.grad(lambda x: f(x))(4.0)
+    assert len(readings) == 2  # of f, and of the lambda
+    space["scale"] = space["sqrt"] = math.exp
+    space["g"] = math.exp
+    fg.grad(f)(4.0)
+    assert readings[2:] == [f]
+
+
+def test_what_was_read_keeps_no_array_alive():
+    space = {"np": np, "data": np.ones(3), "__name__": "fungrad_tests_kept"}
+    exec("def f(x): return x * np.sum(data)", space)
+    fg.grad(space["f"])(1.0)
+    gone = weakref.ref(space.pop("data"))
+    assert gone() is None
 
 
 def test_objects_that_hold_themselves():

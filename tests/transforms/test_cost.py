@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import subprocess
 import sys
 import threading
 import tracemalloc
@@ -128,6 +129,35 @@ def test_work_grows_linearly(transform):
     small, middle, large = (calls(lambda n=n: transform(loop(n))(1.0)) for n in (500, 1000, 2000))
     assert large - middle <= 2.1 * (middle - small)
     assert large < 4.2 * small
+
+
+ENTERED = """
+import os, sys
+import numpy as np
+import fungrad as fg
+
+def f(x):
+    return np.sum(np.sin(x) * x)
+
+def note(frame, event, arg):
+    if event == "call" and f"{os.sep}fungrad{os.sep}" in frame.f_code.co_filename:
+        entered.append(frame.f_code.co_filename)
+
+entered, x = [], np.arange(3.0)
+fg.grad(f)(x)
+new_name = None  # as of the next cell in a notebook
+sys.setprofile(note)
+fg.grad(f)(x)
+sys.setprofile(None)
+print(len(entered), len(set(entered)))
+"""
+
+
+def test_an_eager_gradient_enters_little_that_its_function_does_not_use():
+    done = subprocess.run([sys.executable, "-c", ENTERED], capture_output=True, check=True)
+    calls, files = map(int, done.stdout.split())
+    assert 0 < calls <= 90
+    assert files <= 15
 
 
 def test_a_value_used_in_many_places_costs_one_visit():

@@ -15,11 +15,12 @@ import functools
 import operator
 import sys
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import (
     BuiltinFunctionType,
     CodeType,
     FunctionType,
+    MappingProxyType,
     MemberDescriptorType,
     MethodType,
     ModuleType,
@@ -31,12 +32,15 @@ import numpy as np
 
 from fungrad.support.lazy import modules
 from fungrad.support.snapshots import snapshot
+from fungrad.tracing.code_origin import is_foreign
 
 Binding = tuple[Any, Any, Any, Any]
 """The owner of a place (a dict, list, class, function or cell), its key or name there, the object
 in it, and the replacement."""
-Names = list[tuple[dict[str, Any], str, Any]]
-"""Globals, names in them, and their values."""
+Watched = tuple[tuple[Mapping[Any, Any], Any, Any], ...]
+"""Namespaces, names in them, and the values that decided what was read: None for numbers, arrays
+and names that were not bound.
+"""
 Replaced = Callable[[Any], tuple[Any, Any] | None]
 """Returns the pair of a replaced function and its replacement for either of them, else None."""
 Known = Callable[[Any, Any], Binding | None]
@@ -278,6 +282,8 @@ class _Reader:
         self._new: set[str] = set()
         """Names in the code read since the namespaces were looked through."""
         self.bindings: dict[tuple[int, Any], Binding] = {}
+        self.watched: dict[tuple[int, Any], tuple[Mapping[Any, Any], Any, Any]] = {}
+        """By the identity of a namespace, and a name in it: what the reading depends on."""
         self._all = _Reading()
         self.shared = True
         """Whether all functions of the same code have the places that were found."""
@@ -374,7 +380,7 @@ class _Reader:
         if _may_call(item):
             return True
         kind = type(item)
-        if not self._also or kind in _PLAIN:
+        if not self._also or kind in PLAIN:
             return kind in self._also
         held = type(_attribute(item, "__dict__")) is dict or bool(_slots(kind))
         return kind in self._also or held
@@ -434,16 +440,27 @@ class _Reader:
     def _code(self, code: CodeType, names: dict[str, Any]) -> None:
         self._new.update(code.co_names)
         self._all.places_in(names)
+        watch = not _is_installed(names)
+        imports = _imports(code)
         for name in code.co_names:
+            if watch:
+                self._watch(names, names, name, names.get(name))
             if name in names:
                 self._place(names, name, True)
             elif name in BUILTINS:
                 self._builtin(code, names, name)
-            elif name in modules and _read_by(name) and _imports(code, name):
+            elif name in imports and _read_by(name):
+                self._watch(modules, modules, name, modules.get(name))
                 self._enqueue(True, modules.get(name))
         for constant in code.co_consts:
             if type(constant) is CodeType:
                 self._code(constant, names)
+
+    def _watch(self, space: Mapping[Any, Any], place: Any, key: Any, value: Any) -> None:
+        """Notes a name that the reading depends on, with its value outside of traces."""
+        known = self._known(place, key)
+        own = value if known is None else known[2]
+        self.watched[id(place), key] = space, key, None if type(own) in PLAIN else own
 
     def _further(self, name: str) -> None:
         self._all.further.add(name)
@@ -468,6 +485,9 @@ class _Reader:
         value = read_binding(place, key)
         if shared:
             self._all.note(place, key, value)
+            space = vars(place) if isinstance(place, type) else place
+            if callable(value) and isinstance(space, _NAMESPACES) and not _is_installed(place):
+                self._watch(space, place, key, value)
         self._bind(place, key, value, shared)
         self._enqueue(shared, value)
 
@@ -539,6 +559,14 @@ def _package(value: Any) -> str:
 
 
 _NAMED = (FunctionType, type)
+_NAMESPACES = (dict, MappingProxyType)
+
+
+def _is_installed(space: Any) -> bool:
+    """Whether globals or a class are an installed package's, whose names stay bound."""
+    if isinstance(space, dict):
+        return is_foreign(str(space.get("__file__")))
+    return is_foreign(str(_attribute(modules.get(space.__module__), "__file__")))
 
 
 def _slots(kind: type) -> list[str]:
@@ -559,10 +587,10 @@ def _is_compared(code: CodeType, name: str) -> bool:
     return False
 
 
-def _imports(code: CodeType, name: str) -> bool:
-    """Whether code imports a module itself."""
+def _imports(code: CodeType) -> set[str]:
+    """The modules that code imports itself."""
     found = zip(code.co_code[::2], code.co_code[1::2], strict=True)
-    return any(op == _IMPORT and code.co_names[arg] == name for op, arg in found)
+    return {code.co_names[arg] for op, arg in found if op == _IMPORT}
 
 
 _IMPORT = dis.opmap["IMPORT_NAME"]
@@ -585,18 +613,19 @@ def bindings_of(
     also: Collection[type] = (),
     names: set[str] | None = None,
     written: int = 0,
-) -> tuple[list[Binding], bool]:
-    """The places through which a function can call replaced functions, and whether all functions of
-    its code have the same. `made` is the function that fungrad derived from it, and calls. `also`
-    are the classes of further values that are read in dicts and lists. All names in the code that
-    was read are added to `names`. `written` is how many places hold replacements now.
+) -> tuple[list[Binding], bool, Watched]:
+    """The places through which a function can call replaced functions, whether all functions of
+    its code have the same, and the names that this depends on. `made` is the function that fungrad
+    derived from it, and calls. `also` are the classes of further values that are read in dicts and
+    lists. All names in the code that was read are added to `names`. `written` is how many places
+    hold replacements now.
     """
     key = (written, *key_of(f)) if also and f is not None else None
     reader = _Reader(replaced, known, also, key)
     reader.read(f, made)
     if names is not None:
         names |= reader.names
-    return list(reader.bindings.values()), reader.shared
+    return list(reader.bindings.values()), reader.shared, tuple(reader.watched.values())
 
 
 def bindings_in(package: str, replaced: Replaced) -> list[Binding]:
@@ -614,14 +643,15 @@ def bindings_in(package: str, replaced: Replaced) -> list[Binding]:
 
 
 def key_of(f: Any) -> tuple[Any, ...]:
-    """A key that functions share if they call the same functions: their code, and the code of the
-    values that they close over.
+    """A key that functions share if they call the same functions: their code, their globals, and
+    the code of the values that they close over.
     """
     if type(f) is not FunctionType:
         return (_kind_of(f),)
     cells = f.__closure__
     held = _defaults(f) if cells is None else (*_defaults(f), *_contents(cells))
-    return ById(f.__code__), len(f.__globals__), *map(_kind_of, held)
+    kinds = [kind if (kind := type(value)) in PLAIN else _kind_of(value) for value in held]
+    return ById(f.__code__), id(f.__globals__), *kinds
 
 
 def codes_of(f: Any, depth: int = 4) -> tuple[Any, ...]:
@@ -659,9 +689,9 @@ class ById:
         return id(self.code)
 
 
-_PLAIN = frozenset([float, int, bool, str, type(None), np.ndarray, np.float64])
+PLAIN = frozenset([float, int, bool, str, type(None), np.ndarray, np.float64])
 """Classes of values that call no function."""
-_NUMBERS = _PLAIN - {np.ndarray}
+_NUMBERS = PLAIN - {np.ndarray}
 _HOLDING = staticmethod, functools.partial
 
 
@@ -669,7 +699,7 @@ def _is_leaf(value: Any) -> bool:
     """Whether a value leads to no other: a number, an array or its stand-in, a ufunc."""
     kind = type(value)
     return (
-        kind in _PLAIN
+        kind in PLAIN
         or isinstance(value, np.ufunc)  # or a stand-in for one
         or (issubclass(kind, np.ndarray) and kind.__module__[:8] == "fungrad.")
     )
@@ -682,7 +712,7 @@ _FEW = 32
 def _kind_of(value: Any, depth: int = 4) -> Any:
     """The functions that a value can call, to a limited depth: an object may hold itself."""
     kind = type(value)
-    if kind in _PLAIN:
+    if kind in PLAIN:
         return kind
     if kind is BuiltinFunctionType or kind is ModuleType or issubclass(kind, type):
         return value
@@ -739,25 +769,14 @@ def _contents(cells: Any) -> list[Any]:
         return []
 
 
-def named_by(f: Any) -> Names:
-    """The globals that a function, or one that it closes over, names and may call: functions,
-    objects, dicts.
+def leads_on(value: Any) -> bool:
+    """Whether a value may lead to code: all do but numbers, arrays, their stand-ins, ufuncs, and
+    containers of data.
     """
-    found: Names = []
-    functions = [f, *_contents(f.__closure__ or ())] if type(f) is FunctionType else []
-    for function in functions:
-        if type(function) is FunctionType:
-            space = function.__globals__
-            found += [(space, n, space.get(n)) for n in function.__code__.co_names if n in space]
-    return [one for one in found if type(one[2]) not in _PLAIN and type(one[2]) is not ModuleType]
-
-
-def unchanged(names: Names) -> bool:
-    """Whether globals still have these values."""
-    for space, name, value in names:
-        if space.get(name) is not value:
-            return False
-    return True
+    kind = type(value)
+    if kind is dict or kind is list or kind is tuple:
+        return any(map(_may_call, list(value.values() if kind is dict else value)))
+    return not _is_leaf(value)
 
 
 def traced_function(label: Any) -> Any:

@@ -31,16 +31,16 @@ from fungrad.support.lazy import imported, loaded, modules
 from fungrad.tracing.bound_names import (
     CONTAINERS,
     KEPT,
+    PLAIN,
     Binding,
-    Names,
+    Watched,
     bindings_in,
     bindings_of,
     codes_of,
     compare_and_set,
     key_of,
-    named_by,
+    leads_on,
     traced_function,
-    unchanged,
 )
 
 _lock = forks.lock()
@@ -72,15 +72,13 @@ _waiting: dict[str, Callable[[ModuleType], Mapping[str, Any]]] = {}
 """By the name of a module that is not imported yet: the function that makes its replacements."""
 _packages: dict[str, list[Binding]] = {}
 """By the names given to `intercept`: the places found there."""
-_found: dict[Any, tuple[list[Binding], Names]] = {}
+_found: dict[Any, tuple[list[Binding], Watched]] = {}
 """By the code of functions that were traced: the places through which they can call replaced
-functions, and the globals that the code names. When one of these is bound again, the code is read
+functions, and the names that the code reads. When one of these is bound to other code, all is read
 again.
 """
-_simple: dict[int, tuple[CodeType, int, list[Binding], Names]] = {}
-"""The same for functions without a closure, by the identity of their code, with the number of their
-globals when they were read.
-"""
+_simple: dict[int, tuple[CodeType, dict[str, Any], list[Binding], Watched]] = {}
+"""The same for functions without a closure, by the identity of their code, with their globals."""
 _written: dict[tuple[int, Any], Binding] = {}
 """The places that hold replacements now, by the identity of their owner and their key."""
 
@@ -592,6 +590,21 @@ def _known(place: Any, key: Any) -> Binding | None:
     return _written.get((id(place), key))
 
 
+def _unchanged(watched: Watched) -> bool:
+    """Whether names still have the values that the reading depends on, or others that lead to no
+    code.
+    """
+    for space, name, value in watched:
+        now = space.get(name)
+        if now is value or (value is None and type(now) in PLAIN):
+            continue
+        if leads_on(now) or leads_on(value):
+            binding = _written.get((id(space), name))  # of a trace in another thread
+            if binding is None or binding[2] is not value:
+                return False
+    return True
+
+
 def _bindings_for(label: Callable[[], str], made: Any) -> list[Binding]:
     """The places through which the function that a label describes can call replaced functions.
     `made` is the function that is run, which calls it.
@@ -602,30 +615,25 @@ def _bindings_for(label: Callable[[], str], made: Any) -> list[Binding]:
             return []
         if type(f) is FunctionType and f.__closure__ is None:
             simple = _simple.get(id(f.__code__))
-            if simple is not None and simple[1] == len(f.__globals__):
-                for space, name, value in simple[3]:
-                    if space.get(name) is not value:
-                        break
-                else:
-                    return simple[2]
+            if simple is not None and simple[1] is f.__globals__ and _unchanged(simple[3]):
+                return simple[2]
     f = traced_function(label) or traced_function(made)  # a label may hold text alone
     if f is None:
         return []
     key = key_of(f)
     known = _found.get(key)
-    if known is not None and (not known[1] or unchanged(known[1])):
-        found, names = known
+    if known is not None and _unchanged(known[1]):
+        found, watched = known
     else:
         if len(_found) >= KEPT:
             _found.clear()
             _simple.clear()
-        names = named_by(f)
-        found, shared = bindings_of(f, made, replaced, _known)
+        found, shared, watched = bindings_of(f, made, replaced, _known)
         if not shared:
             return found
-        _found[key] = found, names
+        _found[key] = found, watched
     if len(key) == 2:
-        _simple[id(key[0].code)] = key[0].code, key[1], found, names
+        _simple[id(f.__code__)] = f.__code__, f.__globals__, found, watched
     return found
 
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from fungrad.control_flow import call as call_module
 from fungrad.control_flow.call import Backend, use
-from fungrad.rounding.perturbed_evaluation import PerturbedRuns, TooLong, evaluated
+from fungrad.rounding.evaluation_time import TooLong, evaluated
+from fungrad.rounding.perturbed_evaluation import PerturbedRuns
 
 SECONDS = 20.0
 """The time limit of the perturbed runs of one Graph, since loops over large arrays are interpreted.

@@ -19,8 +19,7 @@ from fungrad.compiler.self_check import checked_program
 from fungrad.compiler.self_check.checked_program import CheckedProgram
 from fungrad.errors import MiscompiledError
 from fungrad.ir.graph import Graph
-from fungrad.rounding.evaluation_time import evaluation_seconds
-from fungrad.rounding.perturbed_evaluation import evaluated
+from fungrad.rounding.evaluation_time import evaluated, evaluation_seconds
 
 TOLERANCE = 1e-6
 ULP = 64.0

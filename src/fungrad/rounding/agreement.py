@@ -41,8 +41,9 @@ class Disagreement(Record):
 
 
 def disagreement(
-    expected: Sequence[Any], found: Sequence[Any], runs: Runs | None, ulp: float = 0.0,
-    signs: bool = True, regrouped: bool = False, sparse: bool = False,
+    expected: Sequence[Any], found: Sequence[Any], runs: Runs | None,
+    ulp: Callable[[], float] = float, signs: bool = True, regrouped: bool = False,
+    sparse: Callable[[], bool] = bool,
 ) -> Disagreement | None:  # fmt: skip
     """The first disagreement of two results; None if they agree.
 
@@ -51,12 +52,14 @@ def disagreement(
       found: the outputs of another program. Outputs of dtype object (tapes) are not compared.
       runs: `runs(n)` returns the outputs of n perturbed runs of the Graph after those of one that
         is not perturbed. None: every bit is compared.
-      ulp: by how many units in the last place elements may differ in any case.
+      ulp: returns by how many units in the last place elements may differ in any case.
       signs: whether zeros of different signs differ.
       regrouped: whether the program used identities of exact arithmetic, which may overflow: half
         of the digits of the largest number of an output have to agree, where both are finite.
-      sparse: whether the program knows zeros of a Jacobian, which are NaN (0 times infinity) in the
-        evaluator.
+      sparse: returns whether the program knows zeros of a Jacobian, which are NaN (0 times
+        infinity) in the evaluator.
+
+    What is a function is called only where bits differ.
     """
     for number, (e, f) in enumerate(zip(expected, found, strict=True)):
         e, f = _native(e), _native(f)
@@ -67,11 +70,12 @@ def disagreement(
         if not signs and e.dtype.kind in "fc":
             e, f = e + e.dtype.type(0), f + f.dtype.type(0)
         apart = ~equal(e, f)
+        if not apart.any():
+            continue
         if e.dtype.kind in "fc":
-            if sparse:
+            if sparse():
                 apart &= ~(np.isnan(e) & (f == 0))
-            if apart.any():
-                apart &= ~_tolerated(e, f, ulp, regrouped)
+            apart &= ~_tolerated(e, f, ulp(), regrouped)
         for count in RUNS:
             if runs is None or not apart.any():
                 break

@@ -12,14 +12,12 @@ Arithmetic, 1997; Vignes, Discrete stochastic arithmetic, 2004).
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
-from fungrad.control_flow.call import interpreted
 from fungrad.ir.graph import Equation, Graph, graphs_of, inner_graphs
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import add, sub
@@ -35,10 +33,8 @@ from fungrad.primitives.facts import (
 )
 from fungrad.primitives.movement.scatter import index_max, index_min
 from fungrad.retracing.graph_transforms import memoised
-from fungrad.rounding.evaluation_time import trips
+from fungrad.rounding.evaluation_time import Limit, TimedTrace, evaluated, trips
 from fungrad.support import forks
-from fungrad.tracing.interpreter import evaluate
-from fungrad.tracing.trace import EVAL, EvalTrace, enter, leave
 
 SUM_ULP = 8.0
 """The units in the last place by which the terms of a sum are moved."""
@@ -52,45 +48,8 @@ _import = forks.lock()
 wait for the end of the import."""
 
 
-class TooLong(Exception):
-    """A run has exceeded its time."""
-
-
 class Undefined(Exception):
     """A perturbed run has left the domain of an operation: any number may be right there."""
-
-
-class Limit:
-    """So many seconds of this thread's CPU time, which do not depend on other work of the machine.
-
-    At least as much time has passed on the clock, which is read faster and asked first.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._end = time.thread_time() + seconds
-        self._earliest = time.perf_counter() + seconds
-
-    def check(self) -> None:
-        """Raises TooLong where the time is over."""
-        if time.perf_counter() > self._earliest:
-            left = self._end - time.thread_time()
-            if left < 0.0:
-                raise TooLong
-            self._earliest = time.perf_counter() + left
-
-
-class TimedTrace(EvalTrace):
-    """Evaluates primitives up to a limit of time; then it raises TooLong."""
-
-    __slots__ = ("limit",)
-
-    def __init__(self, limit: Limit) -> None:
-        super().__init__(None, lambda: "an evaluation")
-        self.limit = limit
-
-    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
-        self.limit.check()
-        return primitive.eval(*args, **params)
 
 
 class PerturbedTrace(TimedTrace):
@@ -290,23 +249,6 @@ def _terms(args: Sequence[Any], params: dict[str, Any]) -> int:
     else:
         axes = range(len(shape))
     return math.prod([shape[axis] for axis in axes])
-
-
-def evaluated(graph: Graph, args: Sequence[Any], trace: EvalTrace | None = None) -> Sequence[Any]:
-    """The outputs of a Graph, by the evaluator: equation by equation, also those of loops and
-    branches. Floating-point warnings are off.
-
-    Args:
-      graph: the program.
-      args: its arguments.
-      trace: evaluates the primitives; NumPy if it is None.
-    """
-    with interpreted(), np.errstate(all="ignore"):
-        token = enter(EVAL if trace is None else trace)
-        try:
-            return evaluate(graph, args)
-        finally:
-            leave(token)
 
 
 class PerturbedRuns:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -17,6 +17,8 @@ import numpy as np
 muted: ContextVar[bool] = ContextVar("fungrad_muted", default=False)
 """Whether the present steps of a loop have run before, so that they must not print twice."""
 
+Replaying = Callable[[], AbstractContextManager[Any]]
+"""Makes the context of a run in which effects return what they returned before."""
 _run: ContextVar[EffectLog | None] = ContextVar("fungrad_effects", default=None)
 
 

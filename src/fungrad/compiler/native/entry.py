@@ -62,8 +62,9 @@ class EntryProgram:
         self.fallback = fallback
         registered()
         text = kernel.module.complete()
-        if threads.PREFIX in text:
-            threads.provide(text)
+        for call, define in threads.FUNCTIONS.items():
+            if call in text:
+                define()
         self._built: Built = build(kernel.module)
         self._definition.code = self._built.address("fg_entry")
         self._constants = [np.ascontiguousarray(array) for array in kernel.constants]

@@ -328,16 +328,8 @@ def pool() -> None:
     atexit.register(ctypes.CFUNCTYPE(None)(built.address("fg_stop")))
 
 
-PREFIX = " @fg_s"
-"""What calls of these functions begin with."""
-
-
-def provide(text: str) -> None:
-    """Defines the functions of this module that the IR of a program calls."""
-    if " @fg_share(" in text:
-        pool()
-    if " @fg_signalled(" in text:
-        signals()
+FUNCTIONS = {" @fg_share(": pool, " @fg_signalled(": signals}
+"""By the calls in the IR of a program: what defines the functions of this module."""
 
 
 def _built(text: str) -> Built:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import Any
 
@@ -18,13 +19,12 @@ from fungrad.control_flow.call import Backend, Runner, interpreted
 from fungrad.errors import MiscompiledError
 from fungrad.ir.graph import Graph
 from fungrad.support.lazy import Module
-from fungrad.tracing.effects import EffectLog
+from fungrad.tracing.effects import EffectLog, Replaying
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import strict
 
 comparison: Any = Module("fungrad.compiler.self_check.comparison")
 evaluation_time: Any = Module("fungrad.rounding.evaluation_time")
-perturbed_evaluation: Any = Module("fungrad.rounding.perturbed_evaluation")
 report: Any = Module("fungrad.compiler.self_check.report")
 twin: Any = Module("fungrad.compiler.self_check.twin")
 
@@ -118,22 +118,26 @@ class CheckedProgram:
     def __call__(self, *args: Any) -> Sequence[Any]:
         if _within.get():
             return self.program(*args)
-        log = EffectLog()
+        recording: Replaying = nullcontext
+        replaying: Replaying = nullcontext
+        if comparison.acts(self.graph):
+            log = EffectLog()
+            recording, replaying = log.recording, log.replaying
         token = _within.set(True)
         started = time.thread_time()
         try:
-            with log.recording():
+            with recording():
                 results = self.program(*args)
         except (ArithmeticError, MemoryError, Warning):  # of np.errstate and of warning filters
             raise
         except Exception as error:
             _within.reset(token)
             token = _within.set(False)
-            return self._after(error, args, log)
+            return self._after(error, args, replaying)
         finally:
             _within.reset(token)
         limit = max(LEAST_SECONDS, self._seconds + time.thread_time() - started)
-        expected, wrong = self._compared(args, results, log, limit)
+        expected, wrong = self._compared(args, results, replaying, limit)
         if wrong is None:
             if not self._always:
                 self._settle(self.program)
@@ -145,10 +149,10 @@ class CheckedProgram:
         self._settle(evaluator(self.graph))
         return expected
 
-    def _after(self, error: Exception, args: Sequence[Any], log: EffectLog) -> Sequence[Any]:
+    def _after(self, error: Exception, args: Sequence[Any], replaying: Replaying) -> Sequence[Any]:
         """The evaluator's outputs, if the program has raised and the evaluator does not."""
         try:
-            expected = self._evaluated(args, log)
+            expected = self._evaluated(args, replaying)
         except Exception as raised:
             if type(raised) is type(error):
                 raise error from None
@@ -160,20 +164,22 @@ class CheckedProgram:
         self._settle(evaluator(self.graph))
         return expected
 
-    def _evaluated(self, args: Sequence[Any], log: EffectLog) -> Sequence[Any]:
-        with log.replaying():
-            expected: Sequence[Any] = perturbed_evaluation.evaluated(self.graph, args)
+    def _evaluated(self, args: Sequence[Any], replaying: Replaying) -> Sequence[Any]:
+        with replaying():
+            expected: Sequence[Any] = evaluation_time.evaluated(self.graph, args)
             return expected
 
     def _compared(
-        self, args: Sequence[Any], found: Sequence[Any], log: EffectLog, limit: float
+        self, args: Sequence[Any], found: Sequence[Any], replaying: Replaying, limit: float
     ) -> tuple[Sequence[Any], Any]:
         """The evaluator's outputs, and their disagreement with the program's, if any."""
         seconds = math.inf if self._always else limit
         if evaluation_time.evaluation_seconds(self.graph) <= seconds:
             try:
-                expected, wrong = comparison.compared(self.graph, args, found, log, 4 * seconds)
-            except (perturbed_evaluation.TooLong, MemoryError):
+                expected, wrong = comparison.compared(
+                    self.graph, args, found, replaying, 4 * seconds
+                )
+            except (evaluation_time.TooLong, MemoryError):
                 pass
             else:
                 note(self.graph, FIRST)
@@ -181,7 +187,7 @@ class CheckedProgram:
         wrong, text = twin.compared(self.graph, args, self._compile, limit)
         note(self.graph, text)
         if wrong is not None:
-            return self._evaluated(args, log), wrong
+            return self._evaluated(args, replaying), wrong
         return found, None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,21 +10,18 @@ from fungrad.ir.graph import Graph
 from fungrad.primitives.movement.stack_iota import basis
 from fungrad.retracing.graph_transforms import memoised
 from fungrad.rounding.agreement import Disagreement, disagreement
-from fungrad.rounding.perturbed_evaluation import (
-    Limit,
-    PerturbedRuns,
-    TimedTrace,
-    accumulated_ulp,
-    evaluated,
-)
-from fungrad.tracing.effects import EffectLog
+from fungrad.rounding.evaluation_time import Limit, TimedTrace, evaluated
+from fungrad.support.lazy import Module
+from fungrad.tracing.effects import Replaying
+
+perturbed_evaluation: Any = Module("fungrad.rounding.perturbed_evaluation")
 
 PATIENCE = 20.0
 """Perturbed runs may take so many times the limit of a check: they are rarely needed."""
 
 
 def compared(
-    graph: Graph, args: Sequence[Any], found: Sequence[Any], log: EffectLog, seconds: float
+    graph: Graph, args: Sequence[Any], found: Sequence[Any], replaying: Replaying, seconds: float
 ) -> tuple[Sequence[Any], Disagreement | None]:
     """The evaluator's outputs, and how a program's outputs disagree with them, if they do.
 
@@ -31,27 +29,43 @@ def compared(
       graph: what the program computes, as traced.
       args: the arguments.
       found: the outputs of the program.
-      log: the effects of its run, which are replayed.
+      replaying: makes the context of each further run.
       seconds: the limit of the evaluator's time.
 
     Raises:
       TooLong: if the evaluator takes longer.
     """
-    trace = TimedTrace(Limit(seconds))
-    with log.replaying():
-        expected = evaluated(graph, args, trace)
-    seconds *= PATIENCE
-    runs = PerturbedRuns(graph, args, True, seconds, log.replaying, zeros=_regroups(graph))
+    with replaying():
+        expected = evaluated(graph, args, TimedTrace(Limit(seconds)))
+
+    @functools.cache
+    def perturbed() -> Any:
+        return perturbed_evaluation.PerturbedRuns(
+            graph, args, True, PATIENCE * seconds, replaying, zeros=_regroups(graph)
+        )
+
     wrong = disagreement(
         expected,
         found,
-        lambda count: [expected, *runs.first(count)],
-        accumulated_ulp(graph),
+        lambda count: [expected, *perturbed().first(count)],
+        lambda: perturbed_evaluation.accumulated_ulp(graph),
         signs=False,
         regrouped=graph.reassociates,
-        sparse=_pushes_a_basis(graph),
+        sparse=lambda: _pushes_a_basis(graph),
     )
     return expected, wrong
+
+
+def acts(graph: Graph) -> bool:
+    """Whether a Graph has effects or calls opaque functions, which a further run would repeat."""
+
+    def found() -> bool:
+        return any(e.primitive.effect or "host" in e.params for e in graph.equations) or any(
+            map(acts, graph.subgraphs())
+        )
+
+    result: bool = memoised(graph, "acts", found)
+    return result
 
 
 def _regroups(graph: Graph) -> bool:

@@ -9,10 +9,12 @@ no twin.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.self_check.comparison import acts
 from fungrad.compiler.self_check.comparison import compared as compare
 from fungrad.control_flow.call import Runner
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
@@ -21,13 +23,10 @@ from fungrad.ir.verifier import check_graph
 from fungrad.primitives.elementwise.family import add, logical_and, lt
 from fungrad.primitives.movement.static_index import Index
 from fungrad.primitives.primitive import Primitive
-from fungrad.retracing.graph_transforms import memoised
 from fungrad.retracing.inlining import copied
 from fungrad.rounding.agreement import Disagreement
-from fungrad.rounding.evaluation_time import evaluation_seconds
-from fungrad.rounding.perturbed_evaluation import TooLong
+from fungrad.rounding.evaluation_time import TooLong, evaluation_seconds
 from fungrad.support.lazy import Module
-from fungrad.tracing.effects import EffectLog
 
 loops: Any = Module("fungrad.control_flow.while_loop")
 
@@ -65,10 +64,9 @@ def compared(
     try:
         short, given, changes = shortened(graph, args, seconds)
         program = compile(short)
-        log = EffectLog()
-        with log.recording(), np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):
             results = program(*given)
-        _, wrong = compare(short, given, results, log, 8 * seconds)
+        _, wrong = compare(short, given, results, nullcontext, 8 * seconds)
     except (NoTwin, TooLong, MemoryError) as reason:
         return None, f"not compared: {reason or 'the evaluator takes longer than the build'}"
     except Exception as error:  # of the twin's numbers, such as a singular matrix
@@ -82,7 +80,7 @@ def shortened(graph: Graph, args: Sequence[Any], seconds: float) -> tuple[Graph,
     Raises:
       NoTwin: if the program cannot be shortened to take so many seconds in the evaluator.
     """
-    if _acts(graph):
+    if acts(graph):
         raise NoTwin("it has effects, or calls opaque functions")
     lengths: dict[int, int] = {}
     _lengths_of(graph, lengths)
@@ -104,18 +102,6 @@ def shortened(graph: Graph, args: Sequence[Any], seconds: float) -> tuple[Graph,
     if not writer.changes or evaluation_seconds(short) > 4 * seconds:
         raise NoTwin("the evaluator takes longer than the build, also for fewer rows and steps")
     return short, given, ", ".join(writer.changes)
-
-
-def _acts(graph: Graph) -> bool:
-    """Whether a Graph has effects or calls opaque functions, which a shorter run would repeat."""
-
-    def found() -> bool:
-        return any(e.primitive.effect or "host" in e.params for e in graph.equations) or any(
-            map(_acts, graph.subgraphs())
-        )
-
-    result: bool = memoised(graph, "acts", found)
-    return result
 
 
 def _lengths_of(graph: Graph, lengths: dict[int, int]) -> None:

@@ -158,7 +158,7 @@ def _gradient_tall(q: Any, r: Any, gq: Any, gr: Any) -> Any:
 qr: Primitive = general(
     "qr",
     cost=flop_counts.qr,
-    eval=lambda a: tuple(lapack_calls.qr(a)),
+    eval=lapack_calls.qr,
     type=_type_qr,
     vjp=_vjp_qr,
     batch=lambda args, batched, size: qr(args[0]),

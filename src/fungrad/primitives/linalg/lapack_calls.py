@@ -9,7 +9,7 @@ than float64 and complex128, np.linalg is called.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -126,10 +126,14 @@ def _qr() -> Function:
 
     def qr(a: Any) -> Any:
         if not known or a.dtype not in _DTYPES:
-            return np.linalg.qr(a)
+            return _plain_qr(a)
         return _by_reflectors(reflectors, product, a)
 
-    return qr
+    return functools.wraps(_plain_qr)(qr)
+
+
+def _plain_qr(a: Any) -> Any:
+    return tuple(np.linalg.qr(a))
 
 
 def _by_reflectors(reflectors: Function, product: Function, a: Any) -> tuple[Any, Any]:
@@ -146,20 +150,56 @@ inv = _fastest(np.linalg.inv, "inv", SINGULAR)
 cholesky = _fastest(np.linalg.cholesky, "cholesky_lo", _NOT_POSITIVE)
 det = _fastest(np.linalg.det, "det")
 slogdet = _fastest(np.linalg.slogdet, "slogdet")
+
+
+def _of_option(public: Function, by_value: Mapping[bool, Function]) -> Function:
+    """A function with one option, by the functions for its two values."""
+
+    def run(a: Any, **option: bool) -> Any:
+        (value,) = option.values()
+        return by_value[value](a)
+
+    return functools.wraps(public)(run)
+
+
+def _eigh(a: Any, *, lower: bool) -> Any:
+    return tuple(np.linalg.eigh(a, "L" if lower else "U"))
+
+
+def _eigvalsh(a: Any, *, lower: bool) -> Any:
+    return np.linalg.eigvalsh(a, "L" if lower else "U")
+
+
+def _svd(a: Any, *, full: bool) -> Any:
+    return tuple(np.linalg.svd(a, full))
+
+
+def _svdvals(a: Any) -> Any:
+    return np.linalg.svd(a, compute_uv=False)
+
+
+def _with(public: Function, **option: bool) -> Function:
+    return lambda a: public(a, **option)
+
+
+def _of_triangle(public: Function, name: str) -> Function:
+    """A function of the lower or the upper triangle of a Hermitian matrix."""
+    of_ends = {True: f"{name}_lo", False: f"{name}_up"}
+    found = {x: _fastest(_with(public, lower=x), end, _DIVERGED) for x, end in of_ends.items()}
+    return _of_option(public, found)
+
+
 qr = _qr()
 """`qr(a)`: the reduced factorisation."""
-eigh = {
-    lower: _fastest(functools.partial(np.linalg.eigh, UPLO=name), f"eigh_{end}", _DIVERGED)
-    for lower, name, end in ((True, "L", "lo"), (False, "U", "up"))
-}
-"""`eigh[lower](a)`."""
-eigvalsh = {
-    lower: _fastest(functools.partial(np.linalg.eigvalsh, UPLO=name), f"eigvalsh_{end}", _DIVERGED)
-    for lower, name, end in ((True, "L", "lo"), (False, "U", "up"))
-}
-svd = {
-    full: _fastest(functools.partial(np.linalg.svd, full_matrices=full), name, _NO_SVD)
-    for full, name in ((True, "svd_f"), (False, "svd_s"))
-}
-"""`svd[full](a)`."""
-svdvals = _fastest(functools.partial(np.linalg.svd, compute_uv=False), "svd", _NO_SVD)
+eigh = _of_triangle(_eigh, "eigh")
+"""`eigh(a, lower=)`."""
+eigvalsh = _of_triangle(_eigvalsh, "eigvalsh")
+svd = _of_option(
+    _svd,
+    {
+        full: _fastest(_with(_svd, full=full), name, _NO_SVD)
+        for full, name in ((True, "svd_f"), (False, "svd_s"))
+    },
+)
+"""`svd(a, full=)`."""
+svdvals = _fastest(_svdvals, "svd", _NO_SVD)

@@ -301,7 +301,7 @@ def _vjp_eigh(cts: Any, outputs: Any, args: Any, wanted: Any, *, lower: bool) ->
 eigh: Primitive = general(
     "eigh",
     cost=flop_counts.cubed(9),  # GVL 8.3, symmetric QR
-    eval=lambda a, *, lower: tuple(lapack_calls.eigh[lower](a)),
+    eval=lapack_calls.eigh,
     type=_type_eigh,
     vjp=_vjp_eigh,
     batch=lambda args, batched, size, *, lower: eigh(args[0], lower=lower),
@@ -326,7 +326,7 @@ vectors, nor on the choice among those of equal values: these are left open."""
 eigvalsh: Primitive = general(
     "eigvalsh",
     cost=flop_counts.cubed(4 / 3),
-    eval=lambda a, *, lower: lapack_calls.eigvalsh[lower](a),
+    eval=lapack_calls.eigvalsh,
     type=lambda a, *, lower: _type_eigh(a, lower=lower)[0],
     vjp=lambda ct, w, args, wanted, *, lower: _vjp_eigh(
         (ct, None), eigenspaces(args[0], lower=lower), args, wanted, lower=lower
@@ -418,7 +418,7 @@ def _vjp_svd(cts: Any, outputs: Any, args: Any, wanted: Any, *, full: bool) -> l
 svd: Primitive = general(
     "svd",
     cost=flop_counts.svd,
-    eval=lambda a, *, full: tuple(lapack_calls.svd[full](a)),
+    eval=lapack_calls.svd,
     type=_type_svd,
     vjp=_vjp_svd,
     batch=lambda args, batched, size, *, full: svd(args[0], full=full),

@@ -63,12 +63,11 @@ def derivative(a: Any, e: Any) -> Any:
     odd, even = _product(pair, found[0]), found[1]
     numerator, denominator = even + odd, even - odd
     pair[..., :n] = value = solve(denominator[..., :n], numerator[..., :n])
-    pair[..., n:] = solve(denominator[..., :n], numerator[..., n:] - denominator[..., n:] @ value)
+    right = numerator[..., n:] - denominator[..., n:] @ value
+    pair[..., n:] = solve(denominator[..., :n], right)
     for done in range(halvings.max(initial=0)):
-        squared = _product(pair, pair)
-        pair = (
-            np.where((done < halvings)[..., None, None], squared, pair) if a.ndim > 2 else squared
-        )
+        squared, left = _product(pair, pair), (done < halvings)[..., None, None]
+        pair = np.where(left, squared, pair) if a.ndim > 2 else squared
     return pair[..., n:]
 
 

@@ -32,6 +32,7 @@ from fungrad.tracing.created_arrays import Written
 from fungrad.tracing.interception import original
 from fungrad.tracing.opaque_mode import replaced_code
 from fungrad.tracing.source_location import describe, user_line
+from fungrad.tracing.subclass_arrays import OverTraced, holds_value, value_of
 from fungrad.tracing.trace import Tracer
 
 MOST = 2000
@@ -165,6 +166,8 @@ def _mark(value: Any) -> Any:
     """What tells later whether an object has been changed in place."""
     if type(value) is Written:
         return _mark(value.tracer)
+    if _is(value, OverTraced) and holds_value(value):
+        return _mark(value_of(value))
     if type(value) is Tracer and value.owner.ended:
         return _mark(value.inner)
     if _is(value, np.ndarray):

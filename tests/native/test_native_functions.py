@@ -540,7 +540,8 @@ def test_lanes_give_what_scalars_do(name: str, dtype: Any) -> None:
     for lanes in (4, 16):
         found = compiled(name, len(columns), dtype, lanes)(*columns)
         assert np.array_equal(found, expected, equal_nan=True)
-        assert np.array_equal(np.signbit(found), np.signbit(expected))
+        known = ~np.isnan(found)  # the sign of NaN depends on the order of operands
+        assert np.array_equal(np.signbit(found[known]), np.signbit(expected[known]))
 
 
 @pytest.mark.parametrize("n", [3, 4, 5, 7, 12, 64, -2, -3, -7])

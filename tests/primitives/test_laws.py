@@ -261,12 +261,14 @@ LATER = {
 @pytest.mark.parametrize("use", [*USES, *LATER])
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_a_leaked_tracer_is_refused_wherever_it_turns_up(transform, use):
-    value = leak(TRANSFORMS[transform])
-    if use in USES and transform in ("grad", "vjp", "jvp"):  # it is a plain value then
-        np.testing.assert_array_equal(USES[use](value), USES[use](np.sin(X)))
+    value, uses = leak(TRANSFORMS[transform]), {**USES, **LATER}
+    derives_nothing = use in USES or use == "later batch"
+    if derives_nothing and transform in ("grad", "vjp", "jvp"):  # it is a plain value then
+        np.testing.assert_array_equal(uses[use](value), uses[use](np.sin(X)))
         return
     with pytest.raises(LeakedTracerError, match="outside of the transform"):
-        {**USES, **LATER}[use](value)
+        found = uses[use](value)
+        found.tolist()  # after vmap it has a shape, but no numbers
 
 
 def test_a_tracer_of_another_thread_is_refused():

@@ -138,3 +138,12 @@ def reassociated():
     fg.config.reassociate = True
     yield
     fg.config.reassociate = False
+
+
+@pytest.fixture
+def site_packages(tmp_path, monkeypatch):
+    """A folder of installed packages, into which a test writes modules before it imports them."""
+    home = tmp_path / "site-packages"
+    home.mkdir()
+    monkeypatch.syspath_prepend(home)
+    return home

@@ -226,15 +226,12 @@ def test_what_replaces_asarray_with_a_dtype_works_on_plain_arrays_as_well():
 
 
 @pytest.fixture
-def package(tmp_path, monkeypatch):
+def package(site_packages):
     """An installed package whose compiled code asks for a float."""
-    home = tmp_path / "site-packages"
-    home.mkdir()
-    (home / "some_package.py").write_text(
+    (site_packages / "some_package.py").write_text(
         "import array\n\ndef convert(x):\n    return array.array('d', [x])[0]\n\n"
         "def draw(x, canvas):\n    canvas[0] = x\n"
     )
-    monkeypatch.syspath_prepend(home)
     import some_package
 
     yield some_package

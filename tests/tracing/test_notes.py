@@ -213,14 +213,11 @@ def test_the_ways_out_work_when_followed_by_the_letter(name):
         np.testing.assert_allclose(fg.grad(OPAQUE[name])(X), 2 * X, rtol=1e-9)
 
 
-def test_an_error_of_a_package_has_a_note_with_the_ways_out(tmp_path, monkeypatch):
-    home = tmp_path / "site-packages"
-    home.mkdir()
-    (home / "strict_package.py").write_text(
+def test_an_error_of_a_package_has_a_note_with_the_ways_out(site_packages):
+    (site_packages / "strict_package.py").write_text(
         "def norm(values):\n    if type(values) is not list:\n"
         "        raise LookupError('a list, please')\n"
     )
-    monkeypatch.syspath_prepend(home)
     import strict_package
 
     def f(values):
@@ -234,14 +231,11 @@ def test_an_error_of_a_package_has_a_note_with_the_ways_out(tmp_path, monkeypatc
     assert "fg.stop_gradient(values)" in note
 
 
-def test_a_function_of_a_package_that_is_transformed_itself_is_named(tmp_path, monkeypatch):
-    home = tmp_path / "site-packages"
-    home.mkdir()
-    (home / "plain_package.py").write_text(
+def test_a_function_of_a_package_that_is_transformed_itself_is_named(site_packages):
+    (site_packages / "plain_package.py").write_text(
         "import array\n\ndef size(values):\n    return total(values) ** 2\n\n"
         "def total(items):\n    return sum(array.array('d', items))\n"
     )
-    monkeypatch.syspath_prepend(home)
     import plain_package
 
     for f in (plain_package.size, lambda values: plain_package.size(values)):

@@ -152,12 +152,15 @@ det = _fastest(np.linalg.det, "det")
 slogdet = _fastest(np.linalg.slogdet, "slogdet")
 
 
-def _of_option(public: Function, by_value: Mapping[bool, Function]) -> Function:
-    """A function with one option, by the functions for its two values."""
+def _of_option(public: Function, option: str, names: Mapping[bool, str], message: str) -> Function:
+    """A function with an option that names the ufunc."""
+    found = {
+        value: _fastest(functools.partial(public, **{option: value}), name, message)
+        for value, name in names.items()
+    }
 
-    def run(a: Any, **option: bool) -> Any:
-        (value,) = option.values()
-        return by_value[value](a)
+    def run(a: Any, **given: bool) -> Any:
+        return found[given[option]](a)
 
     return functools.wraps(public)(run)
 
@@ -178,28 +181,11 @@ def _svdvals(a: Any) -> Any:
     return np.linalg.svd(a, compute_uv=False)
 
 
-def _with(public: Function, **option: bool) -> Function:
-    return lambda a: public(a, **option)
-
-
-def _of_triangle(public: Function, name: str) -> Function:
-    """A function of the lower or the upper triangle of a Hermitian matrix."""
-    of_ends = {True: f"{name}_lo", False: f"{name}_up"}
-    found = {x: _fastest(_with(public, lower=x), end, _DIVERGED) for x, end in of_ends.items()}
-    return _of_option(public, found)
-
-
 qr = _qr()
 """`qr(a)`: the reduced factorisation."""
-eigh = _of_triangle(_eigh, "eigh")
+eigh = _of_option(_eigh, "lower", {True: "eigh_lo", False: "eigh_up"}, _DIVERGED)
 """`eigh(a, lower=)`."""
-eigvalsh = _of_triangle(_eigvalsh, "eigvalsh")
-svd = _of_option(
-    _svd,
-    {
-        full: _fastest(_with(_svd, full=full), name, _NO_SVD)
-        for full, name in ((True, "svd_f"), (False, "svd_s"))
-    },
-)
+eigvalsh = _of_option(_eigvalsh, "lower", {True: "eigvalsh_lo", False: "eigvalsh_up"}, _DIVERGED)
+svd = _of_option(_svd, "full", {True: "svd_f", False: "svd_s"}, _NO_SVD)
 """`svd(a, full=)`."""
 svdvals = _fastest(_svdvals, "svd", _NO_SVD)

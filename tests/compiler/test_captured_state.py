@@ -390,10 +390,9 @@ def test_a_call_of_new_types_warns_of_a_change_with_an_effect(branches: bool) ->
 
     compiled = fg.jit(f)
     compiled(-1.0), compiled(np.float32(-1.0))
-    if not branches:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            compiled(-X)  # only the counter has changed
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiled(-X)  # only the counter has changed
     table["rate"] = 3.0
     with pytest.warns(CapturedStateWarning, match="rate"):
         compiled(np.full(2, -1.0))
@@ -408,6 +407,64 @@ def test_functions_with_branches() -> None:
     table["rate"] = 3.0
     with pytest.warns(CapturedStateWarning):
         assert f(1.0) == 3.0
+
+
+def test_effects_run_once_a_call_whatever_has_changed() -> None:
+    held, seen = {"rate": 2.0, "calls": 0}, []
+
+    def f(x: Any) -> Any:
+        held["calls"] += 1
+        fg.debug.callback(lambda value: seen.append(float(value)), x)
+        if x > 0.0:
+            fg.debug.callback(lambda value: seen.append(-float(value)), x)
+            return x * held["rate"]
+        return x
+
+    compiled = fg.jit(f)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for x in (1.0, 2.0, -3.0, 4.0):
+            compiled(x)
+            held["calls"] += 1
+    held["rate"] = 3.0
+    with pytest.warns(CapturedStateWarning, match="rate"):
+        assert compiled(5.0) == 15.0
+    assert seen == [1.0, -1.0, 2.0, -2.0, -3.0, 4.0, -4.0, 5.0, -5.0]
+
+
+@pytest.mark.parametrize(
+    ("f", "first", "second"),
+    [
+        (lambda x, held: x if x > 0.0 else -x * held["rate"], 1.0, -1.0),
+        (lambda x, held: np.sum(x) * (held["rate"] if len(x) == 1 else 1.0), X, X[:1]),
+    ],
+)
+def test_a_change_without_effect_on_one_program_has_its_effect_on_another(
+    f: Any, first: Any, second: Any
+) -> None:
+    held = {"rate": 1.0}
+    compiled = fg.jit(lambda x: f(x, held))
+    for rate in (1.0, 2.0, 3.0):  # no longer compared for the only program
+        held["rate"] = rate
+        compiled(first)
+    assert compiled(second) == 3.0
+    held["rate"] = 4.0
+    with pytest.warns(CapturedStateWarning):
+        compiled(first)
+    assert compiled(second) == 4.0
+
+
+def test_a_compiled_function_that_calls_itself() -> None:
+    held = {"rate": 2.0}
+
+    @functools.partial(fg.jit, static_argnums=1)
+    def power(x: Any, n: int) -> Any:
+        return power(x, n - 1) * x if n else held["rate"]
+
+    assert power(3.0, 2) == 18.0
+    held["rate"] = 4.0
+    with pytest.warns(CapturedStateWarning):
+        assert power(3.0, 2) == 36.0
 
 
 def test_nan_is_no_change() -> None:

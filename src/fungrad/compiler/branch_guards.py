@@ -14,10 +14,13 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from fungrad.compiler.guard_trace import GuardTrace, Question, impure
+import numpy as np
+
+from fungrad.compiler.guard_trace import GuardTrace, PathAgain, Question, impure
 from fungrad.control_flow.call import Runner, call, compiled, compiled_key, run
 from fungrad.errors import ArgumentError, BranchError, RetraceWarning
 from fungrad.ir.graph import Atom, Graph, Literal, Variable
+from fungrad.retracing.fingerprint import fingerprint
 from fungrad.retracing.graph_transforms import drop_dead
 from fungrad.retracing.staging import Staged
 from fungrad.support import forks, pytree
@@ -253,6 +256,8 @@ class Leaf(PathSection):
         given = whole.inputs[: len(staged.captured)]
         self.program = GuardedProgram(lambda: self.graph(whole.outputs, given))
         self.out = staged.out
+        self.questions = tuple(trace.questions)
+        """Those of its path, with their answers."""
 
 
 class TakenPath(Record):
@@ -264,6 +269,59 @@ class TakenPath(Record):
     values: dict[int, Any]
     results: list[Any] | None = None
     """The outputs, if they are computed already."""
+
+
+def traced(
+    stage: Callable[[Any], Staged],
+    values: dict[int, Any],
+    answers: Sequence[Any] = (),
+    marks: Sequence[Any] = (),
+    kind: type[GuardTrace] = GuardTrace,
+) -> tuple[GuardTrace, Staged]:
+    """The trace of a path, which keeps the values that it computes, and its Graph. The first
+    answers are known.
+    """
+    made: list[GuardTrace] = []
+
+    def make(parent: Trace, label: Callable[[], str]) -> GuardTrace:
+        # An index is refused at first, for then arrays that it reads are traced, too.
+        refuses = not made and interception.State.on
+        made.append(kind(parent, label, dict(values), answers, marks, refuses))
+        return made[-1]
+
+    try:
+        staged = stage(make)
+    except Exception:  # np.zeros(n) raises another error than that of the index
+        if len(made) > 1 or not made or not made[0].was_refused:
+            raise
+        staged = stage(make)
+    return made[-1], staged
+
+
+def is_outdated(
+    stage: Callable[[Any], Staged], staged: Staged, questions: Sequence[Question] = ()
+) -> bool:
+    """Whether a path, with its known answers, would be another one if it were traced now. No effect
+    runs. True if it is not known: of a function that raises an error now.
+    """
+    try:
+        if issubclass(staged.recorder, GuardTrace):
+            types = [variable.type for variable in staged.graph.inputs]
+            values = [np.broadcast_to(np.ones((), t.dtype), t.shape) for t in types]
+            answers, marks = [q.answer for q in questions], [q.mark for q in questions]
+            trace, again = traced(stage, dict(enumerate(values)), answers, marks, PathAgain)
+            if len(trace.questions) != len(questions):
+                return True
+        else:
+            again = stage(staged.recorder)
+    except Exception:
+        return True
+    return content(again.graph) != content(staged.graph)
+
+
+def content(graph: Graph) -> tuple[str, int]:
+    """What tells two Graphs for the same arguments apart."""
+    return str(graph), fingerprint(graph)
 
 
 _lock = forks.lock()
@@ -360,7 +418,7 @@ class Paths:
 
     def first(self, leaves: Sequence[Any]) -> TakenPath | Staged:
         """Traces the first path; without a question on it the Graph is all that there is."""
-        trace, staged = self._traced(dict(enumerate(leaves)), [], [])
+        trace, staged = traced(self._stage, dict(enumerate(leaves)))
         return self._path(trace, staged) if trace.questions else staged
 
     def trace(
@@ -371,29 +429,9 @@ class Paths:
         keep: bool = True,
     ) -> TakenPath:
         """Traces the path that the values take; the first answers are known."""
-        with uncollected():
-            return self._path(*self._traced(values, answers, nodes), keep)
-
-    def _traced(
-        self, values: dict[int, Any], answers: list[Any], nodes: list[QuestionNode]
-    ) -> tuple[GuardTrace, Staged]:
-        """The trace of a path, which keeps the values that it computes, and its Graph."""
-        made: list[GuardTrace] = []
         marks = [node.question.mark for node in nodes]
-
-        def make(parent: Trace, label: Callable[[], str]) -> GuardTrace:
-            # An index is refused at first, for then arrays that it reads are traced, too.
-            refuses = not made and interception.State.on
-            made.append(GuardTrace(parent, label, dict(values), answers, marks, refuses))
-            return made[-1]
-
-        try:
-            staged = self._stage(make)
-        except Exception:  # np.zeros(n) raises another error than that of the index
-            if len(made) > 1 or not made or not made[0].was_refused:
-                raise
-            staged = self._stage(make)
-        return made[-1], staged
+        with uncollected():
+            return self._path(*traced(self._stage, values, answers, marks), keep)
 
     def _path(self, trace: GuardTrace, staged: Staged, keep: bool = True) -> TakenPath:
         """The path of a trace, added to the tree if it is to be kept."""
@@ -504,17 +542,10 @@ class Paths:
         warnings.warn(f"{text}\n(more: fungrad explain RetraceWarning)", RetraceWarning, 6)
         return False
 
-    def graphs(self) -> list[Graph]:
-        """The Graphs of the paths as they were recorded."""
-        found: dict[Graph, None] = {}
-        todo = [self.root]
-        while todo:
-            place = todo.pop()
-            if place is not None:
-                found[place.whole] = None
-            if isinstance(place, QuestionNode):
-                todo.extend(place.paths.values())
-        return list(found)
+    def leaves(self) -> list[Leaf]:
+        """The ends of the paths."""
+        ends = [end for node in self.nodes() for end in node.paths.values()]
+        return [end for end in (self.root, *ends) if isinstance(end, Leaf)]
 
     def nodes(self) -> list[QuestionNode]:
         """All nodes, from the root down."""

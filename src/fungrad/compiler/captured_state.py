@@ -14,8 +14,8 @@ import sys
 import warnings
 import zlib
 from array import array
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Hashable, Iterable, Iterator
 from contextvars import ContextVar
 from threading import local
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -66,6 +66,12 @@ class Place:
         self.value = value
         self._mark = _mark(value)
 
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Place and self.owner is other.owner and bool(self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash((id(self.owner), self.key))
+
     def now(self) -> Any:
         """What it holds now; `Missing` if the place is not there."""
         return _read(self.owner, self.key)
@@ -112,8 +118,8 @@ class CapturedState:
     """The places that a compiled function reads outside of its arguments, as its last trace saw
     them, and when they are compared: at its first ten calls, and then after each tenth part more.
 
-    A place that was seen to change twice, with no effect on the program that is known, is no
-    longer compared: a counter, a cache.
+    A place that was seen to change twice with no effect on a program is no longer compared for
+    that program: a counter, a cache.
 
     Args:
       f: the function.
@@ -124,32 +130,32 @@ class CapturedState:
         self._f = f
         self._verify = verify
         self._places: list[Place] = []
-        self._changes: dict[tuple[int, Any], list[Place]] = {}
+        self._changes: dict[Hashable, Counter[Place]] = {}
+        """By program: how often a place has changed with no effect on it."""
         self.due = sys.maxsize
         """The number of calls from which on the places are compared again."""
 
     def keep(self, calls: int, static: Iterable[Any] = ()) -> None:
         """Reads the places, as a trace has just seen them: those of f and of static arguments."""
         runs = self._verify or Verification.runs
-        places = _Reader().read(self._f, static) if runs != "never" else []
-        self._places = [p for p in places if len(self._changes.get((id(p.owner), p.key), ())) < 2]
+        self._places = _Reader().read(self._f, static) if runs != "never" else []
         if self._places:
             self.due = calls
 
-    def changed(self) -> list[Place]:
-        """The places that hold something else now."""
-        return [place for place in self._places if place.has_changed()]
-
-    def changed_at(self, calls: int) -> list[Place]:
+    def changed(self, calls: int) -> list[Place]:
         """The places that hold something else at a call, from which the next comparison is due."""
         always = (self._verify or Verification.runs) == "always"
         self.due = calls if always else calls + calls // 10
-        return self.changed()
+        return [place for place in self._places if place.has_changed()]
 
-    def tolerate(self, changed: list[Place]) -> None:
-        """Notes that places have changed, with no effect that is known."""
-        for place in changed:
-            self._changes.setdefault((id(place.owner), place.key), []).append(place)
+    def affecting(self, program: Hashable, changed: Iterable[Place]) -> list[Place]:
+        """The places, of those that have changed, that may have an effect on a program."""
+        counts = self._changes.get(program) or Counter()
+        return [place for place in changed if counts.get(place, 0) < 2]
+
+    def tolerate(self, program: Hashable, changed: Iterable[Place]) -> None:
+        """Notes that places have changed with no effect on a program."""
+        self._changes.setdefault(program, Counter()).update(changed)
 
 
 def _is(value: Any, kinds: Any) -> bool:

@@ -175,9 +175,11 @@ class GuardTrace(GraphTrace):
         results = trace.run(f, *tracers)
         if self.questions or len(self.equations) - first < costs.rerolled_equations:
             return trace, results
+        self.count()
+        if self._effects:  # the values may depend on them
+            return trace, results
 
         def values(variables: Sequence[Variable]) -> list[Any]:
-            self.count()
             self.compute(self.numbers(variables))
             return [self._value(variable) for variable in variables]
 
@@ -260,6 +262,19 @@ class GuardTrace(GraphTrace):
             return atom.value
         number = self._numbers.get(atom)
         return self._constants[atom] if number is None else self.known[number]
+
+
+class PathAgain(GuardTrace):
+    """Records a known path again, by its known answers. A further question, and so an effect, is an
+    error.
+    """
+
+    __slots__ = ()
+
+    def compute(self, wanted: Sequence[int], effects: bool = False) -> None:
+        if effects:
+            raise impure(self.label(), user_line())
+        super().compute(wanted)
 
 
 def impure(name: str, line: str) -> BranchError:

@@ -9,14 +9,15 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from operator import is_not
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 from numpy import ndarray
 
 from fungrad.compiler import backend_choice, background, branch_guards
 from fungrad.compiler.branch_guards import MAX_PATHS, Paths, TakenPath, UnguardedTrace
-from fungrad.compiler.captured_state import CapturedState, Place, warn_of_changes
+from fungrad.compiler.captured_state import CapturedState, warn_of_changes
+from fungrad.compiler.guard_trace import Question
 from fungrad.compiler.lowered import CacheInfo, Lowered
 from fungrad.compiler.self_check.setting import checked_runs
 from fungrad.control_flow.call import call, compiled, run
@@ -24,12 +25,11 @@ from fungrad.errors import ArgumentError, RetraceWarning, TracingError
 from fungrad.ir.canonical import DOUBLE, canonical
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
-from fungrad.retracing.fingerprint import fingerprint
 from fungrad.retracing.staging import Staged, check_rows, stage_tree
 from fungrad.support import forks, pytree
 from fungrad.support.garbage import uncollected
 from fungrad.support.lazy import Module, Record
-from fungrad.tracing.aliasing import is_scalar_array, received
+from fungrad.tracing.aliasing import is_scalar_array, with_memory
 from fungrad.tracing.code_origin import is_foreign
 from fungrad.tracing.graph_trace import GraphTrace
 from fungrad.tracing.interpreter import evaluate
@@ -196,7 +196,7 @@ class Jitted(OfFunction):
                 return self(*given)  # programs for canonical arrays are stored
             return self._call(args, kwargs, tuple(key))
         hits = self._hits = self._hits + 1
-        if hits > self._state.due and self._has_dropped(args, kwargs):
+        if hits > self._state.due and self._has_dropped():
             self._hits -= 1
             return self(*args)
         out = program(*args)
@@ -216,7 +216,7 @@ class Jitted(OfFunction):
     def _of_trees(self, args: tuple[Any, ...]) -> Any:
         """The fast path for lists, tuples and dicts of plain arguments."""
         if self._hits >= self._state.due:
-            self._has_dropped(args, {})
+            self._has_dropped()
         leaves: list[Any] = []
         key: list[Any] = []
         if not plain(args, leaves, key):
@@ -231,7 +231,7 @@ class Jitted(OfFunction):
     def _of_names(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The fast path for keyword and static arguments."""
         if self._hits >= self._state.due:
-            self._has_dropped(args, kwargs)
+            self._has_dropped()
         form = self._forms.get((len(args), *kwargs)) or self._form(len(args), tuple(kwargs))
         values = (*args, *kwargs.values()) if kwargs else args
         leaves: list[Any] = []
@@ -279,8 +279,6 @@ class Jitted(OfFunction):
         """The general path: any tree of arguments, under any trace."""
         if comparing.get():
             return self._f(*args, **kwargs)
-        if self._hits >= self._state.due and current() is EVAL:
-            self._has_dropped(args, kwargs)
         watch, before = first_call(self._f, COMPILED), Spoiled.arrays
         if watch is None:
             out = self._result(args, kwargs, key, trees)
@@ -300,8 +298,7 @@ class Jitted(OfFunction):
             return pytree.leaves(self._f(*positional, **named))
 
         def traced() -> Any:
-            types = [self._type(leaf, dynamic, i) for i, leaf in enumerate(leaves)]
-            return self._stage(static, treedef, types, leaves, branch_guards.chosen(self._branches))
+            return self._stage(self._key(static, dynamic, leaves, treedef), leaves)
 
         try:
             watch.compare(flat, leaves, pytree.leaves(out), traced)
@@ -314,7 +311,7 @@ class Jitted(OfFunction):
         """The files of the lines of the programs."""
         graphs: list[Graph] = []
         for staged in list(self._cache.values()):
-            graphs += [staged.graph] if isinstance(staged, Staged) else staged.graphs()
+            graphs += [program.graph for program, _ in _programs(staged)]
         seen: set[Graph] = set()
         sources: set[Any] = set()
         while graphs:
@@ -404,14 +401,7 @@ class Jitted(OfFunction):
         """
         static, dynamic = self._parted(args, kwargs)
         leaves, treedef = flat_leaves(dynamic)
-        branches = branch_guards.chosen(self._branches)
-        key = (
-            treedef,
-            static,
-            tuple([self._type(leaf, dynamic, i) for i, leaf in enumerate(leaves)]),
-            branches,
-            tuple([i for i, leaf in enumerate(leaves) if is_scalar_array(leaf)]),
-        )
+        key = self._key(static, dynamic, leaves, treedef)
         try:
             staged = self._cache.get(key)
         except TypeError:
@@ -420,20 +410,14 @@ class Jitted(OfFunction):
                 f"Static arguments of {describe(self._f)} have to be hashable (numbers, strings, "
                 f"tuples){user_line()}: {values}."
             ) from None
-        before = staged
-        changed = self._state.changed() if staged is None else self._changed_in_trace()
-        if staged is not None and not changed:
+        compares = staged is None or current().records or self._hits >= self._state.due
+        dropped = compares and self._has_dropped()
+        if staged is not None and not dropped:
             self._hits += 1
             return leaves, staged, None
         self._misses += 1
-        if changed:  # the other programs are of another state
-            if before is None and current() is EVAL:
-                self._judge(changed, self._is_outdated())
-            self._cache, self._direct = OrderedDict(), {}
         with uncollected():
-            staged, way = self._stage(static, treedef, key[2], leaves, branches)
-        if before is not None:
-            self._judge(changed, not _are_alike(before, staged))
+            staged, way = self._stage(key, leaves)
         captured = staged.captured if isinstance(staged, Staged) else way and way.leaf.captured
         if not captured:  # captured values of another trace end with it
             with _lock:
@@ -446,76 +430,51 @@ class Jitted(OfFunction):
             self._state.keep(self._hits, self._static_values())
         return leaves, staged, way
 
-    def _has_dropped(self, args: Any, kwargs: Any) -> bool:
-        """Drops the programs, with a warning, if captured state has changed, and the Graph for
-        these arguments with it. Returns whether they were dropped.
+    def _has_dropped(self) -> bool:
+        """Drops the programs, with a warning, if captured state has changed, and one of them with
+        it. Returns whether they were dropped.
         """
-        state, programs = self._state, (self._cache, self._direct, self._last_key)
-        changed = state.changed_at(self._hits)
+        state = self._state
+        changed = state.changed(self._hits)
         if not changed:
             return False
-        hits, misses = self._hits, self._misses
-        before = self._content(args, kwargs)
-        if self._misses != misses:  # there was no program for such arguments
-            return True
-        self.cache_clear()
-        after = self._content(args, kwargs)
-        if after != before:
-            warn_of_changes(self._f, changed)
-            return True
-        self._cache, self._direct, self._last_key = programs
-        self._hits, self._misses = hits, misses
-        self._state = state
-        self._judge(changed, False)
-        static = self._parted(args, kwargs)[0]
-        if any(key[1] != static for key in self._cache):  # they may depend on the change
-            same = [(key, staged) for key, staged in self._cache.items() if key[1] == static]
-            self._cache, self._direct = OrderedDict(same), {}
-        state.keep(hits, self._static_values())
-        return False
-
-    def _changed_in_trace(self) -> list[Place]:
-        """The places that hold something else, in a trace: one that records makes a program, and
-        compares at each call.
-        """
-        trace = current()
-        if trace is EVAL or not (trace.records or self._hits >= self._state.due):
-            return []
-        return self._state.changed_at(self._hits)
-
-    def _judge(self, changed: list[Place], outdated: bool) -> None:
-        """Warns of changes with an effect on a program. Others are noted, if no other static
-        arguments have programs for which they may have one.
-        """
+        compared = [
+            (stage, *program)
+            for key, entry in list(self._cache.items())
+            for stage in [self._stager(*key)]
+            for program in _programs(entry)
+            if state.affecting(program[0].graph, changed)
+        ]
+        self._state = CapturedState(self._f, self._verify)  # a call of f by f compares nothing
+        try:
+            with uncollected():
+                outdated = any(branch_guards.is_outdated(*program) for program in compared)
+        finally:
+            self._state = state
         if outdated:
+            self.cache_clear()
             warn_of_changes(self._f, changed)
-        elif not self._has_static:
-            self._state.tolerate(changed)
+        elif compared:
+            for _, staged, _ in compared:
+                state.tolerate(staged.graph, changed)
+            state.keep(self._hits, self._static_values())
+        return outdated
 
     def _static_values(self) -> list[Any]:
         """The static arguments of all programs."""
         return [static.value for key in list(self._cache) for _, static in key[1]]
 
-    def _content(self, args: Any, kwargs: Any) -> tuple[str, int]:
-        return content(self.lower(*args, **kwargs).graph)
-
-    def _is_outdated(self) -> bool:
-        """Whether the Graph of the last types would be another now. True if it is not known: of a
-        function with branches on values, or that raises an error now.
-        """
-        with _lock:
-            last = next(reversed(self._cache.items()), None)
-        if last is None:
-            return False
-        (treedef, static, types, _, scalars), staged = last
-        if not isinstance(staged, Staged):
-            return True
-        arrays = [np.zeros(()) if i in scalars else None for i in range(len(types))]
-        try:
-            again, _ = self._stage(static, treedef, types, arrays, "error")
-        except Exception:
-            return True
-        return content(staged.graph) != content(cast(Staged, again).graph)
+    def _key(
+        self, static: Any, dynamic: Any, leaves: Sequence[Any], treedef: pytree.TreeDef
+    ) -> Any:
+        """What programs are kept by: calls that share it are traced alike."""
+        return (
+            treedef,
+            static,
+            tuple([self._type(leaf, dynamic, i) for i, leaf in enumerate(leaves)]),
+            branch_guards.chosen(self._branches),
+            tuple([i for i, leaf in enumerate(leaves) if is_scalar_array(leaf)]),
+        )
 
     def _parted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The static arguments with their positions or names, and the others as a tree."""
@@ -558,22 +517,22 @@ class Jitted(OfFunction):
             [*args, *(kwargs[k] for k in sorted(kwargs))],
         )
 
-    def _stage(
-        self,
-        static: Any,
-        treedef: pytree.TreeDef,
-        types: Sequence[Type],
-        leaves: Sequence[Any],
-        branches: str,
-    ) -> tuple[Staged | Paths, TakenPath | None]:
+    def _stager(
+        self, treedef: pytree.TreeDef, static: Any, types: Sequence[Type], _: str,
+        scalars: Sequence[int],
+    ) -> Callable[[Any], Staged]:  # fmt: skip
+        """What stages f for arguments of a signature, a key of the cache, by a trace that its
+        argument makes.
+        """
+
         def apply(dynamic: Any) -> Any:
-            for leaf, given in zip(pytree.leaves(dynamic), leaves, strict=True):
-                received(leaf, given)
+            leaves = pytree.leaves(dynamic)
+            for i in scalars:
+                with_memory(leaves[i])
             args, kwargs = joined(static, *dynamic)
             return self._f(*args, **kwargs)
 
-        placeholder = pytree.unflatten(treedef, list(range(treedef.leaf_count)))
-        names = self._names(placeholder) if not static else [f"leaf {i}" for i in range(len(types))]
+        names = self._leaf_names(static, treedef)
 
         def stage(make: Callable[..., Any]) -> Staged:
             what = "a jitted function"
@@ -585,13 +544,25 @@ class Jitted(OfFunction):
                 return traces[-1]
 
             staged = stage_tree(self._f, apply, treedef, types, names, what, begun, rows)
-            return staged._replace(graph=self.choose(staged.graph), kept=traces[-1].kept)
+            trace, graph = traces[-1], self.choose(staged.graph)
+            return staged._replace(graph=graph, kept=trace.kept, recorder=type(trace))
 
+        return stage
+
+    def _leaf_names(self, static: Any, treedef: pytree.TreeDef) -> list[str]:
+        count = treedef.leaf_count
+        if static:
+            return [f"leaf {i}" for i in range(count)]
+        return self._names(pytree.unflatten(treedef, list(range(count))))
+
+    def _stage(self, key: Any, leaves: Sequence[Any]) -> tuple[Staged | Paths, TakenPath | None]:
+        treedef, static, types, branches, _ = key
+        stage = self._stager(*key)
         if branches == "error":
             return stage(UnguardedTrace), None
 
         def check_order(staged: Staged, leaves: Sequence[Any]) -> None:
-            check_rows(staged, leaves, self._f, lambda: names)
+            check_rows(staged, leaves, self._f, lambda: self._leaf_names(static, treedef))
 
         def evaluate(leaves: Sequence[Any]) -> Any:
             outs: list[pytree.TreeDef] = []
@@ -675,16 +646,11 @@ if TYPE_CHECKING:
         def lower(self, *args: P.args, **kwargs: P.kwargs) -> Lowered: ...
 
 
-def _are_alike(one: Staged | Paths, other: Staged | Paths) -> bool:
-    """Whether two programs are surely the same."""
-    if isinstance(one, Paths) or isinstance(other, Paths):
-        return False
-    return content(one.graph) == content(other.graph)
-
-
-def content(graph: Graph) -> tuple[str, int]:
-    """What tells two Graphs for the same arguments apart."""
-    return str(graph), fingerprint(graph)
+def _programs(entry: Staged | Paths) -> list[tuple[Staged, Sequence[Question]]]:
+    """What is staged for arguments of one signature, with the questions of its paths."""
+    if isinstance(entry, Staged):
+        return [(entry, ())]
+    return [(leaf.staged, leaf.questions) for leaf in entry.leaves()]
 
 
 def _is_flat(out: pytree.TreeDef) -> bool:

@@ -33,6 +33,8 @@ class Staged(Record):
     """The inputs, without captured values, that have to be in C order in memory."""
     kept: Tracer | None = None
     """A value kept from an ended transform that is a constant of the Graph, without derivative."""
+    recorder: type[GraphTrace] = GraphTrace
+    """The class of the trace that recorded the Graph."""
 
     def check_kept(self) -> None:
         """Raises LeakedTracerError if the Graph's constants may not be those of the functions that

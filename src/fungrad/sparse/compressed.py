@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.compiler.branch_guards import content
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.jit import Jitted, content, jit
+from fungrad.compiler.jit import Jitted, jit
 from fungrad.errors import ArgumentError, DensePatternWarning, MissingRuleError
 from fungrad.ir.types import Type
 from fungrad.numpy.creation import at

@@ -72,13 +72,13 @@ class Plans:
 
     def _renew(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Drops the plans if captured state has changed; warns if that for some arguments has."""
-        changed = self._state.changed_at(self._calls)
+        changed = self._state.affecting(self, self._state.changed(self._calls))
         before = self._plans.get(Arguments(args, kwargs).key) if changed else None
         if changed:
             self._plans, self._direct = OrderedDict(), {}
         if before is not None:
             if self.of(args, kwargs)[0].content() == before.content():
-                self._state.tolerate(changed)
+                self._state.tolerate(self, changed)
             else:
                 warn_of_changes(self._f, changed)
 

@@ -107,6 +107,25 @@ def test_without_numpys_own_parts_linalg_is_called(name, monkeypatch):
     assert lapack_calls._fastest(public, "no such name").__wrapped__ is public
 
 
+@pytest.mark.parametrize("wrong", [
+    lambda a: tuple(np.linalg.qr(2 * a)), lambda a: np.linalg.qr(a)[:1], lambda a: None.q,
+    lambda a: np.linalg.inv(np.zeros((2, 2))),
+])  # fmt: skip
+def test_parts_of_numpy_that_do_something_else_are_not_called(wrong):
+    assert lapack_calls._by_ufuncs(lambda ufuncs: wrong, np.linalg.qr, [np.eye(2)]) is None
+
+
+def test_qr_without_numpys_own_parts(monkeypatch):
+    a = np.arange(6.0).reshape(3, 2)
+    expected = np.linalg.qr(a)
+    monkeypatch.setattr(np.linalg, "_umath_linalg", object())
+    without = lapack_calls._qr()
+    monkeypatch.undo()
+    for x, y, z in zip(without(a), expected, lapack_calls.qr(a), strict=True):
+        np.testing.assert_array_equal(x, y)
+        np.testing.assert_array_equal(z, y)
+
+
 @BOTH
 @pytest.mark.parametrize("blas", ["OpenBLAS", "another"])
 def test_systems_of_triangles_read_one_triangle(dtype, blas, monkeypatch):

@@ -9,7 +9,7 @@ than float64 and complex128, np.linalg is called.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,14 +71,6 @@ def _direct(public: Function, gufunc: Any, message: str) -> Function:
     return run
 
 
-def _raises(function: Function, *args: Any) -> bool:
-    try:
-        function(*args)
-    except np.linalg.LinAlgError:
-        return True
-    return False
-
-
 def _fastest(public: Function, name: str, message: str = "") -> Function:
     """The direct function if it agrees with the public one on small matrices, else that one.
 
@@ -88,60 +80,70 @@ def _fastest(public: Function, name: str, message: str = "") -> Function:
       message: the text of its LinAlgError; "" if it raises none.
     """
     count = 2 if name == "solve" else 1
-    return functools.wraps(public)(_known(public, name, message, count) or _written(public, count))
+    regular, singular = [np.full((1, 1), 4.0)] * count, [np.zeros((1, 1))] * count
+    found = _by_ufuncs(
+        lambda ufuncs: _direct(public, getattr(ufuncs, name), message), public, regular, singular
+    )
+    return functools.wraps(public)(found or _written(public, count))
 
 
-def _known(public: Function, name: str, message: str, count: int) -> Function | None:
-    """The direct function; None if NumPy lacks its parts, or they behave differently."""
-    four, none = np.full((1, 1), 4.0), np.zeros((1, 1))
+def _by_ufuncs(
+    make: Callable[[Any], Function], public: Function, *examples: Sequence[Any]
+) -> Function | None:
+    """`make(ufuncs)`, a function by NumPy's private ufuncs; None if NumPy lacks its parts, or if it
+    does not do what the public function does with the arguments of examples.
+    """
     try:
         from numpy.linalg import _umath_linalg
 
-        direct = _direct(public, getattr(_umath_linalg, name), message)
-        same = _alike(direct(*[four] * count), public(*[four] * count))
-        raises = _raises(direct, *[none] * count)
+        made = make(_umath_linalg)
+        alike = all(_alike(_outcome(made, args), _outcome(public, args)) for args in examples)
     except (ImportError, AttributeError, TypeError, ValueError):
         return None  # private parts may vanish, or take other arguments, in any release
-    return direct if same and raises == _raises(public, *[none] * count) else None
+    return made if alike else None
 
 
-def _alike(found: Any, expected: Any) -> bool:
-    """Whether arrays, or tuples of arrays, hold the same numbers."""
-    pairs = zip(*[x if isinstance(x, tuple) else (x,) for x in (found, expected)], strict=True)
-    return all(np.array_equal(x, y) for x, y in pairs)
+def _outcome(function: Function, args: Sequence[Any]) -> tuple[Any, ...] | None:
+    """The results; None if it raises a LinAlgError."""
+    try:
+        found = function(*args)
+    except np.linalg.LinAlgError:
+        return None
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _alike(found: tuple[Any, ...] | None, expected: tuple[Any, ...] | None) -> bool:
+    """Whether outcomes hold the same numbers."""
+    if found is None or expected is None:
+        return found is expected
+    return len(found) == len(expected) and all(map(np.array_equal, found, expected))
 
 
 def _qr() -> Function:
     """np.linalg.qr, as the ufuncs for Householder's reflectors and for their product."""
     message = "Incorrect argument found while performing QR factorization"
-    try:
-        from numpy.linalg import _umath_linalg
 
-        reflectors = _direct(np.linalg.qr, _umath_linalg.qr_r_raw, message)
-        product = _direct(np.linalg.qr, _umath_linalg.qr_reduced, message)
-        ones = np.ones((2, 1))
-        known = _alike(_by_reflectors(reflectors, product, ones), np.linalg.qr(ones))
-    except (ImportError, AttributeError, TypeError, ValueError):
-        known = False  # as in `_known`
+    def made(ufuncs: Any) -> Function:
+        reflectors = _direct(np.linalg.qr, ufuncs.qr_r_raw, message)
+        product = _direct(np.linalg.qr, ufuncs.qr_reduced, message)
 
-    def qr(a: Any) -> Any:
-        if not known or a.dtype not in _DTYPES:
-            return _plain_qr(a)
-        return _by_reflectors(reflectors, product, a)
+        def qr(a: Any) -> Any:
+            if a.dtype not in _DTYPES:
+                return _plain_qr(a)
+            packed = np.array(a, copy=True)
+            rows = min(a.shape[-2:])
+            q = product(packed, reflectors(packed))
+            r = packed[..., :rows, :]
+            return q, np.where(triangle(r.shape[-2:], -1), np.zeros((), r.dtype), r)
 
-    return functools.wraps(_plain_qr)(qr)
+        return qr
+
+    found = _by_ufuncs(made, np.linalg.qr, [np.ones((2, 1))])
+    return functools.wraps(_plain_qr)(found or _plain_qr)
 
 
 def _plain_qr(a: Any) -> Any:
     return tuple(np.linalg.qr(a))
-
-
-def _by_reflectors(reflectors: Function, product: Function, a: Any) -> tuple[Any, Any]:
-    packed = np.array(a, copy=True)
-    rows = min(a.shape[-2:])
-    q = product(packed, reflectors(packed))
-    r = packed[..., :rows, :]
-    return q, np.where(triangle(r.shape[-2:], -1), np.zeros((), r.dtype), r)
 
 
 solve = _fastest(np.linalg.solve, "solve", SINGULAR)

@@ -173,6 +173,47 @@ def gaussian_process(xp: Any, lax: Any, p: Any, x: Any, y: Any) -> Any:
     return 0.5 * y @ weights + xp.sum(xp.log(xp.diagonal(factor)))
 
 
+def scipy_linalg(xp: Any) -> Any:
+    return fg.scipy.linalg if xp is np else importlib.import_module("jax.scipy.linalg")
+
+
+def log_density(xp: Any, lax: Any, a: Any, x: Any) -> Any:
+    factor = xp.linalg.cholesky(a)
+    weights = scipy_linalg(xp).cho_solve((factor, True), x)
+    return 0.5 * xp.sum(x * weights) + xp.sum(xp.log(xp.diagonal(factor, axis1=-2, axis2=-1)))
+
+
+def inverse_and_logarithm(xp: Any, lax: Any, a: Any, x: Any) -> Any:
+    return x @ xp.linalg.inv(a) @ x + xp.linalg.slogdet(a)[1]
+
+
+def triangular_systems(xp: Any, lax: Any, a: Any, x: Any) -> Any:
+    found = scipy_linalg(xp).solve_triangular(xp.tril(a), x, lower=True)
+    return xp.sum(xp.tanh(found))
+
+
+def orthogonal(xp: Any, lax: Any, a: Any, x: Any) -> Any:
+    q, r = xp.linalg.qr(a)
+    return xp.sum(xp.tanh(q @ x)) + xp.sum(r**3)
+
+
+def eigenvectors(xp: Any, lax: Any, a: Any, x: Any) -> Any:
+    values, vectors = xp.linalg.eigh(a)
+    return xp.sum(xp.log(values) * (x @ vectors) ** 2)
+
+
+def singular_values(xp: Any, lax: Any, a: Any) -> Any:
+    return xp.sum(xp.tanh(xp.linalg.svd(a, compute_uv=False)))
+
+
+def fitted(xp: Any, lax: Any, a: Any, y: Any) -> Any:
+    return xp.sum(xp.tanh(xp.linalg.lstsq(a, y)[0]))
+
+
+def exponential(xp: Any, lax: Any, a: Any) -> Any:
+    return xp.sum(scipy_linalg(xp).expm(a / a.shape[-1]))
+
+
 # --- products and memory traffic ------------------------------------------------------------------
 
 
@@ -314,6 +355,15 @@ CLIFFS: tuple[Cliff, ...] = (
           ("matvec", matvec, 10_000, 8, normal((10_000, -1, -1), (10_000, -1))),
           ("quadratic forms", quadratic, 5_000, 10, normal((5_000, -1, -1), (5_000, -1))),
           ("eigvalsh", eigenvalues, 1_000, 5, positive((1_000, -1, -1))))],
+    Cliff("log density by cho_solve", log_density, (8, 64, 200), positive((-1, -1), (-1,))),
+    Cliff("inv and slogdet", inverse_and_logarithm, (8, 64, 200), positive((-1, -1), (-1,))),
+    Cliff("100 triangular systems", triangular_systems, (8, 32, 64),
+          positive((100, -1, -1), (100, -1, 1))),
+    Cliff("qr", orthogonal, (4, 32, 200), normal((-1, -1), (-1,))),
+    Cliff("eigh", eigenvectors, (8, 32, 100), positive((-1, -1), (-1,))),
+    Cliff("svd", singular_values, (8, 32, 100), normal((-1, -1))),
+    Cliff("lstsq, 4 columns", fitted, (10, 100, 1_000), normal((-1, 4), (-1,))),
+    Cliff("expm", exponential, (2, 8, 32), normal((-1, -1))),
     Cliff("Gaussian process", gaussian_process, (30, 150, 500),
           lambda rng, n: [np.array([0.1, 0.2]), *normal((-1,), (-1,))(rng, n)]),
     Cliff("logistic regression, 100 columns", logistic_regression, (100, 2_000, 20_000),

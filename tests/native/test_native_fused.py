@@ -216,6 +216,18 @@ def test_short_axes_are_written_out(f: Any, n: int) -> None:
         np.testing.assert_allclose(found, want, rtol=1e-13, atol=1e-12)
 
 
+@pytest.mark.parametrize("width", [2, 3, 4])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_lanes_whose_elements_are_adjacent_in_memory(width: int, dtype: Any) -> None:
+    def f(x: Any) -> Any:
+        columns = [x[::-1, n] * 2.0 + x[:, n - 1] for n in range(width)]
+        return np.stack(columns, 1), np.stack(columns[::-1], 1)
+
+    x = rng.normal(size=(131, width)).astype(dtype)
+    for found, want in zip(native(f, x), f(x), strict=True):
+        np.testing.assert_array_equal(found, want)
+
+
 @pytest.mark.parametrize(
     ("shape", "axis"),
     [((1, 400), 0), ((3, 400), 0), ((400, 3), 1), ((400, 1), 1), ((20, 1, 30), 1)],

@@ -229,11 +229,10 @@ class Body:
 
     Attributes:
       ahead: whether memory of the next lanes is prefetched.
-      pairs: loaded lanes of adjacent elements, by array and the place without their axis.
-      halves: the first elements of pairs that are stored together; None if they are not.
       records: loaded lanes of adjacent elements that each lane has of its own, by array, the place
         of the first, and the number of the first that is loaded.
-      waiting: elements that are stored together once all are known, in the same way.
+      waiting: elements that are stored together once all are known, in the same way; None if each
+        is stored on its own.
     """
 
     def __init__(
@@ -250,10 +249,8 @@ class Body:
         self.index, self.box, self.lanes, self.outer = index, box, lanes, outer
         self.ahead = False
         self.memo: dict[Key, Value] = {}
-        self.pairs: dict[tuple[int, IndexMap], Value] = {}
         self.records: dict[tuple[int, IndexMap, int], Value] = {}
-        self.waiting: dict[tuple[int, IndexMap, int], dict[int, Value]] = {}
-        self.halves: dict[tuple[int, IndexMap], Value] | None = None
+        self.waiting: dict[tuple[int, IndexMap, int], dict[int, Value]] | None = None
         self.pointers: dict[int, Value] = {}
         self.last = len(maps.lengths) - 1
 
@@ -514,21 +511,15 @@ class Body:
         """Lanes that are not adjacent in memory, loaded one by one."""
         code, type = self.code, type_of(atom.type.dtype)
         array = self.source.arrays[atom]
-        places = [lane * abs(step) for lane in range(lanes)][:: 1 if step > 0 else -1]
-        if _paired(atom.type.shape, place, step):
-            key = (array, place[:-1])
-            if key not in self.pairs:
-                first = self.address(array, type, atom.type.shape, (*place[:-1], FIRST))
-                self.pairs[key] = code.read(first, type, 2 * lanes)
-            return shuffled(code, [self.pairs[key]], [n + place[-1].offset for n in places])
-        record = self.record(atom.type.shape, place, step)
+        starts = [lane * abs(step) for lane in range(lanes)][:: 1 if step > 0 else -1]
+        record = self.record(atom.type.shape, place, abs(step))
         if record is not None:
-            return self._of_record(array, type, atom.type.shape, record, lanes, step)
+            return self._of_record(array, type, atom.type.shape, record, starts)
         if atom.type.nbytes > tuned.gathered_bytes and abs(step) > SHORT:
             raise Refused("a strided read of a large array", "layout")
         first = self.address(array, type, atom.type.shape, place)
         result = Value("poison", type, lanes)
-        for lane, n in enumerate(places):
+        for lane, n in enumerate(starts):
             one = code.read(code.at(first, n, type), type, 1)
             result = code.new(f"insertelement {result}, {one}, i32 {lane}", type, lanes)
         return result
@@ -552,26 +543,35 @@ class Body:
         return (*place[: len(place) - trailing], *[FIRST] * trailing), number
 
     def _of_record(
-        self, array: int, type: str, shape: Sequence[int], record: tuple[IndexMap, int], lanes: int,
-        step: int,
+        self, array: int, type: str, shape: Sequence[int], record: tuple[IndexMap, int],
+        starts: Sequence[int],
     ) -> Value:  # fmt: skip
-        """An element of each lane's own ones; those beside it are loaded, too."""
-        code, (place, number) = self.code, record
+        """An element of each lane's own ones, which begin at `starts`; those beside it are loaded,
+        too: at once if nothing lies between them.
+        """
+        code, (place, number), lanes = self.code, record, len(starts)
+        step = abs(starts[1] - starts[0])
         start, width = block_of(number, step, lanes)
-        key = (array, place, start)
-        if key not in self.records:
+        key, found = (array, place, start), self.records.get((array, place, start))
+        if found is None:
             first = code.at(self.address(array, type, shape, place), start, type)
-            rows = [code.read(code.at(first, lane * step, type), type, width)
-                    for lane in range(lanes)]  # fmt: skip
-            self.records[key] = transposed(code, rows)
-        return part(code, self.records[key], (number - start) * lanes, lanes)
+            if width == step:
+                found = code.read(first, type, lanes * step)
+            else:
+                found = transposed(
+                    code, [code.read(code.at(first, n, type), type, width) for n in starts]
+                )
+            self.records[key] = found
+        if width == step:
+            return shuffled(code, [found], [n + number for n in starts])
+        return part(code, found, (number - start) * lanes, lanes)
 
     def _to_record(
         self, x: Value, array: int, shape: Sequence[int], record: tuple[IndexMap, int], step: int
     ) -> None:
         """Stores an element of each lane's own ones, with those beside it once all are known."""
         code, (place, number), lanes = self.code, record, x.lanes
-        assert self.halves is not None
+        assert self.waiting is not None
         start, width = block_of(number, step, lanes)
         waiting = self.waiting.setdefault((array, place, start), {})
         waiting[number] = x
@@ -579,24 +579,18 @@ class Body:
             return
         both = transposed(code, [waiting[start + n] for n in range(width)])
         first = code.at(self.address(array, x.type, shape, place), start, x.type)
-        for lane in range(lanes):
+        together = lanes if width == step else 1  # nothing lies between the lanes' elements
+        for lane in range(0, lanes, together):
             to = code.at(first, lane * step, x.type)
-            code.write(part(code, both, lane * width, width), to)
+            code.write(part(code, both, lane * width, together * width), to)
 
     def store(self, x: Value, array: int, shape: Sequence[int], place: IndexMap) -> None:
         lanes = self.lanes_at(place)
         x, type = self.spread(x, lanes), x.type
         stride = self.stride(shape, place)
-        if lanes > 1 and stride > 0 and self.halves is not None and _paired(shape, place, stride):
-            if place[-1].offset == 0:
-                self.halves[array, place[:-1]] = x
-                return
-            place = (*place[:-1], FIRST)
-            both = [self.halves[array, place[:-1]], x]
-            x = shuffled(self.code, both, [n for k in range(lanes) for n in (k, k + lanes)])
-            stride = 1
-        record = self.record(shape, place, stride) if lanes > 1 and stride > 1 else None
-        if record is not None and self.halves is not None:
+        combined = lanes > 1 and stride > 1 and self.waiting is not None
+        record = self.record(shape, place, stride) if combined else None
+        if record is not None:
             self._to_record(x, array, shape, record, stride)
             return
         first = self.address(array, type, shape, place)
@@ -666,12 +660,6 @@ def part(code: Function, x: Value, start: int, lanes: int) -> Value:
     if lanes == x.lanes:
         return x
     return code.lane(x, start) if lanes == 1 else shuffled(code, [x], range(start, start + lanes))
-
-
-def _paired(shape: Sequence[int], place: IndexMap, stride: int) -> bool:
-    """Whether lanes are every other element of memory, along a last axis of two elements."""
-    along = place[-1] if abs(stride) == 2 == shape[-1] else None
-    return isinstance(along, Along) and along.loop < 0
 
 
 def shuffled(code: Function, xs: Sequence[Value], places: Iterable[int]) -> Value:

@@ -492,7 +492,7 @@ class BoxNest(Nest):
     def body(self, body: Body, counted: Value | None) -> None:
         """All roots at the lanes of one vector step in a box."""
         assert body.box is not None
-        body.halves = {}
+        body.waiting = {}
         for root in self.roots:
             if inside(root.limits, body.box):
                 self.element(body, root, counted)

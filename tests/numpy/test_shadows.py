@@ -401,9 +401,9 @@ TABLE = [lambda x: 5.0 * x]
 
 def test_what_globals_lead_to_is_read_again_only_where_it_has_changed(monkeypatch):
     read = []
-    function = bound_names._Reader._function
+    function = bound_names._Reader.visit_function
     monkeypatch.setattr(
-        bound_names._Reader, "_function", lambda *args: read.append(args) or function(*args)
+        bound_names._Reader, "visit_function", lambda *args: read.append(args) or function(*args)
     )
     module = globals()
 

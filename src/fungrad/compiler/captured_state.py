@@ -9,13 +9,12 @@ of their objects all attributes are places.
 
 from __future__ import annotations
 
-import functools
 import sys
 import warnings
 import zlib
 from array import array
 from collections import Counter, deque
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
 from contextvars import ContextVar
 from threading import local
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -31,6 +30,7 @@ from fungrad.tracing.code_origin import origin
 from fungrad.tracing.created_arrays import Written
 from fungrad.tracing.interception import original
 from fungrad.tracing.opaque_mode import replaced_code
+from fungrad.tracing.reachable_values import CodeWalk, codes, own_attributes, slots
 from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.subclass_arrays import OverTraced, holds_value, value_of
 from fungrad.tracing.trace import Tracer
@@ -219,38 +219,21 @@ def _is_read(code: CodeType) -> bool:
     return origin(code.co_filename) == "user"
 
 
-class _Reader:
-    """Reads the code of a function and of what it can call, and finds the places."""
+class _Reader(CodeWalk[str]):
+    """Reads the code of a function and of what it can call, and finds the places. The route to a
+    value is its name in the program.
+    """
 
     def __init__(self) -> None:
-        self._names: set[str] = set()
-        """All names in the code that was read."""
-        self._spaces: list[tuple[str, Any, Any]] = []
-        """Attributes of objects, modules and classes: their name, the owner, and the dict."""
-        self._seen: dict[int, Any] = {}
-        self._waiting: list[tuple[str, Any]] = []
+        super().__init__()
         self._places: dict[tuple[int, Any], Place] = {}
 
     def read(self, f: Any, static: Iterable[Any] = ()) -> list[Place]:
-        self._waiting += [(type(value).__name__, value) for value in static]
-        self._waiting.append((getattr(f, "__name__", "f"), f))
-        while self._waiting and len(self._seen) < MOST:
-            self._visit(*self._waiting.pop())
+        for value in static:
+            self.enqueue(type(value).__name__, value)
+        self.enqueue(getattr(f, "__name__", "f"), f)
+        self.walk(MOST)
         return list(self._places.values())
-
-    def _space(self, name: str, owner: Any, space: Any) -> None:
-        """Reads the places of an owner that code names, now and later."""
-        self._spaces.append((name, owner, space))
-        for attribute in sorted(self._names & space.keys()):
-            self._place(f"{name}.{attribute}", owner, attribute)
-
-    def _name(self, names: Iterable[str]) -> None:
-        """Reads the places that have one of the names."""
-        new = set(names) - self._names
-        self._names |= new
-        for name, owner, space in self._spaces if new else ():
-            for attribute in sorted(new & space.keys()):
-                self._place(f"{name}.{attribute}", owner, attribute)
 
     def _place(self, name: str, owner: Any, key: Any) -> None:
         if (id(owner), key) in self._places:
@@ -259,120 +242,92 @@ class _Reader:
         if _is_compared(value):
             self._places[id(owner), key] = Place(name, owner, key, value)
         if value is not Missing and not _is(value, (*_VALUES, np.ndarray, Tracer)):
-            self._waiting.append((name, value))
+            self.enqueue(name, value)
 
-    def _visit(self, name: str, value: Any) -> None:
-        if id(value) in self._seen:
-            return
-        self._seen[id(value)] = value
-        kind = type(value)
-        if kind is FunctionType:
-            self._function(value)
-        elif kind is MethodType:
-            self._waiting += [(name, value.__func__), ("self", value.__self__)]
-        elif kind in (staticmethod, classmethod):
-            self._waiting.append((name, value.__func__))
-        elif kind is property:
-            self._waiting += [(name, f) for f in (value.fget,) if f is not None]
-        elif _is(value, functools.partial):
-            held = (value.func, *value.args, *value.keywords.values())
-            self._items(name, dict(enumerate(held)), value)
-        elif _is(value, (tuple, frozenset)):
-            self._items(name, dict(enumerate(value)), value)
-        elif _is(value, ContextVar):
-            self._place(f"{value.name}.get()", value, "get")
-        elif _is(value, local):  # each thread has its own attributes
-            self._space(name, value, value.__dict__)
-        elif _is(value, ModuleType):
-            if not _is_of_package(value.__name__):
-                self._space(name, vars(value), vars(value))
-        elif _is(value, type):
-            self._class(name, value)
-        else:
-            if _is(value, dict):
-                self._items(name, value, value)
-            elif _is(value, _LISTS):
-                self._items(name, dict(enumerate(list(value))), value)
-            self._instance(name, value)
+    def visit_attribute(self, space: Any, owner: Any, name: str, route: str) -> None:
+        self._place(f"{route}.{name}", owner, name)
 
-    def _items(self, name: str, items: dict[Any, Any], owner: Any) -> None:
-        if len(items) > ITEMS:
-            return
-        for key, item in snapshot(items).items():
-            if _is(owner, (dict, *_LISTS)):
-                self._place(f"{name}[{key!r}]", owner, key)
-            elif _is(item, np.ndarray):  # of a tuple: the array may change in place
-                self._place(f"{name}[{key!r}]", [item], 0)
+    def visit_method(self, method: MethodType, name: str) -> None:
+        self.enqueue(name, method.__func__)
+        self.enqueue("self", method.__self__)
+
+    def visit_fixed(self, value: Any, items: tuple[Any, ...], name: str) -> None:
+        for index, item in enumerate(items if len(items) <= ITEMS else ()):
+            if _is(item, np.ndarray):  # the array may change in place
+                self._place(f"{name}[{index!r}]", [item], 0)
             elif not _is(item, _VALUES):
-                self._waiting.append((f"{name}[{key!r}]", item))
+                self.enqueue(f"{name}[{index!r}]", item)
 
-    def _function(self, f: FunctionType) -> None:
+    def visit_container(self, value: Any, name: str) -> None:
+        if len(value) <= ITEMS:
+            for key in snapshot(value) if _is(value, dict) else range(len(value)):
+                self._place(f"{name}[{key!r}]", value, key)
+        self.visit_instance(value, name)
+
+    def visit_function(self, f: FunctionType, name: str) -> None:
         if not _is_read(f.__code__):
-            self._waiting += [(f.__name__, v) for v in (getattr(f, "__wrapped__", None),) if v]
+            self.enqueue(f.__name__, getattr(f, "__wrapped__", None))
             return
-        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
-            if name != "__class__":
-                self._place(name, cell, "cell_contents")
+        for variable, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+            if variable != "__class__":
+                self._place(variable, cell, "cell_contents")
         defaults = f.__defaults__ or ()
         names = f.__code__.co_varnames[f.__code__.co_argcount - len(defaults) :]
-        for name, value in zip(names, defaults, strict=False):
-            self._place(name, [value], 0)
-        for name in f.__kwdefaults__ or ():
-            self._place(name, f.__kwdefaults__, name)
+        for argument, value in zip(names, defaults, strict=False):
+            self._place(argument, [value], 0)
+        for argument in f.__kwdefaults__ or ():
+            self._place(argument, f.__kwdefaults__, argument)
         for part in ("__code__", "__defaults__", "__kwdefaults__"):  # others are set by autoreload
             held = _read(f, part)
             self._places[id(f), part] = Place(f"{f.__name__}.{part}", f, part, held)
-        for code in _codes(_read(f, "__code__")):
-            self._name(code.co_names)
-            for name in code.co_names:
-                if name in f.__globals__:
-                    self._place(name, f.__globals__, name)
+        for code in codes(_read(f, "__code__")):
+            self.read_names(code.co_names)
+            for variable in code.co_names:
+                if variable in f.__globals__:
+                    self._place(variable, f.__globals__, variable)
 
-    def _class(self, name: str, value: type) -> None:
+    def visit_module(self, value: ModuleType, name: str) -> None:
+        if not _is_of_package(value.__name__):
+            self.namespace(vars(value), vars(value), name)
+
+    def visit_class(self, value: type, name: str) -> None:
         metaclass: type = type(value)
         for base in (*value.__mro__, *metaclass.__mro__):
             if _is_of_package(_home(base)):
                 continue
-            self._space(name, base, vars(base))
+            self.namespace(vars(base), base, name)
             # Special methods are called without being named.
             for key, item in snapshot(vars(base)).items():
                 if key[:2] == "__" and type(item) is FunctionType:
-                    self._waiting.append((f"{name}.{key}", item))
+                    self.enqueue(f"{name}.{key}", item)
 
-    def _instance(self, name: str, value: Any) -> None:
-        try:
-            own = object.__getattribute__(value, "__dict__")
-        except AttributeError:
-            own = None
-        inner = own.get("__wrapped__") if type(own) is dict else None
-        if inner is not None:  # of a transform, or of a decorator
-            self._waiting.append((name, inner))
-        if _home(type(value)).partition(".")[0] in ("fungrad", "builtins", "numpy"):
+    def visit_instance(self, value: Any, name: str) -> None:
+        if _is(value, ContextVar):
+            self._place(f"{value.name}.get()", value, "get")
             return
-        if type(own) is dict and _is_of_package(_home(type(value))):
+        if _is(value, local):  # each thread has its own attributes
+            self.namespace(value.__dict__, value, name)
+            return
+        kind = type(value)
+        own = own_attributes(value)
+        if own is not None and own.get("__wrapped__") is not None:  # of a transform or a decorator
+            self.enqueue(name, own["__wrapped__"])
+        if _home(kind).partition(".")[0] in ("fungrad", "builtins", "numpy"):
+            return
+        if own is not None and _is_of_package(_home(kind)):
             for attribute, held in snapshot(own).items():  # no code tells which are read
                 if _is(held, (*_VALUES, np.ndarray, dict, *_LISTS, tuple)):
                     self._place(f"{name}.{attribute}", own, attribute)
-            self._space(name, own, own)
+            self.namespace(own, own, name)
             return
-        self._waiting.append((type(value).__name__, type(value)))
-        if type(own) is dict:
+        self.enqueue(kind.__name__, kind)
+        if own is not None:
             # An attribute of the class may be hidden by a later one of the instance.
-            of_class = [n for n, v in snapshot(vars(type(value))).items() if _is(v, _VALUES)]
-            self._space(name, own, {**dict.fromkeys(of_class), **own})
-        for base in type(value).__mro__:
-            slots = vars(base).get("__slots__", ())
-            names = [slots] if isinstance(slots, str) else list(slots)
-            if names:
-                self._space(name, value, dict.fromkeys(names))
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """A code object and those inside of it."""
-    yield code
-    for constant in code.co_consts:
-        if type(constant) is CodeType:
-            yield from _codes(constant)
+            of_class = [n for n, v in snapshot(vars(kind)).items() if _is(v, _VALUES)]
+            self.namespace({**dict.fromkeys(of_class), **own}, own, name)
+        in_slots = slots(kind)
+        if in_slots:
+            self.namespace(dict.fromkeys(in_slots), value, name)
 
 
 def _is_compared(value: Any) -> bool:

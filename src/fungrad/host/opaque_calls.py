@@ -19,7 +19,6 @@ import gc
 import hashlib
 import sys
 import threading
-import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -56,6 +55,7 @@ from fungrad.tracing.graph_trace import GraphTrace
 from fungrad.tracing.opaque_mode import checked, chosen, mode, replaced_code
 from fungrad.tracing.quantity_trees import Attributes
 from fungrad.tracing.random_states import random_states, restore
+from fungrad.tracing.reachable_values import Walk, contents, own_attributes
 from fungrad.tracing.source_location import user_line, warn_user
 from fungrad.tracing.subclass_arrays import OfTraced, value_of
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, typeof
@@ -72,27 +72,12 @@ MOST = 20_000
 # --- the traced values in a tree of objects -------------------------------------------------------
 
 
-def _attributes(value: Any) -> dict[str, Any] | None:
-    """The dictionary of an instance's attributes; None if it has none that may hold arrays."""
-    kind = type(value)
-    if kind in _CLOSED or isinstance(value, (type, types.ModuleType, np.ndarray, np.generic)):
-        return None
-    if kind.__module__.startswith("fungrad."):
-        return None
-    try:
-        found = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return None
-    return found if type(found) is dict else None
-
-
 _CLOSED = {float, int, bool, complex, str, bytes, type(None), np.float64, CodeType}
-_SEQUENCES = (list, tuple, set)
 _TRACED, _ARRAYS = {Tracer, Written}, {np.ndarray, Writable}
 """Sets, not tuples: `==` finds NumPy's class in both classes of arrays that can become traced."""
 
 
-class Parts:
+class Parts(Walk[None]):
     """The traced values in arguments: in lists, tuples, dicts, attributes of instances, closures.
 
     What the arguments hold is noted as it is at the call: differences run the function later, when
@@ -101,88 +86,74 @@ class Parts:
     """
 
     def __init__(self, values: Any, ended: bool = False) -> None:
+        super().__init__()
         self._ended = ended
         self.inputs: list[Any] = []
         self._slots: dict[int, int] = {}
-        self._kept: list[Any] = []
         self.states: list[tuple[dict[str, Any], dict[str, int]]] = []
         """The attributes of instances, and the identities of their values."""
         self.arrays: list[tuple[Any, Any]] = []
         """Plain arrays, with digests of their contents."""
-        self._seen: set[int] = set()
         self._places: list[tuple[Any, Any, Any]] = []
         """What dicts, lists, cells and arrays of objects hold: the owner, the key, the value."""
         self._copies: dict[int, Any] = {}
         """By identity of an array: its numbers."""
         self.is_later = False
         """Whether the call has ended, so that `rebuilt` takes the copies of arrays."""
-        self._find(values)
+        self.enqueue(None, values)
+        self.walk(MOST)
 
-    def _find(self, root: Any) -> None:
-        waiting = [root]
-        while waiting:
-            value = waiting.pop()
-            kind = type(value)
-            if kind in _CLOSED or id(value) in self._seen or len(self._seen) > MOST:
-                continue
-            self._seen.add(id(value))
-            self._kept.append(value)
-            if kind is not Written and kind is not Tracer and not issubclass(kind, OfTraced):
-                waiting += self._inside(value, kind)
-                continue
-            tracer = _tracer_in(value)
-            if type(tracer) is not Tracer:
-                continue
-            if self._ended or _lives(tracer):
-                self._slots[id(value)] = len(self.inputs)
-                self.inputs.append(tracer)
+    def enters(self, value: Any, route: None) -> bool:
+        kind = type(value)
+        if kind in _CLOSED or not super().enters(value, route):
+            return False
+        if kind is not Written and kind is not Tracer and not issubclass(kind, OfTraced):
+            return True
+        tracer = _tracer_in(value)
+        if type(tracer) is Tracer and (self._ended or _lives(tracer)):
+            self._slots[id(value)] = len(self.inputs)
+            self.inputs.append(tracer)
+        return False
 
-    def _inside(self, value: Any, kind: type) -> list[Any]:
-        """The values in one, after noting the places that can be written."""
+    def visit_container(self, value: Any, route: None) -> None:
+        if isinstance(value, dict):
+            self._hold(value, snapshot(value))
+        elif isinstance(value, list):
+            self._hold_items(value, list(value))
+        else:
+            self.visit_instance(value, route)
+
+    def visit_function(self, f: FunctionType, route: None) -> None:
+        """Reads the closure and the defaults of a function, and its attributes."""
+        for cell in f.__closure__ or ():
+            for held in contents([cell]):
+                self._hold(cell, {"cell_contents": held})
+        self.enqueue(None, *(f.__defaults__ or ()))
+        self.visit_instance(f, route)
+
+    def visit_instance(self, value: Any, route: None) -> None:
         if isinstance(value, np.ndarray):
             if value.dtype.char == "O":
-                items = value.ravel().tolist()
-                self._places.append((value, slice(None), items))
-                return list(items)
+                self._hold_items(value, value.ravel().tolist())
+                return
             digest = _digest(value)
             self.arrays.append((value, digest))
-            if kind in _ARRAYS:
+            if type(value) in _ARRAYS:
                 self._copies[id(value)] = _copy_of(value, digest)
-            return []
-        if isinstance(value, dict):
-            items = list(snapshot(value).items())
-            self._places += [(value, key, item) for key, item in items]
-            return [item for _, item in items]
-        if isinstance(value, _SEQUENCES):
-            if isinstance(value, list):
-                self._places.append((value, slice(None), list(value)))
-            return list(value)
-        found: list[Any] = []
-        if kind is FunctionType:
-            found = self._captured(value)
-        elif kind is types.MethodType:
-            found = [value.__self__, value.__func__]
-        elif kind.__name__ == "partial":
-            found = [value.func, *value.args, *value.keywords.values()]
-        attributes = _attributes(value)
-        if attributes is not None:
-            held = snapshot(attributes)
-            self.states.append((attributes, {k: id(v) for k, v in held.items()}))
-            self._places += [(attributes, key, item) for key, item in held.items()]
-            found += held.values()
-        return found
+        elif not type(value).__module__.startswith("fungrad."):
+            attributes = own_attributes(value)
+            if attributes is not None:
+                held = snapshot(attributes)
+                self.states.append((attributes, {k: id(v) for k, v in held.items()}))
+                self._hold(attributes, held)
 
-    def _captured(self, function: FunctionType) -> list[Any]:
-        """The values of a function's closure and defaults, after noting the cells."""
-        found: list[Any] = []
-        for cell in function.__closure__ or ():
-            try:
-                held = cell.cell_contents
-            except ValueError:  # not filled yet
-                continue
-            self._places.append((cell, "cell_contents", held))
-            found.append(held)
-        return [*found, *(function.__defaults__ or ())]
+    def _hold(self, owner: Any, held: dict[Any, Any]) -> None:
+        self._places += [(owner, key, item) for key, item in held.items()]
+        self.enqueue(None, *held.values())
+
+    def _hold_items(self, owner: Any, items: list[Any]) -> None:
+        self._places.append((owner, slice(None), items))
+        self.enqueue(None, *items)
 
     def rebuilt(self, value: Any, numbers: Sequence[Any]) -> Any:
         """A value of the arguments with numbers in place of the traced values, in new tuples, and

@@ -21,7 +21,6 @@ from types import (
     CodeType,
     FunctionType,
     MappingProxyType,
-    MemberDescriptorType,
     MethodType,
     ModuleType,
 )
@@ -33,6 +32,15 @@ import numpy as np
 from fungrad.support.lazy import modules
 from fungrad.support.snapshots import snapshot
 from fungrad.tracing.code_origin import is_foreign
+from fungrad.tracing.reachable_values import (
+    CodeWalk,
+    attribute,
+    codes,
+    contents,
+    defaults,
+    own_attributes,
+    slots,
+)
 
 Binding = tuple[Any, Any, Any, Any]
 """The owner of a place (a dict, list, class, function or cell), its key or name there, the object
@@ -203,7 +211,7 @@ class _Reading:
     def __init__(self) -> None:
         self.names: set[str] = set()
         """All names in the code read so far."""
-        self.spaces: list[tuple[Any, Any, bool]] = []
+        self.namespaces: list[tuple[Any, Any, bool]] = []
         """Namespaces of modules, instances and classes, the object that a replacement is written
         to, and whether the function reaches them by its globals alone (`shared`)."""
         self.seen: dict[int, tuple[Any, bool]] = {}
@@ -257,7 +265,7 @@ class _Reading:
 
     def by_globals(self) -> _Reading:
         """Itself, without what the function reaches by its closure or by its arguments."""
-        self.spaces = [space for space in self.spaces if space[2]]
+        self.namespaces = [space for space in self.namespaces if space[2]]
         self.seen = {key: found for key, found in self.seen.items() if found[1]}
         return self
 
@@ -266,21 +274,20 @@ _readings: OrderedDict[Any, _Reading] = OrderedDict()
 """By the key of a function: what it reaches by globals alone."""
 
 
-class _Reader:
-    """Reads the functions and objects that a function can call."""
+class _Reader(CodeWalk[bool]):
+    """Reads the functions and objects that a function can call. The route to each is `shared`:
+    whether all functions of the same code reach it.
+    """
 
     def __init__(
         self, replaced: Replaced, known: Known, also: Collection[type] = (), key: Any = None
     ) -> None:
+        super().__init__()
         self._replaced = replaced
         self._known = known
         self._also = also
         self._key = key
         """The key under which the reading is kept; None if it is not."""
-        self._waiting: list[tuple[Any, bool]] = []
-        """Objects to read, and `shared`."""
-        self._new: set[str] = set()
-        """Names in the code read since the namespaces were looked through."""
         self.bindings: dict[tuple[int, Any], Binding] = {}
         self.watched: dict[tuple[int, Any], tuple[Mapping[Any, Any], Any, Any]] = {}
         """By the identity of a namespace, and a name in it: what the reading depends on."""
@@ -296,12 +303,8 @@ class _Reader:
             self.bindings |= kept.builtins
             for place in places:
                 self._bind(*place, True)
-        self._most = len(self._all.seen) + MOST
-
-    @property
-    def names(self) -> set[str]:
-        """All names in the code that was read."""
-        return self._all.names
+        self.names, self.namespaces = self._all.names, self._all.namespaces
+        self.seen = self._all.seen
 
     def read(self, f: Any, made: Any) -> None:
         """Reads a function, the function `made` that fungrad derived from it, and all that they
@@ -309,69 +312,58 @@ class _Reader:
         """
         self.shared = replacement_for(f, self._replaced) is None
         self._held_by(made, f, False)
-        self._waiting.append((f, False))
-        while (self._waiting or self._new) and len(self._all.seen) < self._most:
-            if self._waiting:
-                self._visit(*self._waiting.pop())
-            else:
-                self._look_up_new_names()
-        self._look_up_new_names()
+        self.enqueue(False, f)
+        self.walk(len(self.seen) + MOST)
         if self._key is not None:
             if len(_readings) >= KEPT_READINGS:
                 _readings.popitem(last=False)
             _readings[self._key] = self._all.by_globals()
 
-    def _enqueue(self, shared: bool, *values: Any) -> None:
-        self._waiting += [(value, shared) for value in values]
-
-    def _visit(self, value: Any, shared: bool) -> None:
+    def enters(self, value: Any, shared: bool) -> bool:
         kind = type(value)
         shared = shared or kind is ModuleType or issubclass(kind, type)
-        seen = self._all.seen.get(id(value))
+        seen = self.seen.get(id(value))
         if value is None or _is_leaf(value) or (seen is not None and seen[1] >= shared):
-            return
-        self._all.seen[id(value)] = value, shared
-        if kind is FunctionType:
-            self._function(value, shared)
-        elif kind is MethodType:
-            self._enqueue(shared, value.__func__, value.__self__)
-        elif kind is classmethod:
-            self._enqueue(shared, value.__func__)
-        elif kind is property:
-            self._enqueue(shared, value.fget, value.fset)
-        elif isinstance(value, ModuleType):
-            if _read_by(vars(value).get("__name__", "")):
-                names = vars(value)  # a module of another class may answer for them itself
-                self._space(names, names if type(value) is ModuleType else None, True)
-        elif isinstance(value, type):
-            self._class(value)
-        elif _is_tuple(kind) or kind is staticmethod or isinstance(value, functools.partial):
-            parts, named = _parts(value)
-            self._enqueue(shared, *filter(self._may_matter, (*parts, *named.values())))
-        elif kind in (set, frozenset):
-            self._enqueue(shared, *filter(callable, list(value)))
-        elif kind in CONTAINERS:
-            is_dict = issubclass(kind, dict)
-            items = snapshot(value).items() if is_dict else enumerate(list(value))
-            if shared:
-                self._all.places_in(value)
-            for key in [k for k, item in items if self._may_matter(item)]:
-                self._place(value, key, shared)
-        else:
-            self._instance(value, shared)
+            return False
+        self.seen[id(value)] = value, shared
+        return True
 
-    def _function(self, value: FunctionType, shared: bool) -> None:
-        if _read_by(value.__module__):
-            self._code(value.__code__, value.__globals__)
-        own = not _is_ours(value)
-        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+    def visit_module(self, value: ModuleType, shared: bool) -> None:
+        if _read_by(vars(value).get("__name__", "")):
+            names = vars(value)  # a module of another class may answer for them itself
+            self.namespace(names, names if type(value) is ModuleType else None, True)
+
+    def visit_fixed(self, value: Any, items: tuple[Any, ...], shared: bool) -> None:
+        kind = type(value)
+        if isinstance(value, tuple) and not _is_tuple(kind):
+            self.visit_instance(value, shared)
+        else:
+            matter = callable if kind in (set, frozenset) else self._may_matter
+            self.enqueue(shared, *filter(matter, items))
+
+    def visit_container(self, value: Any, shared: bool) -> None:
+        kind = type(value)
+        if kind not in CONTAINERS:
+            self.visit_instance(value, shared)
+            return
+        items = snapshot(value).items() if issubclass(kind, dict) else enumerate(list(value))
+        if shared:
+            self._all.places_in(value)
+        for key in [k for k, item in items if self._may_matter(item)]:
+            self._place(value, key, shared)
+
+    def visit_function(self, f: FunctionType, shared: bool) -> None:
+        if _read_by(f.__module__):
+            self._code(f.__code__, f.__globals__)
+        own = not _is_ours(f)
+        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
             if own and name != "__class__":  # which super() reads
                 self._place(cell, "cell_contents", shared)
             else:
-                self._enqueue(shared, read_binding(cell, "cell_contents"))
-        if value.__defaults__ and own:
-            self._place(value, "__defaults__", shared)
-        self._enqueue(shared, value.__kwdefaults__, getattr(value, "__wrapped__", None))
+                self.enqueue(shared, read_binding(cell, "cell_contents"))
+        if f.__defaults__ and own:
+            self._place(f, "__defaults__", shared)
+        self.enqueue(shared, f.__kwdefaults__, getattr(f, "__wrapped__", None))
 
     def _may_matter(self, item: Any) -> bool:
         """Whether an item may call a function, or is or may hold a value of the further classes to
@@ -382,79 +374,70 @@ class _Reader:
         kind = type(item)
         if not self._also or kind in PLAIN:
             return kind in self._also
-        held = type(_attribute(item, "__dict__")) is dict or bool(_slots(kind))
-        return kind in self._also or held
+        return kind in self._also or own_attributes(item) is not None or bool(slots(kind))
 
-    def _instance(self, value: Any, shared: bool) -> None:
-        own = _attribute(value, "__dict__")
+    def visit_instance(self, value: Any, shared: bool) -> None:
+        own = own_attributes(value)
         home = str(type(value).__module__)
         if self._also and home.partition(".")[0] in sys.stdlib_module_names:  # SimpleNamespace
-            if type(own) is dict:
-                self._space(own, own, shared)
+            if own is not None:
+                self.namespace(own, own, shared)
         elif not _read_by(home):  # a transformed function of fungrad's
-            wrapped = own.get("__wrapped__") if type(own) is dict else None
+            wrapped = None if own is None else own.get("__wrapped__")
             self._held_by(value, wrapped, shared)
-            self._enqueue(shared, wrapped, _attribute(value, "func"))
+            self.enqueue(shared, wrapped, attribute(value, "func"))
         else:
-            self._enqueue(shared, type(value))
-            if type(own) is dict:
-                self._space(own, own, shared)
-            for name in _slots(type(value)) if self._also else ():
+            self.enqueue(shared, type(value))
+            if own is not None:
+                self.namespace(own, own, shared)
+            for name in slots(type(value)) if self._also else ():
                 self._place(value, name, shared)
 
-    def _class(self, value: type) -> None:
+    def visit_class(self, value: type, shared: bool) -> None:
         for base in value.__mro__:
-            if (base is not value and id(base) in self._all.seen) or not _read_by(base.__module__):
+            if (base is not value and id(base) in self.seen) or not _read_by(base.__module__):
                 continue
-            self._all.seen[id(base)] = base, True
-            self._space(vars(base), base, True)
+            self.seen[id(base)] = base, True
+            self.namespace(vars(base), base, True)
             for name, method in snapshot(vars(base)).items():
                 if name[:2] == "__" and type(method) is FunctionType:  # called without being named
                     self._place(base, name, True)
 
-    def _space(self, space: Any, place: Any, shared: bool) -> None:
-        self._all.spaces.append((space, place, shared))
+    def namespace(self, space: Any, owner: Any, shared: bool) -> None:
         if shared:
-            self._all.places_in(space if place is None else place)
-        for name in self.names & space.keys():
-            self._named(space, place, name, shared)
+            self._all.places_in(space if owner is None else owner)
+        super().namespace(space, owner, shared)
 
-    def _look_up_new_names(self) -> None:
-        """Reads the values of new names in the namespaces, at once for all code that was read."""
-        new, self._new = self._new - self.names, set()
-        self._all.names |= new
-        for space, place, shared in self._all.spaces if new else ():
-            for name in new & space.keys():
-                self._named(space, place, name, shared)
+    def look_up_new_names(self) -> set[str]:
+        new = super().look_up_new_names()
         for name in FURTHER.keys() & new:
             self._further(name)
+        return new
 
-    def _named(self, space: Any, place: Any, name: str, shared: bool) -> None:
-        if place is None:
+    def visit_attribute(self, space: Any, owner: Any, name: str, shared: bool) -> None:
+        if owner is None:
             if shared:
                 self._all.note(space, name, space.get(name))
-            self._enqueue(shared, space.get(name))
+            self.enqueue(shared, space.get(name))
         else:
-            self._place(place, name, shared)
+            self._place(owner, name, shared)
 
-    def _code(self, code: CodeType, names: dict[str, Any]) -> None:
-        self._new.update(code.co_names)
+    def _code(self, whole: CodeType, names: dict[str, Any]) -> None:
         self._all.places_in(names)
         watch = not _is_installed(names)
-        imports = _imports(code)
-        for name in code.co_names:
-            if watch:
-                self._watch(names, names, name, names.get(name))
-            if name in names:
-                self._place(names, name, True)
-            elif name in BUILTINS:
-                self._builtin(code, names, name)
-            elif name in imports and _read_by(name):
-                self._watch(modules, modules, name, modules.get(name))
-                self._enqueue(True, modules.get(name))
-        for constant in code.co_consts:
-            if type(constant) is CodeType:
-                self._code(constant, names)
+        for code in codes(whole):
+            self.read_names(code.co_names)
+            imports = _imports(code)
+            for name in code.co_names:
+                if watch:
+                    self._watch(names, names, name, names.get(name))
+                if name in names:
+                    self._place(names, name, True)
+                elif name in BUILTINS:
+                    self._builtin(code, names, name)
+                elif name in imports and _read_by(name):
+                    self._watch(modules, modules, name, modules.get(name))
+                    self.enqueue(True, modules.get(name))
 
     def _watch(self, space: Mapping[Any, Any], place: Any, key: Any, value: Any) -> None:
         """Notes a name that the reading depends on, with its value outside of traces."""
@@ -489,7 +472,8 @@ class _Reader:
             if callable(value) and isinstance(space, _NAMESPACES) and not _is_installed(place):
                 self._watch(space, place, key, value)
         self._bind(place, key, value, shared)
-        self._enqueue(shared, value)
+        if type(value) not in PLAIN:
+            self.enqueue(shared, value)
 
     def _bind(self, place: Any, key: Any, value: Any, shared: bool) -> None:
         """Notes the binding of a place if its value has a replacement."""
@@ -532,7 +516,7 @@ def _bindings_of(value: Any, made: Any, replaced: Replaced) -> Iterator[tuple[An
             waiting.append(item.__self__)
         elif type(item) is FunctionType:
             places = [(cell, "cell_contents") for cell in item.__closure__ or ()]
-        elif type(own := _attribute(item, "__dict__")) is dict:
+        elif (own := own_attributes(item)) is not None:
             places = [(own, key) for key in list(own)]
         for place, key in places:
             found = read_binding(place, key)
@@ -566,15 +550,7 @@ def _is_installed(space: Any) -> bool:
     """Whether globals or a class are an installed package's, whose names stay bound."""
     if isinstance(space, dict):
         return is_foreign(str(space.get("__file__")))
-    return is_foreign(str(_attribute(modules.get(space.__module__), "__file__")))
-
-
-def _slots(kind: type) -> list[str]:
-    """The attributes that instances of a class have in slots."""
-    own: dict[str, Any] = {}
-    for base in reversed(kind.__mro__):
-        own |= vars(base)
-    return [name for name, value in own.items() if type(value) is MemberDescriptorType]
+    return is_foreign(str(attribute(modules.get(space.__module__), "__file__")))
 
 
 def _is_compared(code: CodeType, name: str) -> bool:
@@ -649,7 +625,7 @@ def key_of(f: Any) -> tuple[Any, ...]:
     if type(f) is not FunctionType:
         return (_kind_of(f),)
     cells = f.__closure__
-    held = _defaults(f) if cells is None else (*_defaults(f), *_contents(cells))
+    held = defaults(f) if cells is None else (*defaults(f), *contents(cells))
     kinds = [kind if (kind := type(value)) in PLAIN else _kind_of(value) for value in held]
     return ById(f.__code__), id(f.__globals__), *kinds
 
@@ -664,7 +640,7 @@ def codes_of(f: Any, depth: int = 4) -> tuple[Any, ...]:
         return type(f.__self__), *codes_of(f.__func__, depth)
     if type(f) is not FunctionType:
         return (type(f),)
-    inner = [v for v in _contents(f.__closure__ or ()) if type(v) in _CALLS and not _is_ours(v)]
+    inner = [v for v in contents(f.__closure__ or ()) if type(v) in _CALLS and not _is_ours(v)]
     own = [
         v for v in inner if depth and str(v.__module__).partition(".")[0] not in ("numpy", "scipy")
     ]
@@ -720,7 +696,7 @@ def _kind_of(value: Any, depth: int = 4) -> Any:
     own: Any = kind
     if kind is FunctionType:
         own = ById(value.__code__)
-        held = (*_defaults(value), *_contents(value.__closure__ or ()))
+        held = (*defaults(value), *contents(value.__closure__ or ()))
     elif kind is MethodType:
         held = value.__func__, value.__self__
     elif kind is dict or kind is list or kind is tuple:
@@ -728,7 +704,7 @@ def _kind_of(value: Any, depth: int = 4) -> Any:
         held = filter(_may_call, items if len(value) <= _FEW else ())
     elif issubclass(kind, functools.partial):
         held = value.func, *filter(_may_call, value.args)
-    elif type(space := _attribute(value, "__dict__")) is dict:
+    elif (space := own_attributes(value)) is not None:
         calls = (FunctionType, BuiltinFunctionType, functools.partial, kind)
         held = [v for v in list(space.values()) if type(v) in calls]
     return (own, *[_kind_of(v, depth - 1) for v in held]) if depth else own
@@ -744,29 +720,6 @@ def _holds_arrays(value: Any, depth: int = 3) -> bool:
         return type(value) not in _NUMBERS and _is_leaf(value)
     parts, named = _parts(value)
     return any(_holds_arrays(part, depth - 1) for part in (*parts, *named.values()))
-
-
-def _attribute(value: Any, name: str) -> Any:
-    """An attribute, or None. Does not call a `__getattr__`, which may import a module."""
-    if type(value) is MethodType:
-        value = value.__func__
-    try:
-        return object.__getattribute__(value, name)
-    except AttributeError:
-        return None
-
-
-def _defaults(f: FunctionType) -> tuple[Any, ...]:
-    """The default values of a function's arguments."""
-    named = f.__kwdefaults__
-    return (f.__defaults__ or ()) + (tuple(named.values()) if named else ())
-
-
-def _contents(cells: Any) -> list[Any]:
-    try:
-        return [cell.cell_contents for cell in cells]
-    except ValueError:  # one is not filled yet
-        return []
 
 
 def leads_on(value: Any) -> bool:
@@ -792,13 +745,13 @@ def traced_function(label: Any) -> Any:
 
 def _users(f: Any) -> Any:
     """The user's function that one of fungrad's was derived from; None if there is none."""
-    while type(f) is not _NUMPYS and (wrapped := _attribute(f, "__wrapped__")) is not None:
+    while type(f) is not _NUMPYS and (wrapped := attribute(f, "__wrapped__")) is not None:
         f = wrapped
     if type(f) not in (FunctionType, MethodType) or not str(f.__module__).startswith("fungrad."):
         return f
     if type(f) is MethodType:
-        return _users(_attribute(f.__self__, "f"))
-    for value in _contents(f.__closure__ or ()):
+        return _users(attribute(f.__self__, "f"))
+    for value in contents(f.__closure__ or ()):
         if callable(value):
             found = _users(value)
             if found is not None:

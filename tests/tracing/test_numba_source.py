@@ -51,7 +51,7 @@ def test_plain_arguments_are_compiled_under_a_trace_too():
         return np.sum(x * smooth(X, 0.4))
 
     assert np.allclose(fg.grad(f)(X), smooth(X, 0.4))
-    assert seen == [np.ndarray]
+    assert set(seen) == {np.ndarray}  # twice, where numba compiles during the first trace
 
 
 def test_the_class_is_as_before():

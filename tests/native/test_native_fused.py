@@ -216,6 +216,11 @@ def test_short_axes_are_written_out(f: Any, n: int) -> None:
         np.testing.assert_allclose(found, want, rtol=1e-13, atol=1e-12)
 
 
+def test_diagonals_and_columns_of_a_large_matrix() -> None:
+    check(lambda a: (np.sin(np.diagonal(a)) * a[:, 3], np.sum(np.diagonal(a, 7))),
+          rng.normal(size=(200, 200)), tolerance=1e-14)  # fmt: skip
+
+
 @pytest.mark.parametrize("width", [2, 3, 4])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_lanes_whose_elements_are_adjacent_in_memory(width: int, dtype: Any) -> None:

@@ -303,7 +303,7 @@ class Tuned:
     prefetched_steps: int = 2
     """Memory is prefetched so many steps of lanes ahead: everyday."""
     gathered_bytes: int = 1 << 18
-    """The most bytes of an array whose lanes are read one by one: everyday."""
+    """The most bytes that are read one by one of an array's lanes: everyday."""
     followed_moves: int = 12
     """Moves of moved values, one after the other, for which their maps are followed:
     `benchmarks.cliffs`, stencils.

@@ -22,7 +22,7 @@ from fungrad.compiler.native.fused import cheap_kernel
 from fungrad.compiler.native.generators import Generator, chosen
 from fungrad.compiler.native.kernel import GIVEN_UP, MOST_ARRAYS, Kernel, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value
-from fungrad.compiler.native.programs import OF_MATRICES, long_kernel, scalar_kernel
+from fungrad.compiler.native.programs import long_kernel, scalar_kernel
 from fungrad.compiler.native.single_equations import (
     large_kernel,
     single_kernel,
@@ -164,7 +164,7 @@ def _sequence_refusal(graph: Graph) -> Refusal | None:
     return _effects(graph)
 
 
-def _matricesin_order(graph: Graph) -> Kernel:
+def _in_order(graph: Graph) -> Kernel:
     """The kernel of a Graph whose parts are kernels.
 
     Raises:
@@ -190,8 +190,8 @@ def _longest_refusal(graph: Graph) -> Refusal | None:
 
 small_kernel = Generator(_small)
 loop_kernel = Generator(_loops, _loops_refusal)
-sequence_kernel = Generator(_matricesin_order, _sequence_refusal)
-OF_STACKS = frozenset((*OF_MATRICES, *factorisations.RULES, *factorisations.LIGHT, *lapack.RULES,
+sequence_kernel = Generator(_in_order, _sequence_refusal)
+OF_STACKS = frozenset((*factorisations.RULES, *factorisations.LIGHT, *lapack.RULES,
                        *equal_values.RULES))  # fmt: skip
 """The primitives of which a stack is a loop over its matrices."""
 LOOP_GENERATORS = (small_kernel, loop_kernel)

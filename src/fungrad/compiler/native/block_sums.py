@@ -156,8 +156,7 @@ def by_pairs(module: Module, reduction: Reduction) -> str:
     code = Function(module, name, type, [("ptr", "parts"), ("i64", "count")], attributes="internal")
     code.rare()
     parts, count = code.parameters
-    left = code.variable("i64")
-    code.set(left, count)
+    left = code.initialised(count)
 
     def halve() -> None:
         now = code.get(left)

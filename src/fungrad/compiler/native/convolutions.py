@@ -253,10 +253,8 @@ class _Convolution:
 
     def _zeros(self, count: int) -> list[Value]:
         """Variables of registers, with zeros."""
-        code, found = self.code, [self.code.variable(self.type, self.width) for _ in range(count)]
-        for total in found:
-            code.set(total, code.constant(0, self.type, self.width))
-        return found
+        zero = self.code.constant(0, self.type, self.width)
+        return [self.code.initialised(zero) for _ in range(count)]
 
     def _add(self, total: Value, x: Value, y: Value, where: Value | None = None) -> None:
         """Adds x * y to a variable, in the lanes of a mask."""

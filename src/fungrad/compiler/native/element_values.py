@@ -515,7 +515,8 @@ class Body:
         record = self.record(atom.type.shape, place, abs(step))
         if record is not None:
             return self._of_record(array, type, atom.type.shape, record, starts)
-        if atom.type.nbytes > tuned.gathered_bytes and abs(step) > SHORT:
+        read = math.prod([self.maps.lengths[loop] for loop in loops_of(place)])
+        if read * size_of(type) > tuned.gathered_bytes and abs(step) > SHORT:
             raise Refused("a strided read of a large array", "layout")
         first = self.address(array, type, atom.type.shape, place)
         result = Value("poison", type, lanes)

@@ -6,8 +6,6 @@ if they are larger than rounding errors: it examines them, and warns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from fungrad.compiler.native.factorisations import Writer, beside
@@ -23,25 +21,11 @@ def _eps(equation: Equation) -> float:
     return float(np.finfo(equation.inputs[0].type.dtype).eps)
 
 
-def _largest(made: Writer, rows: int, columns: int, of: Callable[[Value, Value], Value]) -> Value:
-    """The largest of numbers that are not NaN, or 0."""
-    code = made.code
-    found = code.variable("double")
-    code.set(found, code.constant(0.0, "double"))
-
-    def compare(i: Value, j: Value) -> None:
-        x, now = of(i, j), code.get(found)
-        code.set(found, code.select(code.compare("ogt", x, now), x, now))
-
-    made.each(rows, columns, compare)
-    return code.get(found)
-
-
 @RULES.rule(coincide)
 def _coincide(made: Writer, opposite: bool) -> None:
     code, (w,), out = made.code, made.inputs, made.output
     n = made.rows
-    size = _largest(made, 1, n, lambda i, j: code.fabs(made.get(w, i, j)))
+    size = made.largest(1, n, lambda i, j: code.fabs(made.get(w, i, j)))
     limit = code.mul(size, 4 * n * _eps(made.equation))
     made.terms += 2.0 * n * n
 
@@ -67,8 +51,7 @@ def _shares(made: Writer) -> None:
 
     def row(i: Value) -> None:
         mine = made.get(w, 0, i)
-        count = code.variable("double")
-        code.set(count, code.constant(0.0, "double"))
+        count = code.initialised(code.constant(0.0, "double"))
 
         def same(j: Value) -> Value:
             other = made.get(w, 0, j)
@@ -88,10 +71,9 @@ def _shares(made: Writer) -> None:
 def _apart(made: Writer, values: str, strict: bool) -> None:
     code, (x, same, _), out = made.code, made.inputs, made.output
     (rows, columns), shape = made.equation.outputs[0].type.shape, made.equation.inputs[1].type.shape
-    size = _largest(made, rows, columns, lambda i, j: code.fabs(made.get(x, i, j)))
+    size = made.largest(rows, columns, lambda i, j: code.fabs(made.get(x, i, j)))
     limit = code.mul(size, 1e3 * columns * _eps(made.equation))
-    seen = code.variable("i64")
-    code.set(seen, code.constant(0, "i64"))
+    seen = code.initialised(code.constant(0, "i64"))
     made.terms += 3.0 * rows * columns
 
     def place(i: Operand, j: Operand) -> Value:

@@ -30,7 +30,7 @@ from fungrad.primitives.linalg.cholesky_qr import cholesky, hermitian_weights
 from fungrad.primitives.linalg.determinant import SINGULAR, cofactors, det, slogdet
 from fungrad.primitives.linalg.finite import finite
 from fungrad.primitives.linalg.solve import inv, solve
-from fungrad.primitives.movement.diagonal_roll import diagonal, from_diagonal
+from fungrad.primitives.movement.diagonal_roll import from_diagonal
 from fungrad.runtime.buffer_pool import LINE
 from fungrad.support.rules import Rules
 
@@ -175,6 +175,18 @@ class Writer:
 
         self.code.for_range(0, rows, row)
 
+    def largest(self, rows: int, columns: int, of: Callable[[Value, Value], Value]) -> Value:
+        """The largest of numbers that are not NaN, or 0."""
+        code = self.code
+        found = code.initialised(code.constant(0.0, "double"))
+
+        def compare(i: Value, j: Value) -> None:
+            x, now = of(i, j), code.get(found)
+            code.set(found, code.select(code.compare("ogt", x, now), x, now))
+
+        self.each(rows, columns, compare)
+        return code.get(found)
+
     def tiles(self, rows: int, columns: int, body: Callable[[Value, Value], None]) -> None:
         """`body(i, j)` for each element, some columns at a time."""
         code = self.code
@@ -270,9 +282,7 @@ class Writer:
         self.terms += n * n * (a.width / 3 + (b.width if b else 0) / 2)
 
         def column(c: Value) -> None:
-            best, place = code.variable("double"), code.variable("i64")
-            code.set(best, code.fabs(self.get(a, c, c)))
-            code.set(place, c)
+            best, place = code.initialised(code.fabs(self.get(a, c, c))), code.initialised(c)
 
             def compare(r: Value) -> None:
                 size, now = code.fabs(self.get(a, r, c)), code.get(best)
@@ -345,8 +355,7 @@ def _solve(made: Writer, triangle: str = "") -> None:
 def _sign_and_log(made: Writer, a: Matrix, sign: Value) -> tuple[Value, Value]:
     """Those of the determinant, from the triangle and the sign of the exchanges."""
     code = made.code
-    total = code.variable("double")
-    code.set(total, code.constant(0.0, "double"))
+    total = code.initialised(code.constant(0.0, "double"))
 
     def factor(r: Value) -> None:
         pivot, now = made.get(a, r, r), code.get(sign)
@@ -362,9 +371,7 @@ def _sign_and_log(made: Writer, a: Matrix, sign: Value) -> tuple[Value, Value]:
 
 def _one(made: Writer) -> Value:
     """The variable of a sign."""
-    sign = made.code.variable("double")
-    made.code.set(sign, made.code.constant(1.0, "double"))
-    return sign
+    return made.code.initialised(made.code.constant(1.0, "double"))
 
 
 def _determinant(made: Writer, a: Matrix, sign: Value) -> Value:
@@ -407,19 +414,13 @@ def _cofactors(made: Writer) -> None:
 def _norm(made: Writer, x: Matrix) -> Value:
     """The largest sum of the sizes of a column."""
     code, n = made.code, made.rows
-    sums, largest = made.room(n), code.variable("double")
-    code.set(largest, code.constant(0.0, "double"))
+    sums = made.room(n)
 
     def add(i: Value, j: Value) -> None:
         made.put(sums, 0, j, code.add(made.get(sums, 0, j), code.fabs(made.get(x, i, j))))
 
-    def compare(j: Value) -> None:
-        total, now = made.get(sums, 0, j), code.get(largest)
-        code.set(largest, code.select(code.compare("ogt", total, now), total, now))
-
     made.each(n, n, add)
-    code.for_range(0, n, compare)
-    return code.get(largest)
+    return made.largest(1, n, lambda i, j: made.get(sums, 0, j))
 
 
 @RULES.rule(cholesky)
@@ -484,18 +485,10 @@ def _cholesky_pullback(made: Writer) -> None:
 def _weights(made: Writer, lower: bool) -> None:
     code, n = made.code, made.rows
     (a,), out = made.inputs, made.output
-    size = code.variable("double")
-    code.set(size, code.constant(0.0, "double"))
     made.terms += 10.0 * n * n
-
-    def largest(i: Value, j: Value) -> None:
-        x, now = code.fabs(made.get(a, i, j)), code.get(size)
-        code.set(size, code.select(code.compare("ogt", x, now), x, now))
-
-    made.each(n, n, largest)
     eps = float(np.finfo(made.equation.outputs[0].type.dtype).eps)
-    limit, unlike = code.mul(code.get(size), 4 * n * eps), code.variable("i64")
-    code.set(unlike, code.constant(0, "i64"))
+    size = made.largest(n, n, lambda i, j: code.fabs(made.get(a, i, j)))
+    limit, unlike = code.mul(size, 4 * n * eps), code.initialised(code.constant(0, "i64"))
 
     def differ(i: Value, j: Value) -> None:
         error = code.fabs(code.sub(made.get(a, i, j), made.get(a, j, i)))
@@ -516,37 +509,19 @@ def _weights(made: Writer, lower: bool) -> None:
 
 @LIGHT.rule(from_diagonal)
 def _from_diagonal(made: Writer, offset: int, shape: tuple[int, int]) -> None:
-    (x,), out = made.inputs, made.output
+    code, (x,), out = made.code, made.inputs, made.output
     rows, columns = shape
     made.terms += 5.0 * rows * columns
 
     def store(i: Value, j: Value) -> None:
         made.put(out, i, j, 0.0)
 
-    made.each(rows, columns, store)
-    made.code.for_range(
-        0,
-        made.rows,
-        lambda k: made.put(
-            out,
-            made.code.add(k, max(-offset, 0)),
-            made.code.add(k, max(offset, 0)),
-            made.get(x, 0, k),
-        ),
-    )
-
-
-@LIGHT.rule(diagonal)
-def _diagonal(made: Writer, offset: int) -> None:
-    (x,), out, code = made.inputs, made.output, made.code
-    (length,) = made.equation.outputs[0].type.shape
-    made.terms += 5.0 * length
-
-    def store(k: Value) -> None:
+    def place(k: Value) -> None:
         row, column = code.add(k, max(-offset, 0)), code.add(k, max(offset, 0))
-        made.put(out, 0, k, made.get(x, row, column))
+        made.put(out, row, column, made.get(x, 0, k))
 
-    code.for_range(0, length, store)
+    made.each(rows, columns, store)
+    code.for_range(0, made.rows, place)
 
 
 @LIGHT.rule(finite)

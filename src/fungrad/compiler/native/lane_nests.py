@@ -60,8 +60,7 @@ class LaneNest(BoxNest):
         for n, root in enumerate(self.roots):
             if root.write is not None and root.write.adds and self._once(root, root.write):
                 type = type_of(self.source.graph.outputs[root.number].type.dtype)
-                self.totals[n] = code.variable(type, self.lanes)
-                code.set(self.totals[n], code.constant(0, type, self.lanes))
+                self.totals[n] = code.initialised(code.constant(0, type, self.lanes))
         super().unit(code, shared, unit)
         for n, total in self.totals.items():
             root = self.roots[n]

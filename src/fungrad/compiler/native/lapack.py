@@ -104,15 +104,11 @@ class _Lapack(Writer):
 
     def integer(self, number: int) -> Value:
         """The pointer to an integer."""
-        found = self.code.variable(_integer())
-        self.code.set(found, self.code.constant(number, _integer()))
-        return found
+        return self.code.initialised(self.code.constant(number, _integer()))
 
     def letter(self, which: str) -> Value:
         """The pointer to a letter."""
-        found = self.code.variable("i8")
-        self.code.set(found, self.code.constant(ord(which), "i8"))
-        return found
+        return self.code.initialised(self.code.constant(ord(which), "i8"))
 
     def run(self, name: str, *args: Value | int | str) -> None:
         """Calls a routine, with workspaces; a failure leaves the program to NumPy."""

@@ -378,6 +378,12 @@ class Function:
             f"alloca {of_lanes(type, lanes)}", f"%m{self._count}", _Pointer(type, lanes)
         )
 
+    def initialised(self, value: Value) -> Value:
+        """A variable, set to a value here."""
+        variable = self.variable(value.type, value.lanes)
+        self.set(variable, value)
+        return variable
+
     def get(self, variable: Value) -> Value:
         kind = variable.type
         assert isinstance(kind, _Pointer)

@@ -207,8 +207,7 @@ def _short_division(code: Function, a: Value, b: Value, q: Value) -> Value:
 
 def _long_division(code: Function, a: Value, b: Value, near: Value, far: Value) -> Value:
     """The remainder after quotients of 53 bits, of either sign, until one is short."""
-    rest = code.variable(a.type, a.lanes)
-    code.set(rest, code.select(far, a, 0.0))
+    rest = code.initialised(code.select(far, a, 0.0))
 
     def unfinished() -> Value:
         q = code.div(code.fabs(code.get(rest)), b)

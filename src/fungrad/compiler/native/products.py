@@ -196,9 +196,7 @@ class _Product:
             self._store(x, self._pointer(at, part, 2))
 
     def _zero(self, lanes: int) -> Value:
-        variable = self.code.variable(self.type, lanes)
-        self.code.set(variable, self.code.constant(0, self.type, lanes))
-        return variable
+        return self.code.initialised(self.code.constant(0, self.type, lanes))
 
     def _pointer(self, at: At, part: Part, n: int) -> Value:
         offset = part.row * self.row.steps[n] + part.column * self.column.steps[n]

@@ -43,13 +43,11 @@ from fungrad.primitives.linalg.determinant import det, slogdet
 from fungrad.primitives.linalg.finite import finite
 from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.primitives.linalg.spectra import eigenspaces, eigvalsh
-from fungrad.primitives.movement.diagonal_roll import diagonal, from_diagonal
 from fungrad.primitives.movement.gather import getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum
 from fungrad.primitives.reduction.reduce import reduce_prod
 from fungrad.rematerialisation.checkpoint import checkpointed
 from fungrad.retracing.inlining import copied
-from fungrad.support.rules import Rules
 
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 COSTS = Costs(operation=0.5, pick=0.5, assign=0.2, trips=100)
@@ -188,11 +186,6 @@ def _elementwise(walk: Scalariser, equation: Equation, inputs: list[Elements]) -
     return [shaped(found, spread[0].shape)]
 
 
-OF_MATRICES = Rules(ElementRule)
-"""Matrices whose elements are moved, or looked at."""
-
-
-@OF_MATRICES.rule(finite)
 def _finite(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     code = walk.emitter.code
     for number in inputs[0].reshape(-1):
@@ -200,21 +193,6 @@ def _finite(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Eleme
         if x.type in FLOATS:
             walk.emitter.must(code.compare("oeq", code.sub(x, x), 0.0))
     return inputs
-
-
-@OF_MATRICES.rule(from_diagonal)
-def _from_diagonal(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    primitive: Any = equation.primitive
-    (x,) = inputs
-    places = primitive.eval(np.arange(1, x.size + 1).reshape(x.shape), **equation.params)
-    result = walk.zeros(equation.outputs[0].type)
-    result[places > 0] = x.reshape(-1)[places[places > 0] - 1]
-    return [result]
-
-
-@OF_MATRICES.rule(diagonal)
-def _diagonal(walk: Any, equation: Equation, inputs: list[Elements]) -> list[Elements]:
-    return [np.diagonal(inputs[0], equation.params["offset"], -2, -1)]
 
 
 def _added_in_single(rule: ElementRule) -> ElementRule:
@@ -296,7 +274,7 @@ RULES = {
     **dict.fromkeys(ALONG, ElementRule(_formed_along)),
     **element_rules.RULES,
     **{primitive: _added_in_single(element_rules.RULES[primitive]) for primitive in ADDING},
-    **OF_MATRICES,
+    finite: ElementRule(_finite),
     **short_sorts.RULES,
     getitem: ElementRule(_getitem, moves=True, long=True),
 }

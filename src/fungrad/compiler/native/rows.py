@@ -283,10 +283,7 @@ class RowNest(Nest):
         reductions, roots, kept = self._work(now)
         if not (reductions or roots or kept):
             return
-        variables = []
-        for _, found in reductions:
-            variables.append(code.variable(found.type, self.lanes))
-            code.set(variables[-1], found.start(code, self.lanes))
+        variables = [code.initialised(found.start(code, self.lanes)) for _, found in reductions]
 
         def step(index: dict[int, Value], lanes: int, fresh: Value | None) -> None:
             body = Body(self.source, self.maps, code, {**outer.index, **index}, self.box,

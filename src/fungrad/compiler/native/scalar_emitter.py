@@ -362,8 +362,7 @@ class NativeEmitter:
     def unwind(self, tape: Number, variables: Sequence[Number], step: WriteBlock) -> None:
         assert self._records is not None
         code, records = self.code, self._records
-        place = code.variable("i64")
-        code.set(place, self.value(tape))
+        place = code.initialised(self.value(tape))
 
         def once() -> None:
             record = code.get(place)

@@ -17,7 +17,7 @@ from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add, logical_and, logical_or, mul
 from fungrad.primitives.elementwise.ufuncs import maximum, minimum, power, reciprocal, sqrt, square
 from fungrad.primitives.facts import ScalarForm, sections_of
-from fungrad.primitives.movement.diagonal_roll import diagonal, roll
+from fungrad.primitives.movement.diagonal_roll import diagonal, from_diagonal, roll
 from fungrad.primitives.movement.gather import ARRAY, getitem, indexed, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
@@ -99,11 +99,11 @@ def _index_add(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> 
     return walk.checked(result, dtype)
 
 
-@RULES.rule(scatter, index_set, stack, roll)
+@RULES.rule(scatter, index_set, stack, roll, from_diagonal)
 def _placed(walk: Scalariser, equation: Equation, inputs: list[Elements]) -> list[Elements]:
     """Elements at the positions where `eval` puts their numbers, and zeros beside them."""
     primitive: Any = equation.primitive
-    if sections_of(equation) is None:
+    if primitive.sections and sections_of(equation) is None:
         raise Refused(f"{primitive.name} by index arrays")
     starts = itertools.accumulate([x.size for x in inputs], initial=1)
     numbers = [np.arange(start, start + x.size).reshape(x.shape)

@@ -39,13 +39,13 @@ def to_torch(f: Callable[..., Any], *, compiled: bool = True) -> Callable[..., A
     name = getattr(f, "__name__", type(f).__name__)
 
     @functools.lru_cache(STRUCTURES)
-    def flattened(treedef: pytree.TreeDef, places: tuple[int, ...], others: Any) -> _Flat:
-        """The function of the tensors alone: those arguments are in `places`."""
+    def flattened(treedef: pytree.TreeDef, tensors: tuple[int, ...], others: Any) -> _Flat:
+        """The function of the tensors alone: those of the arguments `tensors`."""
 
         def flat(values: Any) -> Any:
             leaves = list(others.values)
-            for place, value in zip(places, values, strict=True):
-                leaves[place] = value
+            for i, value in zip(tensors, values, strict=True):
+                leaves[i] = value
             args, kwargs = pytree.unflatten(treedef, leaves)
             out, made.out = pytree.flatten(f(*args, **kwargs))
             return tuple(out)
@@ -63,12 +63,12 @@ def to_torch(f: Callable[..., Any], *, compiled: bool = True) -> Callable[..., A
             return flat.tree(flat.call(*args))
         leaves, treedef = pytree.flatten((args, kwargs))
         leaves = [torch.as_tensor(x) if isinstance(x, np.ndarray) else x for x in leaves]
-        places = tuple([i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)])
-        others = _Others([None if i in places else x for i, x in enumerate(leaves)])
-        flat = flattened(treedef, places, others)
-        if not kwargs and len(places) == len(args) == len(leaves):
+        tensors = tuple([i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)])
+        others = _Others([None if i in tensors else x for i, x in enumerate(leaves)])
+        flat = flattened(treedef, tensors, others)
+        if not kwargs and len(tensors) == len(args) == len(leaves):
             direct[len(args)] = flat
-        return flat.tree(flat.call(*[leaves[i] for i in places]))
+        return flat.tree(flat.call(*[leaves[i] for i in tensors]))
 
     function.__doc__ = f"{describe(f)} for PyTorch's tensors."
     return function

@@ -64,20 +64,20 @@ class Profile:
 class _Path:
     """The best other unknowns for values of one, each found from those of the nearest value."""
 
-    def __init__(self, residuals: Any, best: Any, place: int, variance: float) -> None:
-        self._residuals, self._place, self._variance = residuals, place, variance
-        self._others = np.delete(np.arange(best.size), place)
+    def __init__(self, residuals: Any, best: Any, index: int, variance: float) -> None:
+        self._residuals, self._index, self._variance = residuals, index, variance
+        self._others = np.delete(np.arange(best.size), index)
         rest = residuals(best)
         self._smallest = float(rest @ rest)
-        self.known = {float(best[place]): best}
-        self.roots = {float(best[place]): 0.0}
+        self.known = {float(best[index]): best}
+        self.roots = {float(best[index]): 0.0}
 
     def root(self, value: float) -> float:
         """The signed root of the growth of the sum of squares, in standard deviations."""
         if value not in self.roots:
             near = min(self.known, key=lambda known: abs(known - value))
             v = self.known[near].copy()
-            v[self._place] = value
+            v[self._index] = value
             v = self._refitted(v)
             rest = self._residuals(v)
             growth = max(float(rest @ rest) - self._smallest, 0.0) / self._variance
@@ -106,22 +106,22 @@ class _Path:
 
 
 def profiled(
-    name: str, residuals: Any, best: Any, place: int, error: float, variance: float,
+    name: str, residuals: Any, best: Any, index: int, error: float, variance: float,
     quantile: float, level: float, points: int,
 ) -> Profile:  # fmt: skip
     """The profile of one unknown.
 
     Args:
-      residuals: of the fit. best: its unknowns. place: of the one among them.
+      residuals: of the fit. best: its unknowns. index: of the one among them.
       error: its standard error, the first step.
       variance: of the residuals.
       quantile: the size of the root at the ends of the interval.
       level, points: see `CurveFit.profile`.
     """
-    path = _Path(residuals, best, place, variance)
-    centre = float(best[place])
+    path = _Path(residuals, best, index, variance)
+    centre = float(best[index])
     step = error if np.isfinite(error) and error > 0 else max(abs(centre), 1.0) * 1e-2
-    limits = (float(residuals.low[place]), float(residuals.high[place]))
+    limits = (float(residuals.low[index]), float(residuals.high[index]))
     ends = (
         _end(path, centre, -step * quantile, quantile, limits[0]),
         _end(path, centre, step * quantile, quantile, limits[1]),

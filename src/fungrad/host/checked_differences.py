@@ -238,31 +238,31 @@ class Differences:
             start += size
         return found
 
-    def _unit(self, place: int, element: int, turn: complex = 1.0) -> tuple[Arrays, float]:
+    def _unit(self, argument: int, element: int, turn: complex = 1.0) -> tuple[Arrays, float]:
         """The direction of one element, of relative length 1, and its length."""
-        x, length = self._at[place], float(self._scales[place].ravel()[element])
+        x, length = self._at[argument], float(self._scales[argument].ravel()[element])
         unit = np.zeros(x.size, complex if turn != 1.0 else float)
         unit[element] = length * turn
         along: Arrays = [None] * len(self._at)
-        along[place] = unit.reshape(x.shape)
+        along[argument] = unit.reshape(x.shape)
         return along, length
 
-    def jacobian(self, places: Sequence[int]) -> list[ndarray]:
+    def jacobian(self, arguments: Sequence[int]) -> list[ndarray]:
         """For each of some arguments the matrix (all results as one vector, elements of the
         argument). A complex argument has twice the columns: by real parts, then by imaginary ones.
         """
         random = np.random.default_rng(0)
         probe: Arrays = [None] * len(self._at)
-        for i in places:
+        for i in arguments:
             signs = random.choice([-1.0, 1.0], size=self._at[i].shape)
             probe[i] = signs * self._scales[i]
         if not any(v is not None and v.size for v in probe):
-            return [np.zeros((len(self._center), self._at[i].size)) for i in places]
+            return [np.zeros((len(self._center), self._at[i].size)) for i in arguments]
         found = self._ladder(probe)
         exact = self._confirmed(probe, found) is not None
         self._note(self._eps if exact else found.error)
-        columns: dict[int, list[ndarray]] = {i: [] for i in places}
-        for i in places:
+        columns: dict[int, list[ndarray]] = {i: [] for i in arguments}
+        for i in arguments:
             turns = (1.0, 1j) if self._at[i].dtype.kind == "c" else (1.0,)
             for turn in turns:
                 for element in range(self._at[i].size):
@@ -271,7 +271,7 @@ class Differences:
                     columns[i].append(column / length)
         self._run(self._copies())
         empty = np.zeros((len(self._center), 0))
-        return [np.stack(columns[i], 1) if columns[i] else empty for i in places]
+        return [np.stack(columns[i], 1) if columns[i] else empty for i in arguments]
 
     def _column(self, along: Arrays, step: float, exact: bool, size: float) -> ndarray:
         if exact:

@@ -167,11 +167,11 @@ class External(OfFunction):
         known = self._known("value", args)
         return _call(self._run, args, {}, self._result(args), self._vectorized, known)
 
-    def _known(self, of: str, args: Sequence[Any], places: Any = ()) -> Sparsity | None:
+    def _known(self, of: str, args: Sequence[Any], indices: Any = ()) -> Sparsity | None:
         if self._sparsity is None:
             return None
         types = [pytree.map(lambda x: leaf_type(x) or x, arg) for arg in args]
-        return Sparsity(of, self._sparsity, types, places)
+        return Sparsity(of, self._sparsity, types, indices)
 
     def _result(self, args: Sequence[Any]) -> Any:
         """The declared tree of types; with complex types if a real argument was made complex."""
@@ -235,8 +235,8 @@ class External(OfFunction):
         types = pytree.map(lambda x: _gradient_type(x), output)
         if isinstance(self._jvp, External):
             return output, self._jvp(primals, tangents)
-        places = [i for i, _, _ in _moving(primals, tangents)]
-        known = self._known("jvp", primals, places)
+        indices = [i for i, _, _ in _moving(primals, tangents)]
+        known = self._known("jvp", primals, indices)
         return output, _call(self._jvp, [primals, tangents], {}, types, sparsity=known)
 
     def _push_numeric(self, primals: Any, tangents: Any) -> tuple[Any, Any]:
@@ -248,11 +248,11 @@ class External(OfFunction):
         if not moving:
             return output, None
         treedef = pytree.structure(tuple(primals))
-        places = [i for i, _, _ in moving]
+        indices = [i for i, _, _ in moving]
 
         def along(leaves: Any, directions: Any) -> list[Any]:
             given: list[Any] = [None] * len(leaves)
-            for i, direction in zip(places, directions, strict=True):
+            for i, direction in zip(indices, directions, strict=True):
                 given[i] = direction
             at = self._differences(treedef, leaves)
             found = [y for y in at.derivative(given) if y is not None]
@@ -271,18 +271,18 @@ class External(OfFunction):
         """The Jacobian for each argument that is wanted: see `Differences.jacobian`."""
         leaves, treedef = pytree.flatten(tuple(args))
         flags = pytree.leaves(tuple(wanted))
-        places = [i for i, want in enumerate(flags) if want]
+        indices = [i for i, want in enumerate(flags) if want]
 
         def jacobian(*leaves: Any) -> list[Any]:
             at = self._differences(treedef, leaves)
-            found = at.jacobian(places)
+            found = at.jacobian(indices)
             self.report(at.error)
             return [m.astype(t.dtype) for m, t in zip(found, types, strict=True)]
 
         outputs = [typeof(y) for y in pytree.leaves(output) if typeof(y).inexact]
         rows, types = sum([t.size for t in outputs]), []
         dtype = np.result_type(*[t.dtype for t in outputs]) if outputs else np.dtype(float)
-        for i in places:
+        for i in indices:
             of = typeof(leaves[i])
             columns = of.size * (2 if of.dtype.kind == "c" else 1)
             types.append(Type((rows, columns), np.result_type(dtype, np.zeros(0, of.dtype).real)))

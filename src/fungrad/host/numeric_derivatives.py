@@ -152,15 +152,15 @@ class StepCheck:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, treedef = pytree.flatten((args, kwargs))
-        places = tuple([i for i, x in enumerate(leaves) if np.iscomplexobj(x)])
-        if places and places not in self._checked:
-            self._compare(leaves, treedef, places)
-            self._checked.add(places)
+        complex_leaves = tuple([i for i, x in enumerate(leaves) if np.iscomplexobj(x)])
+        if complex_leaves and complex_leaves not in self._checked:
+            self._compare(leaves, treedef, complex_leaves)
+            self._checked.add(complex_leaves)
         return self._f(*args, **kwargs)
 
-    def _compare(self, leaves: list[Any], treedef: Any, places: Sequence[int]) -> None:
+    def _compare(self, leaves: list[Any], treedef: Any, complex_leaves: Sequence[int]) -> None:
         random = np.random.default_rng(0)
-        at = {i: np.real(leaves[i]) for i in places}
+        at = {i: np.real(leaves[i]) for i in complex_leaves}
         along = {i: random.normal(size=x.shape) * np.maximum(1.0, np.abs(x)) for i, x in at.items()}
 
         def run(step: complex) -> list[Any]:
@@ -178,10 +178,10 @@ class StepCheck:
             size = np.max(np.abs(close), initial=0.0)
             error = np.max(np.abs(close - further), initial=0.0)  # of the differences themselves
             if np.max(np.abs(found - close), initial=0.0) > 1e-3 * size + 10 * error:
-                place = int(np.argmax(np.abs(np.ravel(found - close))))
+                worst = int(np.argmax(np.abs(np.ravel(found - close))))
                 raise GradientCheckError(
                     f"The complex step is no derivative of {describe(self._f)}{user_line()}: along "
-                    f"one direction it gives {np.ravel(found)[place]:.6g}, differences give "
-                    f"{np.ravel(close)[place]:.6g}. The function drops imaginary parts, as x.real, "
+                    f"one direction it gives {np.ravel(found)[worst]:.6g}, differences give "
+                    f"{np.ravel(close)[worst]:.6g}. The function drops imaginary parts, as x.real, "
                     'abs(x), float(x) and comparisons do. Take vjp="finite_differences".'
                 )

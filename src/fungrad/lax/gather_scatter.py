@@ -113,7 +113,7 @@ def _checked_axes(name: str, axes: Sequence[int], ndim: int) -> tuple[int, ...]:
     return checked
 
 
-def _places(
+def _positions(
     shape: tuple[int, ...],
     starts: Any,
     sizes: Sequence[int],
@@ -201,7 +201,7 @@ def gather(
     sizes = [operator.index(n) for n in slice_sizes]
     dropped = {*d.collapsed_slice_dims, *d.operand_batching_dims}
     clip = mode is None or GatherScatterMode.from_any(mode) is not GatherScatterMode.FILL_OR_DROP
-    position, inside = _places(
+    position, inside = _positions(
         shape, start_indices, sizes, d.start_index_map,
         (d.operand_batching_dims, d.start_indices_batching_dims), clip,
     )  # fmt: skip
@@ -214,8 +214,8 @@ def gather(
     if not math.prod(shape):
         raise ShapeError(f"gather{user_line()} needs an operand with elements.")
     spread = (*blocks, *sizes)
-    places = broadcast_to(select(inside, position, 0), shape=spread)
-    gathered = getitem(flat, places, index=Index((ARRAY,), unique=unique_indices))
+    positions = broadcast_to(select(inside, position, 0), shape=spread)
+    gathered = getitem(flat, positions, index=Index((ARRAY,), unique=unique_indices))
     if not clip:
         fill = _fill(typeof(x).dtype) if fill_value is None else cast(fill_value, typeof(x).dtype)
         gathered = select(broadcast_to(inside, shape=spread), gathered, fill)
@@ -275,7 +275,7 @@ def _written(
         )
     mode = GatherScatterMode.from_any(mode)
     clip = mode is GatherScatterMode.CLIP
-    position, inside = _places(
+    position, inside = _positions(
         shape, indices, sizes, d.scatter_dims_to_operand_dims,
         (d.operand_batching_dims, d.scatter_indices_batching_dims), clip,
     )  # fmt: skip
@@ -288,13 +288,13 @@ def _written(
     flat = reshape(x, shape=(count,))
     known = if_known(inside)
     if clip or (known is not None and known.all()):
-        places = broadcast_to(position, shape=spread)
-        done = write(flat, values, places, Index((ARRAY,), unique=unique))
+        positions = broadcast_to(position, shape=spread)
+        done = write(flat, values, positions, Index((ARRAY,), unique=unique))
         return reshape(done, shape=shape)
     # one more element, which takes what lies outside
-    places = broadcast_to(select(inside, position, count), shape=spread)
+    positions = broadcast_to(select(inside, position, count), shape=spread)
     longer = concatenate(flat, np.zeros(1, typeof(x).dtype), axis=0)
-    done = write(longer, values, places, Index((ARRAY,)))
+    done = write(longer, values, positions, Index((ARRAY,)))
     return reshape(done[:count], shape=shape)
 
 
@@ -309,8 +309,8 @@ def _scatter(name: str, what: str, write: Callable[..., Any], example: str) -> C
         unique_indices: bool = False,
         mode: str | GatherScatterMode | None = None,
     ) -> Any:
-        def run(x: Any, values: Any, places: Any, index: Index) -> Any:
-            return write(x, values, places, index=index)
+        def run(x: Any, values: Any, positions: Any, index: Index) -> Any:
+            return write(x, values, positions, index=index)
 
         return _written(
             operand, scatter_indices, updates, dimension_numbers, unique_indices, mode, run
@@ -346,7 +346,7 @@ scatter = _scatter(
 scatter_add = _scatter("scatter_add", "added", s.index_add, "array([1., 9., 1., 1.])")
 scatter_sub = _scatter(
     "scatter_sub", "subtracted",
-    lambda x, v, places, index: s.index_add(x, neg(v), places, index=index),
+    lambda x, v, positions, index: s.index_add(x, neg(v), positions, index=index),
     "array([ 1., -7.,  1.,  1.])",
 )  # fmt: skip
 scatter_mul = _scatter("scatter_mul", "multiplied", s.index_multiply, "array([ 1., 15.,  1.,  1.])")

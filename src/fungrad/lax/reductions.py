@@ -167,12 +167,12 @@ def _by_halves(
     return results
 
 
-def _place(name: str, what: str, function: Callable[..., Any], shown: int) -> Callable[..., Any]:
-    def place(operand: Any, axis: int, index_dtype: Any = np.intp) -> Any:
+def _index_of(name: str, what: str, function: Callable[..., Any], shown: int) -> Callable[..., Any]:
+    def index(operand: Any, axis: int, index_dtype: Any = np.intp) -> Any:
         return s.cast(function(array_of(operand), axis=axis), np.dtype(index_dtype))
 
-    place.__name__ = place.__qualname__ = name
-    place.__doc__ = f"""The index of the first {what} element along `axis`, of dtype `index_dtype`.
+    index.__name__ = index.__qualname__ = name
+    index.__doc__ = f"""The index of the first {what} element along `axis`, of dtype `index_dtype`.
 
     Args:
       operand: a real array with at least one axis.
@@ -182,13 +182,13 @@ def _place(name: str, what: str, function: Callable[..., Any], shown: int) -> Ca
     >>> print({name}(np.array([3.0, 7.0, 1.0]), 0))
     {shown}
     """
-    return place
+    return index
 
 
-argmax = _place("argmax", "largest", np.argmax, 1)
+argmax = _index_of("argmax", "largest", np.argmax, 1)
 
 
-argmin = _place("argmin", "least", np.argmin, 2)
+argmin = _index_of("argmin", "least", np.argmin, 2)
 
 
 __all__ = [

@@ -81,13 +81,13 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     if edge_order > 2:
         raise ValueError("'edge_order' greater than 2 not supported")
     results = []
-    for place, step in zip(axes, steps, strict=True):
-        if shape[place] < edge_order + 1:
+    for axis, step in zip(axes, steps, strict=True):
+        if shape[axis] < edge_order + 1:
             raise ValueError(
                 "Shape of array too small to calculate a numerical gradient, at least (edge_order "
                 "+ 1) elements are required."
             )
-        results.append(cast(_slopes(f, place, step, edge_order), f.dtype))
+        results.append(cast(_slopes(f, axis, step, edge_order), f.dtype))
     return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -201,12 +201,12 @@ def interp(
     slopes = select(flat, 0.0, diff(fp) / select(flat, 1.0, widths))
     none = np.zeros(1, fp.dtype)
     slopes = concatenate([none, slopes, none])
-    place = s.searchsorted(xp, x, side="right")
-    base = np.maximum(place - 1, 0)
+    after = s.searchsorted(xp, x, side="right")
+    base = np.maximum(after - 1, 0)
     start = _picked(xp, base)
     offset = x - start
-    slope = _picked(slopes, place)
-    knot = np.logical_and(offset == 0, place > 0)
+    slope = _picked(slopes, after)
+    knot = np.logical_and(offset == 0, after > 0)
     slope = select(knot, (_picked(slopes, base) + slope) * 0.5, slope)
     below, above = x < xp[0], x > xp[last]
     outside = np.logical_or(below, above)
@@ -217,8 +217,8 @@ def interp(
     return result if right is None else select(above, array_of(right), result)
 
 
-def _picked(x: Any, places: Any) -> Any:
-    return getitem(x, places, index=Index((ARRAY,)))
+def _picked(x: Any, indices: Any) -> Any:
+    return getitem(x, indices, index=Index((ARRAY,)))
 
 
 # --- convolution ----------------------------------------------------------------------------------

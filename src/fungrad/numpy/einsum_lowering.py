@@ -170,21 +170,21 @@ def _hashable(optimize: Any) -> Any:
 
 
 # --- the steps ------------------------------------------------------------------------------------
-# While operands are reduced, they keep their places in the list; a product's operands are at its
+# While operands are reduced, they keep their positions in the list; a product's operands are at its
 # end.
 
 
 def _reduced(
-    labels: Labels, shape: Shape, place: int, every: Sequence[Labels], output: Labels,
+    labels: Labels, shape: Shape, position: int, every: Sequence[Labels], output: Labels,
     lengths: dict[Any, int], steps: list[Step],
 ) -> Labels:  # fmt: skip
     """Takes diagonals of repeated labels, and sums over labels that only this operand has; returns
     the labels that are left.
     """
 
-    def at_place(change: Callable[[Any], Any]) -> Step:
+    def at_position(change: Callable[[Any], Any]) -> Step:
         def step(values: list[Any]) -> None:
-            values[place] = change(values[place])
+            values[position] = change(values[position])
 
         return step
 
@@ -192,18 +192,18 @@ def _reduced(
     kept = [i for i, label in enumerate(labels) if shape[i] == lengths[label]]
     if len(kept) < len(labels):
         labels, shape = tuple(labels[i] for i in kept), tuple(shape[i] for i in kept)
-        steps.append(at_place(lambda x, shape=shape: reshape(x, shape=shape)))  # type: ignore[misc]
+        steps.append(at_position(lambda x, shape=shape: reshape(x, shape=shape)))  # type: ignore[misc]
     for label in dict.fromkeys(labels):
         while labels.count(label) > 1:
             first = labels.index(label)
             second = labels.index(label, first + 1)
             rest = [i for i in range(len(labels)) if i not in (first, second)]
-            steps.append(at_place(_diagonal_of((*rest, first, second))))
+            steps.append(at_position(_diagonal_of((*rest, first, second))))
             labels = (*(labels[i] for i in rest), label)
-    elsewhere = set(output).union(*(set(other) for i, other in enumerate(every) if i != place))
+    elsewhere = set(output).union(*(set(other) for i, other in enumerate(every) if i != position))
     alone = tuple(i for i, label in enumerate(labels) if label not in elsewhere)
     if alone:
-        steps.append(at_place(lambda x: _sum(x, alone)))
+        steps.append(at_position(lambda x: _sum(x, alone)))
     return tuple(label for label in labels if label in elsewhere)
 
 
@@ -219,9 +219,9 @@ def _sum(x: Any, axes: Shape) -> Any:
     return total if total.dtype == x.dtype else cast(total, x.dtype)
 
 
-def _taking(places: Sequence[int]) -> Step:
+def _taking(positions: Sequence[int]) -> Step:
     def step(values: list[Any]) -> None:
-        taken = [values.pop(i) for i in places]
+        taken = [values.pop(i) for i in positions]
         values.append(taken[::-1])
 
     return step

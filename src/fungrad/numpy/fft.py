@@ -139,22 +139,22 @@ def _lengths(x: Any, s: Any, axes: Any, to_real: bool = False) -> tuple[list[int
                 stacklevel=4,
             )
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
-    places = [axis_index(axis, ndim) for axis in axes]
+    axes = [axis_index(axis, ndim) for axis in axes]
     if s is None:
-        lengths = [shape[axis] for axis in places]
+        lengths = [shape[axis] for axis in axes]
         if to_real:
             lengths[-1] = (lengths[-1] - 1) * 2
-        return lengths, places
+        return lengths, axes
     given = list(s)
-    if len(given) != len(places):
+    if len(given) != len(axes):
         raise ValueError("Shape and axes have different lengths.")
-    defaults = [shape[axis] for axis in places]
+    defaults = [shape[axis] for axis in axes]
     if to_real and given and given[-1] is None:
         defaults[-1] = (defaults[-1] - 1) * 2
     return [
         d if n is None or operator.index(n) == -1 else operator.index(n)
         for n, d in zip(given, defaults, strict=True)
-    ], places
+    ], axes
 
 
 def _transformed(
@@ -190,22 +190,22 @@ def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = 
 def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
     """The transform of real input along several axes, half of the last, as numpy.fft.rfftn."""
     x = array_of(a)
-    lengths, places = _lengths(x, s, axes)
-    if not places:
+    lengths, axes = _lengths(x, s, axes)
+    if not axes:
         raise IndexError("at least 1 axis must be transformed")
-    x = _real_along(x, lengths[-1], places[-1], norm)
-    return _transformed(x, lengths[:-1], places[:-1], norm, False)
+    x = _real_along(x, lengths[-1], axes[-1], norm)
+    return _transformed(x, lengths[:-1], axes[:-1], norm, False)
 
 
 @implements(np.fft.irfftn)
 def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
     """The inverse of rfftn, as numpy.fft.irfftn."""
     x = array_of(a)
-    lengths, places = _lengths(x, s, axes, True)
-    if not places:
+    lengths, axes = _lengths(x, s, axes, True)
+    if not axes:
         raise IndexError("at least 1 axis must be transformed")
-    x = _transformed(x, lengths[:-1], places[:-1], norm, True)
-    return _to_real_along(x, lengths[-1], places[-1], norm)
+    x = _transformed(x, lengths[:-1], axes[:-1], norm, True)
+    return _to_real_along(x, lengths[-1], axes[-1], norm)
 
 
 @implements(np.fft.fft2)
@@ -242,12 +242,12 @@ def _shifted(x: Any, axes: Any, sign: int) -> Any:
         axes = range(ndim)
     elif not isinstance(axes, (tuple, list)):
         axes = (axes,)
-    places = tuple([axis_index(axis, ndim) for axis in axes])
-    if not places:
+    axes = tuple([axis_index(axis, ndim) for axis in axes])
+    if not axes:
         return x
     # Forward by half the length, rounded down; back by the same.
-    shifts = tuple([sign * (x.shape[axis] // 2) for axis in places])
-    return roll(x, shifts=shifts, axes=places)
+    shifts = tuple([sign * (x.shape[axis] // 2) for axis in axes])
+    return roll(x, shifts=shifts, axes=axes)
 
 
 @implements(np.fft.fftshift)

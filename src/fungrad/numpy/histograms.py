@@ -23,9 +23,9 @@ from fungrad.primitives.runtime_check import checked
 from fungrad.tracing.trace import Tracer, is_integer, shape_of
 
 
-def _summed(values: Any, places: Any, length: int) -> Any:
-    """For each number below `length`, the sum of the values whose place it is."""
-    return scatter(values, places, index=Index((ARRAY,)), shape=(length,))
+def _summed(values: Any, binned: Any, length: int) -> Any:
+    """For each number below `length`, the sum of the values whose bin it is."""
+    return scatter(values, binned, index=Index((ARRAY,)), shape=(length,))
 
 
 @implements(np.bincount)
@@ -34,14 +34,14 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
 
     The integers have to be known, since the length of the result depends on them.
     """
-    places = np.asarray(known(x, "np.bincount (the length of its result depends on the values)"))
+    binned = np.asarray(known(x, "np.bincount (the length of its result depends on the values)"))
     minlength = operator.index(minlength)
     if weights is None:
-        return np.bincount(places, minlength=minlength)
+        return np.bincount(binned, minlength=minlength)
     weights = cast(array_of(weights), np.float64)
-    if weights.shape != places.shape:
+    if weights.shape != binned.shape:
         raise ValueError("The weights and list don't have the same length.")
-    return _summed(weights, places.astype(np.intp), len(np.bincount(places, minlength=minlength)))
+    return _summed(weights, binned.astype(np.intp), len(np.bincount(binned, minlength=minlength)))
 
 
 def _ends(a: Any, range: Any) -> tuple[Any, Any, Any]:
@@ -112,10 +112,10 @@ def _bins_of(a: Any, edges: Any) -> Any:
     """
     number = shape_of(edges)[0] - 1
     dtype = np.result_type(a.dtype, edges.dtype)
-    places = s.searchsorted(cast(edges, dtype), cast(a, dtype), side="right") - 1
-    places = select(a == edges[number], number - 1, places)
+    binned = s.searchsorted(cast(edges, dtype), cast(a, dtype), side="right") - 1
+    binned = select(a == edges[number], number - 1, binned)
     outside = np.logical_not(np.logical_and(a >= edges[0], a <= edges[number]))
-    return select(outside, number, places)
+    return select(outside, number, binned)
 
 
 @implements(np.histogram)
@@ -130,8 +130,8 @@ def histogram(
     edges = _edges(a, bins, range, weights)
     number = shape_of(edges)[0] - 1
     ones = np.ones(a.shape, np.intp) if weights is None else weights
-    places = cast(_bins_of(a, edges), np.intp)
-    counts = slice_axis(_summed(ones, places, number + 1), axis=0, start=0, stop=number)
+    binned = cast(_bins_of(a, edges), np.intp)
+    counts = slice_axis(_summed(ones, binned, number + 1), axis=0, start=0, stop=number)
     if not density:
         return counts, edges
     widths = cast(edges[1:] - edges[:-1], np.float64)
@@ -163,17 +163,17 @@ def histogramdd(
         column = sample[:, i]
         edge = _edges(column, count, ends, None)
         number = shape_of(edge)[0] - 1
-        place = _bins_of(column, edge)
-        inside = np.logical_and(inside, place < number)
-        flat = flat * number + place
+        binned = _bins_of(column, edge)
+        inside = np.logical_and(inside, binned < number)
+        flat = flat * number + binned
         edges.append(edge)
         sizes.append(number)
     total = math.prod(sizes)
-    places = cast(select(inside, flat, total), np.intp)
+    binned = cast(select(inside, flat, total), np.intp)
     values: Any = np.ones(sample.shape[0])
     if weights is not None:
         values = cast(array_of(weights), np.float64)
-    counts = slice_axis(_summed(values, places, total + 1), axis=0, start=0, stop=total)
+    counts = slice_axis(_summed(values, binned, total + 1), axis=0, start=0, stop=total)
     counts = reshape(counts, shape=tuple(sizes))
     if density:
         whole = np.sum(counts)

@@ -255,8 +255,8 @@ SIZED = frozenset({"size", "fill_value"})
 """JAX's keywords of functions whose result has as many elements as a condition holds for."""
 
 
-def _places(a: Any, size: Any, fill_value: Any) -> tuple[Any, ...]:
-    """The indices of the first `size` nonzero elements; in missing places a fill value, or one for
+def _first_indices(a: Any, size: Any, fill_value: Any) -> tuple[Any, ...]:
+    """The indices of the first `size` nonzero elements; for missing ones a fill value, or one for
     each axis, 0 by default. The values may be unknown.
     """
     a, size = as_array(a), operator.index(size)
@@ -287,7 +287,7 @@ def where(
     With the condition alone it is nonzero, which needs a known condition, or `size`.
     """
     if x is None and y is None:
-        return _nonzero_places(condition, "np.where(condition)", size, fill_value)
+        return _nonzero_indices(condition, "np.where(condition)", size, fill_value)
     if x is None or y is None:
         raise ValueError("either both or neither of x and y should be given")
     if size is not None or fill_value is not None:
@@ -298,8 +298,8 @@ def where(
     return pick(condition, as_array(x), as_array(y))
 
 
-def _nonzero_places(a: Any, asked: str, size: Any, fill_value: Any) -> Any:
-    return known(a, asked, _nonzero) if size is None else _places(a, size, fill_value)
+def _nonzero_indices(a: Any, asked: str, size: Any, fill_value: Any) -> Any:
+    return known(a, asked, _nonzero) if size is None else _first_indices(a, size, fill_value)
 
 
 @implements(np.nonzero, own=SIZED)
@@ -310,13 +310,13 @@ def nonzero(a: Any, *, size: Any = None, fill_value: Any = None) -> Any:
       a: the array.
       size: the number of results, so that the shape does not depend on the values (under jit and
         vmap): of more the first are returned.
-      fill_value: the index in missing places, or a tuple of one for each axis; 0 by default.
+      fill_value: the index for missing ones, or a tuple of one for each axis; 0 by default.
 
     >>> import numpy as np, fungrad as fg
     >>> fg.jit(lambda x: nonzero(x > 1, size=3, fill_value=-1))(np.arange(4.0))
     (array([ 2,  3, -1]),)
     """
-    return _nonzero_places(a, "np.nonzero", size, fill_value)
+    return _nonzero_indices(a, "np.nonzero", size, fill_value)
 
 
 @implements(np.flatnonzero, own=SIZED)
@@ -329,7 +329,7 @@ def flatnonzero(a: Any, *, size: Any = None, fill_value: Any = None) -> Any:
     """
     if size is None:
         return known(a, "np.flatnonzero", np.flatnonzero)
-    return _places(flattened(as_array(a)), size, fill_value)[0]
+    return _first_indices(flattened(as_array(a)), size, fill_value)[0]
 
 
 @implements(np.argwhere, own=SIZED)
@@ -344,8 +344,8 @@ def argwhere(a: Any, *, size: Any = None, fill_value: Any = None) -> Any:
     """
     if size is None:
         return known(a, "np.argwhere", np.argwhere)
-    places = _places(a, size, fill_value)
-    return np.stack(places, axis=-1) if places else np.zeros((size, 0), np.intp)
+    indices = _first_indices(a, size, fill_value)
+    return np.stack(indices, axis=-1) if indices else np.zeros((size, 0), np.intp)
 
 
 def positions_in(indices: Any, length: int, mode: str) -> Any:
@@ -387,14 +387,14 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
 @implements(np.take_along_axis)
 def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
     """The elements of arr at positions of the axis, `indices`, as numpy.take_along_axis."""
-    arr, arrays = places_along(as_array(arr), as_array(indices), axis)
+    arr, arrays = indices_along(as_array(arr), as_array(indices), axis)
     lengths = zip(shape_of(indices), shape_of(arr), strict=axis is not None)
     single = axis is not None and shape_of(arrays[axis])[axis] == 1
     unique = single and all(given <= length for given, length in lengths)
     return getitem(arr, *arrays, index=Index((ARRAY,) * len(arrays), unique=unique))
 
 
-def places_along(arr: Any, indices: Any, axis: Any) -> tuple[Any, list[Any]]:
+def indices_along(arr: Any, indices: Any, axis: Any) -> tuple[Any, list[Any]]:
     """An array, flattened if the axis is None, and index arrays of elements along an axis."""
     if typeof(indices).dtype.kind not in "iu":
         raise IndexError("`indices` must be an integer array")

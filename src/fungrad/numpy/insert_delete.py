@@ -18,7 +18,7 @@ from fungrad.numpy.protocol.result_order import results_in_order
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.movement.gather import ARRAY, Index, getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, cast, moveaxis, reshape
-from fungrad.primitives.runtime_check import in_range, place_on
+from fungrad.primitives.runtime_check import in_range, index_on
 from fungrad.tracing.trace import shape_of
 
 
@@ -29,8 +29,8 @@ def _along(arr: Any, axis: Any) -> tuple[Any, int]:
     return arr, axis_index(axis, len(arr.shape))
 
 
-def _taken(x: Any, places: Any, axis: int, unique: bool = False) -> Any:
-    return getitem(x, places, index=Index((*[slice(None)] * axis, ARRAY), unique=unique))
+def _taken(x: Any, indices: Any, axis: int, unique: bool = False) -> Any:
+    return getitem(x, indices, index=Index((*[slice(None)] * axis, ARRAY), unique=unique))
 
 
 def _traced(obj: Any) -> Any:
@@ -52,13 +52,13 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     """An array without elements of an axis, as numpy.delete; several positions have to be known."""
     arr, axis = _along(arr, axis)
     length = shape_of(arr)[axis]
-    places = np.arange(length)
+    indices = np.arange(length)
     where = _traced(obj)
     if where is not None and where.size == 1:
-        gone = place_on(reshape(where, shape=()), length, axis, length)
+        gone = index_on(reshape(where, shape=()), length, axis, length)
         rest = np.arange(length - 1)
         return _taken(arr, rest + (rest >= gone), axis, unique=True)
-    return _taken(arr, np.delete(places, _plain(obj, "np.delete")), axis, unique=True)
+    return _taken(arr, np.delete(indices, _plain(obj, "np.delete")), axis, unique=True)
 
 
 @implements(np.insert)
@@ -83,16 +83,16 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
         count = values.shape[axis]
         if traced:
             where = broadcast_to(reshape(where, shape=()), shape=(count,))
-        elif not -length <= (place := np.asarray(where).item()) <= length:
+        elif not -length <= (position := np.asarray(where).item()) <= length:
             raise IndexError(f"index {where} is out of bounds for axis {axis} with size {length}")
         else:
-            where = np.full(count, place)
+            where = np.full(count, position)
     elif traced:
         count = where.size
     else:
         count = len(np.insert(np.arange(length), where, 0)) - length
     if traced:
-        new = _merged(place_on(where, length, axis, length + 1), length, count)
+        new = _merged(index_on(where, length, axis, length + 1), length, count)
     else:
         new = np.insert(np.arange(length), where, np.arange(length, length + count))
     values = broadcast_to(values, shape=(*shape[:axis], count, *shape[axis + 1 :]))
@@ -105,12 +105,12 @@ def _merged(where: Any, length: int, count: int) -> Any:
         raise ValueError("index array argument obj to insert must be one dimensional or scalar")
     order = np.argsort(where, kind="stable")
     slots = where[order] + np.arange(count)  # the positions of the new elements, in this order
-    places = np.arange(length + count)
-    before = np.searchsorted(slots, places)  # the number of new elements before a position
+    indices = np.arange(length + count)
+    before = np.searchsorted(slots, indices)  # the number of new elements before a position
     if not count:
-        return places
+        return indices
     last = np.minimum(before, count - 1)
-    return select(slots[last] == places, length + order[last], places - before)
+    return select(slots[last] == indices, length + order[last], indices - before)
 
 
 # --- indices --------------------------------------------------------------------------------------
@@ -197,20 +197,20 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     """
     lengths = sizes(dims)
     modes = [mode] * len(lengths) if isinstance(mode, str) else list(mode)
-    places = [_integers(index) for index in multi_index]
-    if len(places) != len(lengths):
+    indices = [_integers(index) for index in multi_index]
+    if len(indices) != len(lengths):
         raise ValueError(f"parameter multi_index must be a sequence of length {len(lengths)}")
     total: Any = 0
-    for i, (place, length, kind) in enumerate(zip(places, lengths, modes, strict=True)):
+    for i, (position, length, kind) in enumerate(zip(indices, lengths, modes, strict=True)):
         if kind == "wrap":
-            place = place % length
+            position = position % length
         elif kind == "clip":
-            place = np.minimum(np.maximum(place, 0), length - 1)
+            position = np.minimum(np.maximum(position, 0), length - 1)
         elif kind == "raise":
-            place = in_range(place, length, "invalid entry in coordinates array")
+            position = in_range(position, length, "invalid entry in coordinates array")
         else:
             raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {kind!r})")
-        total = total + place * math.prod(lengths[:i] if order == "F" else lengths[i + 1 :])
+        total = total + position * math.prod(lengths[:i] if order == "F" else lengths[i + 1 :])
     return total
 
 

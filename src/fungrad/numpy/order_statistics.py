@@ -29,7 +29,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
 )
 from fungrad.tracing.trace import Tracer, is_weak, registry, shape_of
 
-_PLACES: dict[str, Callable[[Any, Any], Any]] = {
+_POSITIONS: dict[str, Callable[[Any, Any], Any]] = {
     "inverted_cdf": lambda n, q: n * q - 1,
     "averaged_inverted_cdf": lambda n, q: n * q - 1,
     "closest_observation": lambda n, q: n * q - 1.5,
@@ -51,10 +51,10 @@ _WHOLE = ("inverted_cdf", "closest_observation", "lower", "higher", "nearest")
 
 
 def _between(n: Any, q: Any, method: str) -> tuple[Any, Any, Any]:
-    """The places of both neighbours of a quantile, and the weight of the second."""
-    place = _PLACES[method](n, q)
-    below = np.floor(place)
-    part = place - below
+    """The positions of both neighbours of a quantile, and the weight of the second."""
+    position = _POSITIONS[method](n, q)
+    below = np.floor(position)
+    part = position - below
     if method in ("inverted_cdf", "closest_observation"):
         stays = part == 0
         if method == "closest_observation":
@@ -65,7 +65,7 @@ def _between(n: Any, q: Any, method: str) -> tuple[Any, Any, Any]:
         part = select(part == 0, 0.5, 1.0)
     elif method == "midpoint":
         part = select(part == 0, 0.0, 0.5)
-    outside = np.logical_or(place < 0, place >= n - 1)
+    outside = np.logical_or(position < 0, position >= n - 1)
     part = select(outside, 1.0, part)  # both neighbours are one element: weight 1 keeps it exact
     below = np.minimum(np.maximum(below, 0), n - 1)
     return below, np.minimum(below + np.logical_not(outside), n - 1), part
@@ -90,11 +90,11 @@ def _rows(a: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
     return reshape(a, shape=(*[shape[i] for i in rest], length)), axes
 
 
-def _at(ordered: Any, places: Any) -> Any:
-    """The elements at positions of the last axis; the axes of `places` come first."""
-    places = cast(places, np.intp)
-    result = getitem(ordered, places, index=Index((Ellipsis, ARRAY)))
-    count = len(shape_of(places))
+def _at(ordered: Any, indices: Any) -> Any:
+    """The elements at positions of the last axis; the axes of `indices` come first."""
+    indices = cast(indices, np.intp)
+    result = getitem(ordered, indices, index=Index((Ellipsis, ARRAY)))
+    count = len(shape_of(indices))
     ndim = len(shape_of(ordered)) - 1
     order = (*range(ndim, ndim + count), *range(ndim))
     return transpose(result, axes=order) if count and ndim else result
@@ -121,8 +121,8 @@ def _checked_q(q: Any, top: float) -> Any:
 
 
 def _checked_method(method: str, weights: Any) -> None:
-    if method not in _PLACES:
-        raise ValueError(f"{method!r} is not a valid method. Use one of: {list(_PLACES)}")
+    if method not in _POSITIONS:
+        raise ValueError(f"{method!r} is not a valid method. Use one of: {list(_POSITIONS)}")
     if weights is not None and method != "inverted_cdf":
         raise ValueError(f"Only method 'inverted_cdf' supports weights. Got: {method}.")
 
@@ -154,8 +154,8 @@ def _weighted(ordered: Any, order: Any, weights: Any, q: Any, a: Any, axis: Any)
     share = select(share == 0, -1.0, share)
     lead = shape_of(rows)[:-1]
     wanted = broadcast_to(reshape(q, shape=(q.size,)), shape=(*lead, q.size))
-    places = s.searchsorted(share, wanted, side="left", lead=len(lead))
-    return np.minimum(places, shape_of(rows)[-1] - 1)
+    indices = s.searchsorted(share, wanted, side="left", lead=len(lead))
+    return np.minimum(indices, shape_of(rows)[-1] - 1)
 
 
 def _quantile(
@@ -181,14 +181,14 @@ def _quantile(
     ordered = s.sort(rows, axis=last)
     if weights is not None:
         order = s.argsort(rows, axis=last, kind=None)
-        places = _weighted(ordered, order, weights, q, a, axis)
-        chosen = registry.functions[np.take_along_axis](ordered, places, -1)
+        indices = _weighted(ordered, order, weights, q, a, axis)
+        chosen = registry.functions[np.take_along_axis](ordered, indices, -1)
         result = reshape(moveaxis(chosen, last, 0), shape=(*q.shape, *shape_of(ordered)[:-1]))
     elif ignore:
         number = reduce_sum(np.logical_not(_rows(nan, axis)[0]), axes=(last,))
         wide = reshape(q, shape=(*q.shape, *[1] * last))
         below, above, part = _between(np.maximum(number, 1), wide, method)
-        picked = [_at_each(ordered, places, count) for places in (below, above)]
+        picked = [_at_each(ordered, indices, count) for indices in (below, above)]
         result = picked[0] if method in _WHOLE else _lerp(picked[0], picked[1], part, weak)
         result = select(number == 0, np.nan, result)
         nan = None
@@ -204,12 +204,12 @@ def _quantile(
     return _kept(cast(result, dtype), count, shape, axes, keepdims)
 
 
-def _at_each(ordered: Any, places: Any, count: int) -> Any:
-    """The elements at each row's positions; the first `count` axes of `places` are q's."""
-    places = cast(places, np.intp)
-    shape = shape_of(places)
+def _at_each(ordered: Any, indices: Any, count: int) -> Any:
+    """The elements at each row's positions; the first `count` axes of `indices` are q's."""
+    indices = cast(indices, np.intp)
+    shape = shape_of(indices)
     lead = shape_of(ordered)[:-1]
-    flat = reshape(places, shape=(math.prod(shape[:count]), *lead))
+    flat = reshape(indices, shape=(math.prod(shape[:count]), *lead))
     chosen = registry.functions[np.take_along_axis](ordered, moveaxis(flat, 0, len(lead)), -1)
     return reshape(moveaxis(chosen, len(lead), 0), shape=(*shape[:count], *lead))
 

@@ -94,8 +94,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         return diagonal_roll.roll(a, shifts=shifts, axes=tuple(axes))
     amounts = s.broadcast_to(shift, shape=(len(axes),))
     for number, i in enumerate(axes):
-        places = np.arange(a.shape[i]) - amounts[number]
-        a = _pick(a, places % max(a.shape[i], 1), i)
+        indices = np.arange(a.shape[i]) - amounts[number]
+        a = _pick(a, indices % max(a.shape[i], 1), i)
     return a
 
 
@@ -122,15 +122,15 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     x = array_of(a)
     if axis is None or not x.shape:
         x = s.reshape(x, shape=(x.size,))
-    place = axis_index(0 if axis is None else axis, len(x.shape))
+    axis = axis_index(0 if axis is None else axis, len(x.shape))
     counts = np.asarray(known(repeats, "the repeats of np.repeat"))
     if counts.size == 1:
         count = int(counts.ravel()[0])
-        before, length, after = x.shape[:place], x.shape[place], x.shape[place + 1 :]
+        before, length, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
         x = s.reshape(x, shape=(*before, length, 1, *after))
         x = s.broadcast_to(x, shape=(*before, length, count, *after))
         return s.reshape(x, shape=(*before, length * count, *after))
-    return _pick(x, np.repeat(np.arange(x.shape[place]), counts), place)
+    return _pick(x, np.repeat(np.arange(x.shape[axis]), counts), axis)
 
 
 @implements(np.resize)
@@ -260,13 +260,15 @@ def as_strided(
     steps = x.strides if strides is None else sizes(strides)
     if len(steps) != len(lengths):
         raise ValueError(f"strides={steps} has to have one entry for each axis of {lengths}.")
-    places = np.zeros(lengths, np.intp)
+    offsets = np.zeros(lengths, np.intp)
     for axis, (length, step) in enumerate(zip(lengths, steps, strict=True)):
         along = np.arange(length) * step
-        places += along.reshape(length, *[1] * (len(lengths) - axis - 1))
-    if places.size and (places.min() < 0 or places.max() >= x.size * size or np.any(places % size)):
+        offsets += along.reshape(length, *[1] * (len(lengths) - axis - 1))
+    if offsets.size and (
+        offsets.min() < 0 or offsets.max() >= x.size * size or np.any(offsets % size)
+    ):
         raise ValueError(f"as_strided: {lengths} by the strides {steps} leads out of the array.")
-    return _pick(s.reshape(x, shape=(x.size,)), places // size, 0)
+    return _pick(s.reshape(x, shape=(x.size,)), offsets // size, 0)
 
 
 @implements(np.lib.stride_tricks.sliding_window_view)
@@ -293,8 +295,8 @@ def sliding_window_view(
             raise ValueError(
                 f"A window of {width} elements does not fit into an axis of {x.shape[at]}."
             )
-        places = np.add.outer(np.arange(count), np.arange(width))
-        x = s.moveaxis(_pick(x, places, at), at + 1, len(x.shape))
+        indices = np.add.outer(np.arange(count), np.arange(width))
+        x = s.moveaxis(_pick(x, indices, at), at + 1, len(x.shape))
     return x
 
 

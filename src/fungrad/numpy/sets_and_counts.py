@@ -30,8 +30,8 @@ from fungrad.tracing.trace import Tracer, shape_of
 _PLAIN_UNIQUE: Any = np.unique
 
 
-def _picked(x: Any, places: Any) -> Any:
-    return getitem(x, places, index=Index((ARRAY,)))
+def _picked(x: Any, indices: Any) -> Any:
+    return getitem(x, indices, index=Index((ARRAY,)))
 
 
 def _unique_flat(x: Any, values: Any) -> Any:
@@ -56,12 +56,12 @@ def _unique(
         concrete, return_index=True, return_inverse=return_inverse, return_counts=return_counts,
         axis=axis, equal_nan=equal_nan,
     )  # fmt: skip
-    places = result[1]
+    indices = result[1]
     if axis is not None:
         axis = axis_index(axis, len(ar.shape))
-        values = getitem(ar, places, index=Index((*[slice(None)] * axis, ARRAY)))
+        values = getitem(ar, indices, index=Index((*[slice(None)] * axis, ARRAY)))
     elif np.isnan(result[0]).any() if ar.dtype.kind in "fc" else False:
-        values = _picked(flattened(ar), places)
+        values = _picked(flattened(ar), indices)
     else:
         values = _unique_flat(flattened(ar), result[0])
     extras = result[2:] if not return_index else result[1:]
@@ -126,9 +126,9 @@ def unique(
     if return_index:
         results.append(_picked(order, select(there, starts[:-1], 0)))
     if return_inverse:
-        places = scatter(np.cumsum(first) - 1, order, index=Index((ARRAY,), unique=True),
+        indices = scatter(np.cumsum(first) - 1, order, index=Index((ARRAY,), unique=True),
                          shape=(number,))  # fmt: skip
-        results.append(reshape(places, shape=shape) if axis is None else places)
+        results.append(reshape(indices, shape=shape) if axis is None else indices)
     if return_counts:
         results.append(np.diff(starts))
     return tuple(results) if len(results) > 1 else results[0]
@@ -141,7 +141,7 @@ def _result(function: Any, *parts: Any) -> Any:
 
 @implements(np.unique_all)
 def unique_all(x: Any) -> Any:
-    """The different elements, their places, the inverse and the counts, as numpy.unique_all."""
+    """The different elements, their indices, the inverse and the counts, as numpy.unique_all."""
     return _result(np.unique_all, *_unique(x, True, True, True, equal_nan=False))
 
 
@@ -179,8 +179,8 @@ def isin(
     if not number:
         return np.full(shape_of(element), bool(invert))
     ordered = s.sort(test, axis=0)
-    places = s.searchsorted(ordered, element, side="left")
-    nearest = _picked(ordered, np.minimum(places, number - 1))
+    indices = s.searchsorted(ordered, element, side="left")
+    nearest = _picked(ordered, np.minimum(indices, number - 1))
     return nearest != element if invert else nearest == element
 
 

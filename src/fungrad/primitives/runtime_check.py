@@ -48,7 +48,7 @@ def in_range(x: Any, length: int, message: str) -> Any:
     return checked(x, np.logical_and(x >= 0, x < length), message=message)
 
 
-def place_on(i: Any, length: int, axis: int, end: int) -> Any:
+def index_on(i: Any, length: int, axis: int, end: int) -> Any:
     """Integers, negative ones counted from the end of an axis, checked, as 0 ... end - 1."""
     i = checked(
         i,

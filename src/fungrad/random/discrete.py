@@ -290,11 +290,11 @@ def choice(
             f"choice{user_line()} cannot take {many} elements of {count}"
             f"{'' if replace else ' without replacement'}."
         )
-    places = np.reshape(_places(key, count, many, replace, p), wanted)
-    return take(values, places, axis=axis)
+    indices = np.reshape(_indices(key, count, many, replace, p), wanted)
+    return take(values, indices, axis=axis)
 
 
-def _places(key: Any, count: int, many: int, replace: bool, p: Any) -> Any:
+def _indices(key: Any, count: int, many: int, replace: bool, p: Any) -> Any:
     if p is None:
         return (
             randint(key, (many,), 0, max(count, 1)) if replace else permutation(key, count)[:many]

@@ -356,17 +356,17 @@ def _stored(equation: Equation, result: str, arguments: list[str], types: Sequen
     if primitive is indexed:
         return f"{result}[{index_text(index.entries, arguments)}] = True"
     ufunc, (values, *arrays) = _UFUNCS[primitive], arguments
-    place = index_text(index.entries, arrays)
+    text = index_text(index.entries, arrays)
     repeated = any(type_.shape for type_ in types[1:])
     operator = _IN_PLACE.get(ufunc if types[0].dtype == equation.outputs[0].type.dtype else "-")
     if not ufunc or (primitive is scatter and (index.unique or not repeated)):
         operator, values = "=", f"np.ascontiguousarray({values})" if repeated else values
     elif repeated and not index.unique:
-        at = place if place in arrays else f"np.index_exp[{place}]"
+        at = text if text in arrays else f"np.index_exp[{text}]"
         return f"np.{ufunc}.at({result}, {at}, {values})"
     elif operator is None:
-        operator, values = "=", f"np.{ufunc}({result}[{place}], {values})"
-    return f"{result}[{place}] {operator} {values}"
+        operator, values = "=", f"np.{ufunc}({result}[{text}], {values})"
+    return f"{result}[{text}] {operator} {values}"
 
 
 _SAME = {stop, stop_order, named}

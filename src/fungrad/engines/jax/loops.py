@@ -174,16 +174,16 @@ def _pulled(name: str) -> Structural:
         args, cotangents = list(values[: len(wanted)]), values[len(wanted) + taped :]
         if name == "while_loop":
             return _while_pullback(params, args, cotangents, wanted, options)
-        places = [i for i, want in enumerate(wanted) if want]
+        chosen = [i for i, want in enumerate(wanted) if want]
 
         def function(*moving: Any) -> Any:
             given = list(args)
-            for i, x in zip(places, moving, strict=True):
+            for i, x in zip(chosen, moving, strict=True):
                 given[i] = x
             outputs = FORWARD[name](params, given, options)
             return [x for x in outputs if jnp.issubdtype(x.dtype, jnp.inexact)]
 
-        primals, pullback = jax.vjp(function, *[jnp.asarray(args[i]) for i in places])
+        primals, pullback = jax.vjp(function, *[jnp.asarray(args[i]) for i in chosen])
         pulled: Sequence[Any] = pullback(
             [cast(c, x.dtype) for c, x in zip(cotangents, primals, strict=True)]
         )
@@ -234,12 +234,12 @@ def _while_pullback(
 
         def step(*values: Any) -> Any:
             given, now = list(constants), list(carry)
-            for place, x in zip(fixed, values, strict=False):
-                given[place] = x
-            for place, x in zip(moving, values[len(fixed) :], strict=True):
-                now[place] = x
+            for i, x in zip(fixed, values, strict=False):
+                given[i] = x
+            for i, x in zip(moving, values[len(fixed) :], strict=True):
+                now[i] = x
             totals = one.step(now, given)
-            return [totals[place] for place in moving]
+            return [totals[i] for i in moving]
 
         primals = [*[constants[p] for p in fixed], *[carry[p] for p in moving]]
         totals = jax.vjp(step, *primals)[1](list(flowing))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
-from fungrad.numpy.indexing import parsed, places_along, positions_in
+from fungrad.numpy.indexing import indices_along, parsed, positions_in
 from fungrad.numpy.mutation.assignment import store, write
 from fungrad.numpy.mutation.flat import cycled
 from fungrad.numpy.protocol.at_updates import At, fitting, spread
@@ -118,7 +118,7 @@ def _choose(target: Any, x: Any, mask: Any, values: Any, name: str) -> None:
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any = -1) -> None:
     """Writes into the elements at positions of the axis, `indices`, as np.put_along_axis."""
     x = array_of(arr)
-    flat, arrays = places_along(x, as_array(indices), axis)
+    flat, arrays = indices_along(x, as_array(indices), axis)
     index = Index((ARRAY,) * len(arrays))
     wanted = layout(index, shape_of(flat), [shape_of(a) for a in arrays]).shape
     values = spread(fitting(as_array(values), x.dtype, "np.put_along_axis", True), wanted, index)

@@ -179,7 +179,7 @@ getitem: Primitive = Primitive(
     moves=True,
     masks=lambda equation: len(equation.inputs) > 1,
 )
-"""`getitem(x, *arrays, index=)`: NumPy's x[index], with the arrays in their places."""
+"""`getitem(x, *arrays, index=)`: NumPy's x[index], with the arrays as its entries ARRAY."""
 
 
 def repeatable(arrays: Sequence[Any]) -> bool:
@@ -304,12 +304,12 @@ scatter: Primitive = Primitive(
 class Gathered(Collected):
     """The sum of a cotangent of an array of some shape and of cotangents of parts of it."""
 
-    __slots__ = ("_begun", "_masks", "_parts", "_places", "_positions")
+    __slots__ = ("_begun", "_indices", "_masks", "_parts", "_positions")
 
     def __init__(self, begun: Any, shape: tuple[int, ...]) -> None:
         self._begun = begun
         self._positions = np.arange(math.prod(shape)).reshape(shape)
-        self._places: list[np.ndarray] = []
+        self._indices: list[np.ndarray] = []
         self._parts: list[Any] = []
         self._masks: list[Any] | None = [] if type(begun) is Masked else None
 
@@ -322,22 +322,22 @@ class Gathered(Collected):
 
         As in the rules of one read, elements that index arrays do not name are exactly zero.
         """
-        places = np.ravel(primitive.eval(self._positions, *args[1:], **params))
+        indices = np.ravel(primitive.eval(self._positions, *args[1:], **params))
         if self._masks is not None:
             if type(cotangent) is Masked:
                 mask = broadcast_to(cotangent.mask, shape=shape_of(cotangent.value))
-                self._masks.append(reshape(mask, shape=places.shape))
+                self._masks.append(reshape(mask, shape=indices.shape))
             elif repeatable(args[1:]):
-                self._masks.append(np.ones(places.shape, np.bool_))
+                self._masks.append(np.ones(indices.shape, np.bool_))
             else:
                 self._masks = None
-        self._parts.append(reshape(plain(cotangent), shape=places.shape))
-        self._places.append(places)
+        self._parts.append(reshape(plain(cotangent), shape=indices.shape))
+        self._indices.append(indices)
 
     def _placed(self, parts: Sequence[Any]) -> Any:
         size = self._positions.size
         scattered = scatter(
-            concatenate(*parts, axis=0), np.concatenate(self._places), index=_FLAT, shape=(size,)
+            concatenate(*parts, axis=0), np.concatenate(self._indices), index=_FLAT, shape=(size,)
         )
         return reshape(scattered, shape=self._positions.shape)
 

@@ -155,15 +155,15 @@ def _jvp_set(x: Any, values: Any, arrays: Any, index: Index, dx: Any, dvalues: A
 
 def _undo_set(total: Any, args: Any, wanted: Any, *, index: Index) -> Any:
     arrays = args[2:]
-    place = index.fill(arrays) if arrays else index.entries
+    key = index.fill(arrays) if arrays else index.entries
     for_values = None
     if wanted[1] and arrays:
         for_values = _vjp_set(total.value, None, args[0], args[1], arrays, index, (0, 1))[1]
     elif wanted[1]:
-        for_values = total.value[place]
+        for_values = total.value[key]
         if type(for_values) is np.ndarray:  # a view of elements that are cleared next
             for_values = for_values.copy()
-    total.clear(place)
+    total.clear(key)
     return for_values
 
 

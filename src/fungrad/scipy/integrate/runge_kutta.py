@@ -60,8 +60,8 @@ class RungeKutta:
     def step(self, fun: Slope, t: Any, y: Any, f: Any, h: Any) -> tuple[Any, Any, Any]:
         """(y, its slope, all slopes stacked) after a step of h from t, y and its slope f."""
         slopes = [f]
-        for row, place in zip(self.a[1:], self.c[1:], strict=True):
-            slopes.append(fun(t + place * h, y + combined(row, slopes) * h))
+        for row, node in zip(self.a[1:], self.c[1:], strict=True):
+            slopes.append(fun(t + node * h, y + combined(row, slopes) * h))
         new = y + h * combined(self.b, slopes)
         slopes.append(fun(t + h, new))
         return new, slopes[-1], np.stack(slopes)
@@ -108,8 +108,8 @@ class DormandPrince853(RungeKutta):
         self, fun: Slope, t: Any, y: Any, new: Any, h: Any, slopes: Any
     ) -> Any:  # fmt: skip
         stages = list(slopes)
-        for row, place in self.extra:
-            stages.append(fun(t + place * h, y + combined(row, stages) * h))
+        for row, node in self.extra:
+            stages.append(fun(t + node * h, y + combined(row, stages) * h))
         change = new - y
         first, last = stages[0], stages[self.stages]
         rows = [change, h * first - change, 2.0 * change - h * (last + first)]
@@ -418,10 +418,10 @@ def evaluated(found: Grid, method: RungeKutta, t: Any) -> Any:
     if len(times) == 1:
         return np.broadcast_to(found.ys[0], (*np.shape(t), *found.ys[0].shape))
     sign = np.where(times[-1] >= times[0], 1.0, -1.0)
-    place = np.searchsorted(stop_gradient(times * sign), stop_gradient(t * sign), side="left")
-    place = np.clip(place - 1, 0, len(times) - 2)
-    start = picked(times, place)
-    h = picked(times, place + 1) - start
+    node = np.searchsorted(stop_gradient(times * sign), stop_gradient(t * sign), side="left")
+    node = np.clip(node - 1, 0, len(times) - 2)
+    start = picked(times, node)
+    h = picked(times, node + 1) - start
     return method.interpolated(
-        picked(found.coefficients, place), (t - start) / h, h, picked(found.ys, place)
+        picked(found.coefficients, node), (t - start) / h, h, picked(found.ys, node)
     )

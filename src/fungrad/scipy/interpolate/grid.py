@@ -34,12 +34,12 @@ def _floating(x: Any) -> Any:
 def _cells(grid: Any, x: Any) -> tuple[Any, Any]:
     """(the cell of each x, the position in it relative to the cell's length)."""
     last = max(shape_of(grid)[0] - 2, 0)
-    place = np.searchsorted(stop_gradient(grid), stop_gradient(x), side="right") - 1
-    place = np.clip(place, 0, last)
+    cell = np.searchsorted(stop_gradient(grid), stop_gradient(x), side="right") - 1
+    cell = np.clip(cell, 0, last)
     if shape_of(grid)[0] == 1:
-        return place, x * 0.0
-    start = picked(grid, place)
-    return place, (x - start) / (picked(grid, place + 1) - start)
+        return cell, x * 0.0
+    start = picked(grid, cell)
+    return cell, (x - start) / (picked(grid, cell + 1) - start)
 
 
 class RegularGridInterpolator:
@@ -134,17 +134,17 @@ class RegularGridInterpolator:
     def _in_cells(self, rows: Sequence[Any], method: str) -> Any:
         cells = [_cells(line, row) for line, row in zip(self.grid, rows, strict=True)]
         if method == "nearest":
-            places = [np.where(part <= 0.5, place, place + 1) for place, part in cells]
-            return picked(self.values, *places)
+            indices = [np.where(part <= 0.5, cell, cell + 1) for cell, part in cells]
+            return picked(self.values, *indices)
         wide = (-1, *(1,) * (len(shape_of(self.values)) - len(rows)))
         total: Any = 0.0
         for corner in itertools.product((0, 1), repeat=len(rows)):
             weight: Any = 1.0
-            places = []
-            for side, (place, part), line in zip(corner, cells, self.grid, strict=True):
+            indices = []
+            for side, (cell, part), line in zip(corner, cells, self.grid, strict=True):
                 weight = weight * (part if side else 1.0 - part)
-                places.append(np.minimum(place + side, shape_of(line)[0] - 1))
-            total = total + np.reshape(weight, wide) * picked(self.values, *places)
+                indices.append(np.minimum(cell + side, shape_of(line)[0] - 1))
+            total = total + np.reshape(weight, wide) * picked(self.values, *indices)
         return total
 
     def _by_weights(self, rows: Sequence[Any], degree: int) -> Any:
@@ -264,7 +264,7 @@ class interp1d:
         left = np.searchsorted(stop_gradient(x), stop_gradient(at), side="left")
         right = np.searchsorted(stop_gradient(x), stop_gradient(at), side="right")
         if self.kind == "linear":
-            sides = [self._line(np.clip(place, 1, last), at, wide) for place in (left, right)]
+            sides = [self._line(np.clip(cell, 1, last), at, wide) for cell in (left, right)]
             return 0.5 * (sides[0] + sides[1])
         if self.kind == "next":
             return np.where(np.reshape(at > x[-1], wide), np.nan, picked(y, np.minimum(left, last)))
@@ -275,9 +275,9 @@ class interp1d:
         side: Any = "left" if self.kind == "nearest" else "right"
         return picked(y, np.searchsorted(middle, stop_gradient(at), side=side))
 
-    def _line(self, place: Any, at: Any, wide: tuple[int, ...]) -> Any:
+    def _line(self, cell: Any, at: Any, wide: tuple[int, ...]) -> Any:
         """The line between a point and the one before it, at `at`."""
-        start = picked(self.x, place - 1)
-        part = np.reshape((at - start) / (picked(self.x, place) - start), wide)
-        low, high = picked(self._y, place - 1), picked(self._y, place)
+        start = picked(self.x, cell - 1)
+        part = np.reshape((at - start) / (picked(self.x, cell) - start), wide)
+        low, high = picked(self._y, cell - 1), picked(self._y, cell)
         return low + part * (high - low)

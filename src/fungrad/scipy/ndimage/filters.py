@@ -215,11 +215,11 @@ def gaussian_filter(
     True
     """
     x, dtype = prepared("gaussian_filter", input, output)
-    places = _axes(axes, len(shape_of(x)))
-    count = len(places)
+    axes = _axes(axes, len(shape_of(x)))
+    count = len(axes)
     given = (sigma, order, mode, radius)
     rows = zip(*[_per_axis(v, count, "sigma") for v in given], strict=True)
-    for axis, (s, n, m, r) in zip(places, rows, strict=True):
+    for axis, (s, n, m, r) in zip(axes, rows, strict=True):
         if r is None and float(known(stop_gradient(s), "the radius of a Gaussian kernel")) <= 1e-15:
             continue
         # SciPy keeps intermediate results in the dtype of the result.
@@ -262,9 +262,9 @@ def uniform_filter(
     3.0
     """
     x, dtype = prepared("uniform_filter", input, output)
-    places = _axes(axes, len(shape_of(x)))
-    rows = zip(*[_per_axis(v, len(places), "size") for v in (size, mode, origin)], strict=True)
-    for axis, (n, m, o) in zip(places, rows, strict=True):
+    axes = _axes(axes, len(shape_of(x)))
+    rows = zip(*[_per_axis(v, len(axes), "size") for v in (size, mode, origin)], strict=True)
+    for axis, (n, m, o) in zip(axes, rows, strict=True):
         if n > 1:
             x = uniform_filter1d(x, int(n), axis, None, m, cval, o)
             x = cast(cast(x, dtype), x.dtype) if dtype.kind in "iu" else x
@@ -318,18 +318,18 @@ def _nd(
     weights = array_of(weights)
     weights = cast(weights, np.dtype(np.complex128 if weights.dtype.kind == "c" else np.float64))
     ndim, sizes = len(shape_of(x)), shape_of(weights)
-    places = tuple(sorted(_axes(axes, ndim)))
-    if len(sizes) != len(places):
-        raise RuntimeError(f"weights.ndim ({len(sizes)}) must match len(axes) ({len(places)}).")
+    axes = tuple(sorted(_axes(axes, ndim)))
+    if len(sizes) != len(axes):
+        raise RuntimeError(f"weights.ndim ({len(sizes)}) must match len(axes) ({len(axes)}).")
     if 0 in sizes:
         raise RuntimeError("no filter weights given")
     widths = [(0, 0)] * ndim
-    for axis, size, o in zip(places, sizes, _per_axis(origin, len(sizes), "origin"), strict=True):
+    for axis, size, o in zip(axes, sizes, _per_axis(origin, len(sizes), "origin"), strict=True):
         widths[axis] = _window(size, -o - (size + 1) % 2 if flip else o)
     if not flip:
         weights = np.conj(weights)[(slice(None, None, -1),) * len(sizes)]
     shape = [1] * ndim
-    for axis, size in zip(places, sizes, strict=True):
+    for axis, size in zip(axes, sizes, strict=True):
         shape[axis] = size
     kernel = np.reshape(weights, shape)
     padded = _padded(x, widths, mode, cval)
@@ -349,17 +349,17 @@ def _ranked(name: str, reduced: Callable[..., Any], what: str, shown: str) -> Ca
             )
         x = array_of(input)
         prepared(name, x, output)
-        places = _axes(axes, len(shape_of(x)))
-        sizes = [int(n) for n in _per_axis(size, len(places), "size")]
+        axes = _axes(axes, len(shape_of(x)))
+        sizes = [int(n) for n in _per_axis(size, len(axes), "size")]
         widths = [(0, 0)] * len(shape_of(x))
-        origins = _per_axis(origin, len(places), "origin")
-        for axis, n, o in zip(places, sizes, origins, strict=True):
+        origins = _per_axis(origin, len(axes), "origin")
+        for axis, n, o in zip(axes, sizes, origins, strict=True):
             widths[axis] = _window(n, o)
-        padded = np.moveaxis(_padded(x, widths, mode, cval), places, tuple(range(-len(places), 0)))
-        ones = (1,) * len(places)
+        padded = np.moveaxis(_padded(x, widths, mode, cval), axes, tuple(range(-len(axes), 0)))
+        ones = (1,) * len(axes)
         seen = windows(padded, sizes=tuple(sizes), strides=ones, dilations=ones)
-        flat = np.reshape(seen, (*shape_of(seen)[: -len(places)], math.prod(sizes)))
-        result = np.moveaxis(reduced(flat), tuple(range(-len(places), 0)), places)
+        flat = np.reshape(seen, (*shape_of(seen)[: -len(axes)], math.prod(sizes)))
+        result = np.moveaxis(reduced(flat), tuple(range(-len(axes), 0)), axes)
         return cast(result, x.dtype if output is None else np.dtype(output))
 
     ranked.__name__ = ranked.__qualname__ = name

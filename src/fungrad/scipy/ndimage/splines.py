@@ -179,18 +179,18 @@ def _mapped(at: Any, n: int, mode: str) -> Any:
     return np.mod(at, float(n))
 
 
-def _indices(places: Any, n: int, mode: str) -> Any:
+def _indices(indices: Any, n: int, mode: str) -> Any:
     """Integer positions mapped into the grid, as the spline's coefficients continue."""
     if n < 2:
-        return places * 0
+        return indices * 0
     if mode == "grid-wrap":
-        return np.mod(places, n)
+        return np.mod(indices, n)
     if mode in ("reflect", "grid-mirror"):
-        inside = np.mod(places, 2 * n)
+        inside = np.mod(indices, 2 * n)
         return np.where(inside < n, inside, 2 * n - 1 - inside)
     if mode in ("nearest", "grid-constant"):
-        return np.clip(places, 0, n - 1)
-    inside = np.mod(places, 2 * n - 2)
+        return np.clip(indices, 0, n - 1)
+    inside = np.mod(indices, 2 * n - 2)
     return np.where(inside < n, inside, 2 * n - 2 - inside)
 
 
@@ -208,9 +208,9 @@ def basis(t: Any, order: int) -> list[Any]:
 
 
 def along_axis(at: Any, n: int, order: int, mode: str) -> tuple[Any, Any, Any]:
-    """(places, weights, flags of places inside) for coordinates along an axis of n elements.
+    """(indices, weights, flags of indices inside) for coordinates along an axis of n elements.
 
-    places and weights have one more axis, the first, of order + 1 entries.
+    indices and weights have one more axis, the first, of order + 1 entries.
     """
     mapped = _mapped(at, n, mode)
     start = np.floor(mapped if order % 2 else mapped + 0.5)
@@ -218,13 +218,13 @@ def along_axis(at: Any, n: int, order: int, mode: str) -> tuple[Any, Any, Any]:
     weights = np.stack(basis(fraction, order))
     steps = np.arange(order + 1) - order // 2
     first = cast(start, np.dtype(np.int64))
-    places = first + np.reshape(steps, (-1, *(1,) * len(shape_of(at))))
+    indices = first + np.reshape(steps, (-1, *(1,) * len(shape_of(at))))
     inside: Any = None
     if mode == "constant":
         inside = np.logical_and(at >= 0, at <= n - 1)
     elif mode == "grid-constant":
-        inside = np.logical_and(places >= 0, places <= n - 1)
-    return _indices(places, n, mode), weights, inside
+        inside = np.logical_and(indices >= 0, indices <= n - 1)
+    return _indices(indices, n, mode), weights, inside
 
 
 def sampled(
@@ -239,10 +239,10 @@ def sampled(
         for at, n in zip(coordinates, shape[:count], strict=True)
     ]
     index = []
-    for axis, (places, _, _) in enumerate(rows):
+    for axis, (indices, _, _) in enumerate(rows):
         lead = [1] * count
         lead[axis] = order + 1
-        index.append(np.reshape(places, (*lead, *shape_of(places)[1:])))
+        index.append(np.reshape(indices, (*lead, *shape_of(indices)[1:])))
     values = picked(x, *index)
     if mode == "grid-constant":
         for axis, (_, _, inside) in enumerate(rows):

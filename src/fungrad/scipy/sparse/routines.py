@@ -1,7 +1,7 @@
 """Counterparts of the compiled routines of scipy.sparse for traced data.
 
-A routine that moves data (a slice, a transpose, another format) is run by SciPy on the places of
-the data, and the data follow by a gather. One that computes is a gather, a product and a sum by
+A routine that moves data (a slice, a transpose, another format) is run by SciPy on the positions
+of the data, and the data follow by a gather. One that computes is a gather, a product and a sum by
 rows, in O(nonzeros). Each takes SciPy's routine and its arguments, and writes into the same ones.
 """
 
@@ -23,15 +23,15 @@ from fungrad.tracing.trace import shape_of, typeof
 Routine = Callable[..., Any]
 
 
-def taken(data: Any, places: Any) -> Any:
-    """The elements of flat data at these places."""
-    return getitem(data, np.asarray(places, np.intp), index=Index((ARRAY,)))
+def taken(data: Any, positions: Any) -> Any:
+    """The elements of flat data at these positions."""
+    return getitem(data, np.asarray(positions, np.intp), index=Index((ARRAY,)))
 
 
-def sums(values: Any, places: Any, count: int) -> Any:
-    """The sums of the rows of `values` that have the same place, for `count` places."""
+def sums(values: Any, positions: Any, count: int) -> Any:
+    """The sums of the rows of `values` that have the same position, for `count` positions."""
     shape = (count, *shape_of(values)[1:])
-    return scatter(values, np.asarray(places, np.intp), index=Index((ARRAY,)), shape=shape)
+    return scatter(values, np.asarray(positions, np.intp), index=Index((ARRAY,)), shape=shape)
 
 
 def flat(data: Any) -> Any:
@@ -61,19 +61,19 @@ def _add(out: Any, values: Any) -> None:
     out[...] = out + reshape(values, shape=shape_of(out))
 
 
-def _places(data: Any) -> Any:
+def _numbered(data: Any) -> Any:
     """1, 2, 3, ... in the shape of data: 0 is where there are none."""
     shape = shape_of(data)
     return np.arange(1, int(np.prod(shape)) + 1, dtype=np.int64).reshape(shape)
 
 
-def _following(data: Any, places: Any) -> Any:
-    """The data at places that begin at 1, and 0 for place 0."""
-    data, places = flat(data), np.ravel(places)
-    if not np.all(places):
+def _following(data: Any, positions: Any) -> Any:
+    """The data at positions that begin at 1, and 0 for position 0."""
+    data, positions = flat(data), np.ravel(positions)
+    if not np.all(positions):
         zero = np.zeros(1, typeof(data).dtype)
-        return taken(concatenate(zero, data, axis=0), places)
-    return taken(data, places - 1)
+        return taken(concatenate(zero, data, axis=0), positions)
+    return taken(data, positions - 1)
 
 
 def _moving(source: int, target: int, once: bool = False) -> Routine:
@@ -85,7 +85,7 @@ def _moving(source: int, target: int, once: bool = False) -> Routine:
         data, out = args[source], args[target]
         given = list(args)
         given[target] = np.zeros(shape_of(out), np.int64)
-        given[source] = _places(data)  # in place where both are one
+        given[source] = _numbered(data)  # in place where both are one
         if once:
             _require_once(original, given, source, target)
         result = original(*given)
@@ -128,9 +128,9 @@ dia_tocsr = _moving(5, 7)
 def get_csr_submatrix(original: Routine, *args: Any) -> Any:
     """The part of a matrix with these rows and columns."""
     given = list(args)
-    given[4] = _places(args[4])
-    pointers, indices, places = original(*given)
-    return pointers, indices, _following(args[4], places)
+    given[4] = _numbered(args[4])
+    pointers, indices, positions = original(*given)
+    return pointers, indices, _following(args[4], positions)
 
 
 def csr_eliminate_zeros(original: Routine, *args: Any) -> None:
@@ -146,15 +146,15 @@ def csr_sum_duplicates(
     """Adds elements of the same row and column, which are sorted, in place."""
     row = rows_of(pointers)
     first = np.append(True, (np.diff(row) != 0) | (np.diff(indices[: len(row)]) != 0))[: len(row)]
-    place = np.cumsum(first) - 1
-    added = sums(taken(flat(data), np.arange(len(row))), place, int(np.sum(first)))
+    position = np.cumsum(first) - 1
+    added = sums(taken(flat(data), np.arange(len(row))), position, int(np.sum(first)))
     original(rows, columns, pointers, indices, np.zeros(len(indices)))
     _put(data, added)
 
 
-def _dense(out: Any, places: Any, data: Any) -> None:
+def _dense(out: Any, positions: Any, data: Any) -> None:
     count = int(np.prod(shape_of(out)))
-    _add(out, sums(flat(data), places, count))
+    _add(out, sums(flat(data), positions, count))
 
 
 def csr_todense(
@@ -247,11 +247,11 @@ def coo_matmat_dense(
 
 def _of_diagonals(rows: int, columns: int, length: int, offsets: Any) -> tuple[Any, Any, Any]:
     """The positions in the data, and the rows and columns, of the elements of diagonals."""
-    place = np.arange(len(offsets) * length).reshape(len(offsets), length)
-    column = np.broadcast_to(np.arange(length), place.shape)
+    position = np.arange(len(offsets) * length).reshape(len(offsets), length)
+    column = np.broadcast_to(np.arange(length), position.shape)
     row = column - np.asarray(offsets, np.intp)[:, None]
     inside = (row >= 0) & (row < rows) & (column < columns)
-    return place[inside], row[inside], column[inside]
+    return position[inside], row[inside], column[inside]
 
 
 def dia_matvec(
@@ -259,15 +259,15 @@ def dia_matvec(
     x: Any, out: Any,
 ) -> None:  # fmt: skip
     """Adds matrix @ x to out, of diagonals."""
-    place, row, column = _of_diagonals(rows, columns, length, offsets)
-    _product(taken(flat(data), place), x, row, column, out)
+    position, row, column = _of_diagonals(rows, columns, length, offsets)
+    _product(taken(flat(data), position), x, row, column, out)
 
 
 def dia_matvecs(original: Routine, *args: Any) -> None:
     """Adds matrix @ x to out, of diagonals and several vectors."""
     rows, columns, _, length, offsets, data, count, x, out = args
-    place, row, column = _of_diagonals(rows, columns, length, offsets)
-    _products(taken(flat(data), place), x, row, column, count, out)
+    position, row, column = _of_diagonals(rows, columns, length, offsets)
+    _products(taken(flat(data), position), x, row, column, count, out)
 
 
 def _of_blocks(pointers: Any, indices: Any, height: int, width: int) -> tuple[Any, Any]:
@@ -299,7 +299,7 @@ def bsr_matvecs(
 
 def pairs(pointers: Any, indices: Any, other_pointers: Any) -> tuple[Any, Any]:
     """The pairs of elements that a product of two matrices of compressed rows multiplies: their
-    places in both.
+    positions in both.
     """
     counts = np.diff(other_pointers)[indices]
     left = np.repeat(np.arange(len(counts)), counts)
@@ -320,15 +320,15 @@ def csr_matmat(
     keys = rows_of(pointers) * columns + indices[:entries]
     order = np.argsort(keys)
     wanted = rows_of(p)[left] * columns + np.asarray(k, np.intp)[right]
-    place = order[np.searchsorted(keys, wanted, sorter=order)]
-    _put(out, sums(taken(flat(x), left) * taken(flat(y), right), place, entries))
+    position = order[np.searchsorted(keys, wanted, sorter=order)]
+    _put(out, sums(taken(flat(x), left) * taken(flat(y), right), position, entries))
 
 
 # --- elements of two matrices -----------------------------------------------------------------
 
 
 def _union(add: Routine, args: Any) -> tuple[Any, Any, Any, Any]:
-    """Writes the structure of a sum; returns the place of each element in both data, from 1 on."""
+    """Writes the structure of a sum; returns the position of each element in both data, from 1."""
     rows, columns, p, j, _, q, k, _, pointers, indices, out = args
     scale = len(k) + 1
     codes = np.zeros(shape_of(out), np.int64)
@@ -370,8 +370,8 @@ def csr_elmul_csr(original: Routine, *args: Any) -> None:
     rows, columns, p, j, x, q, k, y, pointers, indices, out = args
     entries = []
     one, other = np.ones(len(j), np.int64), np.ones(len(k), np.int64)
-    for left, right in ((_places(j), other), (one, _places(k))):
-        places = np.zeros(shape_of(out), np.int64)
-        original(rows, columns, p, j, left, q, k, right, pointers, indices, places)
-        entries.append(places[: int(pointers[-1])])
+    for left, right in ((_numbered(j), other), (one, _numbered(k))):
+        positions = np.zeros(shape_of(out), np.int64)
+        original(rows, columns, p, j, left, q, k, right, pointers, indices, positions)
+        entries.append(positions[: int(pointers[-1])])
     _put(out, _following(x, entries[0]) * _following(y, entries[1]))

@@ -3,49 +3,15 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import threading
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import fungrad as fg
 from fungrad.runtime import buffer_pool
 
 RNG = np.random.default_rng(0)
-ARRAY = ((3, 5), np.dtype(float), (1, 0)), ((7,), np.dtype(np.float32), (0,))
-
-
-def lines(array):
-    shape, dtype, _ = array
-    return -(-int(np.prod(shape)) * dtype.itemsize // buffer_pool.LINE) * buffer_pool.LINE
-
-
-@st.composite
-def needs(draw):
-    """Arrays, and the times at which each is needed."""
-    sizes = draw(st.lists(st.integers(0, 5000), min_size=1, max_size=12))
-    dtypes = st.sampled_from([np.bool_, np.float32, np.float64, np.complex128])
-    arrays = [((size,), np.dtype(draw(dtypes)), (0,)) for size in sizes]
-    return arrays, [draw(st.integers(1, 2**12 - 1)) for _ in arrays]
-
-
-@given(needs())
-def test_arrays_share_memory_only_where_they_are_not_needed_at_one_time(given):
-    arrays, times = given
-    layout = buffer_pool.packed(arrays, times)
-    assert [array for _, array in layout] == arrays
-    places = [(start, start + lines(array)) for start, array in layout]
-    for (p, time), (q, other) in itertools.combinations(zip(places, times, strict=True), 2):
-        assert not time & other or p[1] <= q[0] or q[1] <= p[0]
-    assert all(start % buffer_pool.LINE == 0 for start, _ in layout)
-    alive = [
-        sum(lines(a) for a, time in zip(arrays, times, strict=True) if time >> t & 1)
-        for t in range(12)
-    ]
-    assert max(alive) <= buffer_pool.size_of(layout) <= sum(map(lines, arrays))
 
 
 def kinds(x, y):
@@ -162,20 +128,3 @@ def test_a_thread_takes_the_memory_that_it_used_last():
         assert buffer_pool.take(1000) is own and own not in taken
     assert buffer_pool.take(500) in taken  # none of its own is left
     assert buffer_pool.held() == 0
-
-
-def test_a_layout_in_order_shares_memory_of_disjoint_lifetimes_only():
-    rng = np.random.default_rng(0)
-    arrays, spans = [], []
-    for first in range(400):
-        arrays.append(((int(rng.choice([1, 200, 300])),), np.dtype(float), ()))
-        spans.append((first, first + int(rng.integers(0, 12))))
-    layout = buffer_pool.packed_in_order(arrays, spans)
-    held = [(start, start + 8 * array[0][0]) for start, array in layout]
-    for i, (a, b) in enumerate(held):
-        for j in range(i):
-            if spans[j][1] >= spans[i][0]:
-                assert held[j][1] <= a or b <= held[j][0]
-    whole = sum(8 * shape[0] for shape, _, _ in arrays)
-    assert buffer_pool.size_of(layout) < whole / 5
-    assert buffer_pool.packed_in_order([], []) == []

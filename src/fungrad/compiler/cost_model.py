@@ -187,10 +187,6 @@ class Tuned:
     """The time between two checks for signals: loops."""
     part_ns: float = 5.0
     """A call of a part: loops."""
-    packed_arrays: int = 200
-    """The most intermediates whose places in memory are searched, in quadratic time; more take
-    them in order: `benchmarks.python_loops`.
-    """
     stored_constant: int = 1 << 16
     """The most elements of an array that is stored as a constant: cases."""
     sequence_elements: int = 64

@@ -8,10 +8,8 @@ log(sum(exp(x))). The pool keeps at most `LIMIT` bytes.
 
 from __future__ import annotations
 
-import heapq
 import math
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,11 +24,6 @@ LINE = 64
 """Bytes of a cache line: buffers take whole ones, without which programs take 1.05 to 1.1 times the
 time."""
 
-Array = tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...]]
-"""An array that a task needs: shape, dtype, and the order of the axes in memory."""
-Layout = Sequence[tuple[int, Array]]
-"""Arrays with their offsets in bytes."""
-
 
 class Arena:
     """A block of memory."""
@@ -42,60 +35,6 @@ class Arena:
         self.thread = 0
         memory = np.empty(size + LINE, np.uint8)
         self.memory = memory[-memory.ctypes.data % LINE :][:size]
-
-
-def packed(arrays: Sequence[Array], times: Sequence[int]) -> Layout:
-    """The layout of arrays; those with disjoint lifetimes may share memory.
-
-    The largest come first, each at the first free offset (greedy by size: Pisarchyk and Lee,
-    Efficient Memory Management for Deep Neural Net Inference, 2020, section 5.2).
-
-    Args:
-      arrays: the arrays.
-      times: the lifetime of each array: the set of times at which it is live, as bits.
-    """
-    sizes = [_lines(array) for array in arrays]
-    starts: dict[int, int] = {}
-    for i in sorted(range(len(arrays)), key=sizes.__getitem__, reverse=True):
-        start = 0
-        for j in sorted(starts, key=starts.__getitem__):
-            if times[i] & times[j] and starts[j] < start + sizes[i]:
-                start = max(start, starts[j] + sizes[j])
-        starts[i] = start
-    return [(starts[i], array) for i, array in enumerate(arrays)]
-
-
-def packed_in_order(arrays: Sequence[Array], spans: Sequence[tuple[int, int]]) -> Layout:
-    """`packed` in linear time: an array takes the place of a dead one of its size, if there is one.
-
-    Args:
-      arrays: the arrays, in the order of their first times.
-      spans: the first and the last time at which each array is live.
-    """
-    free: dict[int, list[int]] = {}
-    living: list[tuple[int, int, int]] = []
-    places, end = list[tuple[int, Array]](), 0
-    for array, (first, last) in zip(arrays, spans, strict=True):
-        while living and living[0][0] < first:
-            _, start, size = heapq.heappop(living)
-            free.setdefault(size, []).append(start)
-        size = _lines(array)
-        start = free[size].pop() if free.get(size) else end
-        end = max(end, start + size)
-        heapq.heappush(living, (last, start, size))
-        places.append((start, array))
-    return places
-
-
-def _lines(array: Array) -> int:
-    """The bytes of an array, in whole cache lines."""
-    shape, dtype, _ = array
-    return -(-math.prod(shape) * dtype.itemsize // LINE) * LINE
-
-
-def size_of(layout: Layout) -> int:
-    """The bytes that an arena needs for a layout."""
-    return max((start + _lines(array) for start, array in layout), default=0)
 
 
 _lock = forks.lock()

@@ -23,6 +23,7 @@ from fungrad.compiler.native.generators import Generator, chosen
 from fungrad.compiler.native.kernel import GIVEN_UP, MOST_ARRAYS, Kernel, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value
 from fungrad.compiler.native.programs import long_kernel, scalar_kernel
+from fungrad.compiler.native.scratch_layout import packed, whole_lines
 from fungrad.compiler.native.single_equations import (
     large_kernel,
     single_kernel,
@@ -38,7 +39,7 @@ from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
 from fungrad.ir.types import Type
 from fungrad.primitives.movement.reshape_broadcast_cast import reshape, transpose
 from fungrad.retracing.inlining import copied, placed
-from fungrad.runtime.buffer_pool import LARGE, LINE, packed, packed_in_order, size_of
+from fungrad.runtime.buffer_pool import LARGE
 from fungrad.support.forks import cached_property
 
 FREE = 8 * LARGE
@@ -252,7 +253,7 @@ class _Writer:
     def room(self, size: int) -> Value:
         """The pointer to new scratch memory."""
         found = self.code.at(self.code.parameters[3], self.scratch)
-        self.scratch += -(-size // LINE) * LINE
+        self.scratch += whole_lines(size)
         return found
 
     def copy(self, to: Value, source: Value, type_: Type) -> None:
@@ -419,14 +420,11 @@ def _assign(made: _Writer, steps: Sequence[_Step]) -> None:
             born.update((v, now) for v in outputs)
         last.update((root.get(atom, atom), now) for atom in (*inputs, *outputs))
     last.update((root.get(atom, atom), len(steps)) for atom in made.graph.outputs)
-    arrays = [(v.type.shape, v.type.dtype, ()) for v in inner]
-    if len(inner) <= tuned.packed_arrays:
-        layout = packed(arrays, [(2 << last[v]) - (1 << born[v]) for v in inner])
-    else:
-        layout = packed_in_order(arrays, [(born[v], last[v]) for v in inner])
-    memory = made.room(size_of(layout))
-    for v, (start, _) in zip(inner, layout, strict=True):
-        made.pointers[v] = made.code.at(memory, start)
+    sizes, spans = [v.type.nbytes for v in inner], [(born[v], last[v]) for v in inner]
+    offsets, size = packed(sizes, spans)
+    memory = made.room(size)
+    for v, offset in zip(inner, offsets, strict=True):
+        made.pointers[v] = made.code.at(memory, offset)
 
 
 def _scan(graph: Graph) -> Kernel:

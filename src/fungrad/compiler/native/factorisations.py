@@ -21,6 +21,7 @@ from fungrad.compiler.native.generators import Single
 from fungrad.compiler.native.kernel import GIVEN_UP, Kernel, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Operand, Value
 from fungrad.compiler.native.machine_code import host
+from fungrad.compiler.native.scratch_layout import whole_lines
 from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.primitives.elementwise.ufuncs import exp, log
@@ -31,7 +32,6 @@ from fungrad.primitives.linalg.determinant import SINGULAR, cofactors, det, slog
 from fungrad.primitives.linalg.finite import finite
 from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.primitives.movement.diagonal_roll import from_diagonal
-from fungrad.runtime.buffer_pool import LINE
 from fungrad.support.rules import Rules
 
 FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
@@ -147,7 +147,7 @@ class Writer:
     def memory(self, count: int) -> Value:
         """The pointer to so many new numbers."""
         found = self.code.at(self.code.parameters[3], self.scratch)
-        self.scratch += -(-8 * count // LINE) * LINE
+        self.scratch += whole_lines(8 * count)
         return found
 
     def room(self, columns: int) -> Matrix:
@@ -156,7 +156,7 @@ class Writer:
         width = -(-columns // lanes) * lanes
         code = self.code
         made = Matrix(code.at(code.parameters[3], self.scratch), width, "double", lanes)
-        self.scratch += -(-8 * width * self.rows // LINE) * LINE
+        self.scratch += whole_lines(8 * width * self.rows)
         zero = code.constant(0, "double", lanes)
 
         def clear(i: Value) -> None:

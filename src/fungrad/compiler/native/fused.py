@@ -50,6 +50,7 @@ from fungrad.compiler.native.rows import (
     reduced_loops,
     row_maps,
 )
+from fungrad.compiler.native.scratch_layout import whole_lines
 from fungrad.compiler.native.short_axes import (
     is_narrow_product,
     times_vector,
@@ -540,7 +541,7 @@ class _Program:
             for root in nest.sums:
                 self.partials[root.number] = parts, nest.units
                 parts += nest.units
-        scratch = -(-8 * parts // 64) * 64
+        scratch = whole_lines(8 * parts)
         for nest in self.nests:
             nest.copies_at = scratch
             scratch += nest.copied

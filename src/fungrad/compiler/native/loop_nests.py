@@ -23,6 +23,7 @@ from fungrad.compiler.native.gathers import Write, place_of
 from fungrad.compiler.native.index_maps import IndexMaps, Limit, Piece, loops_of
 from fungrad.compiler.native.llvm_ir import Function, Operand, Value
 from fungrad.compiler.native.machine_code import host
+from fungrad.compiler.native.scratch_layout import whole_lines
 from fungrad.compiler.refusal import Refused
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, reshape
 from fungrad.support.forks import cached_property
@@ -194,7 +195,7 @@ class Nest:
         return self.copies * sum(sizes) if self.copies > 1 else 0
 
     def _room(self, number: int) -> int:
-        return -(-self.source.graph.outputs[number].type.nbytes // 64) * 64
+        return whole_lines(self.source.graph.outputs[number].type.nbytes)
 
     def part(self, code: Function, entry: Body, part: Value) -> None:
         """The units that write into one copy of the outputs."""

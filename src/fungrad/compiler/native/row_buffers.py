@@ -29,6 +29,7 @@ from fungrad.compiler.native.lane_nests import LaneNest
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.compiler.native.loop_nests import BoxNest, Root
 from fungrad.compiler.native.rows import RowNest
+from fungrad.compiler.native.scratch_layout import whole_lines
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.primitives.elementwise.by_elements import elementwise
 from fungrad.primitives.facts import FIRST, Along
@@ -118,7 +119,7 @@ def _with_columns(
         pieces = [Piece(atom, place) for place in own.wholes(atom.type.shape)]
         roots = [Root(pieces, source.pointers + n - source.outputs)]
         ahead[nest.buffer] = found = BoxNest(source, own, roots, f"{name}ahead{n}")
-        nest.buffer += -(-atom.type.nbytes // 64) * 64
+        nest.buffer += whole_lines(atom.type.nbytes)
         nest.cost_ns += found.cost_ns
     nest.per = max(nest.per, tuned.buffered_rows)
     nest.units = -(-(nest.items if isinstance(nest, RowNest) else nest.rows) // nest.per)
@@ -159,7 +160,7 @@ class BufferedNest(BoxNest):
         for n, atom in enumerate(kept):
             row = own.lengths[1] * size_of(type_of(atom.type.dtype))
             self.kept[source.pointers + n] = self.buffer, row
-            self.buffer += -(-row * (self.per + self.high - self.low) // 64) * 64
+            self.buffer += whole_lines(row * (self.per + self.high - self.low))
 
     def entry(self, code: Function, extra: Mapping[int, Value] | None = None) -> Body:
         self.ahead_entry = self.ahead.entry(code)

@@ -27,6 +27,7 @@ from fungrad.compiler.native.gathers import direct_atoms, writes
 from fungrad.compiler.native.index_maps import SHORT, IndexMap, IndexMaps, Piece, loops_of
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
 from fungrad.compiler.native.loop_nests import Nest, Root
+from fungrad.compiler.native.scratch_layout import whole_lines
 from fungrad.compiler.refusal import Refusal, Refused, attempted, refusal
 from fungrad.ir.graph import Atom, Equation
 from fungrad.primitives.facts import Along
@@ -124,7 +125,7 @@ class RowNest(Nest):
                 self.kept[key] = self.buffer
                 width = 1 if self.along else self.lanes
                 size = size_of(type_of(self.demanded[key].atom.type.dtype))
-                self.buffer += -(-self.size * width * size // 64) * 64
+                self.buffer += whole_lines(self.size * width * size)
                 phases = {min(phases)}
             for k in self._operands(key):
                 self.needed[k] |= phases
@@ -155,7 +156,7 @@ class RowNest(Nest):
             if key in read or self.reduction(key) is not None:
                 self.shared_by[key] = self.buffer
                 size = size_of(type_of(self.demanded[key].atom.type.dtype))
-                self.buffer += -(-self.group * size // 64) * 64
+                self.buffer += whole_lines(self.group * size)
 
     def _apart(self, key: Key) -> bool:
         """Whether the elements of an array that the items of a group read are far apart."""

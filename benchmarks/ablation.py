@@ -120,7 +120,6 @@ PARTS = {
     "loops: prologue": (loop_fission, "move_before"),
     "loops: what is known first": (loop_fission, "known_first"),
     "sums: factors out of them": (reassociation, "_steady"),
-    "sums: products of vectors": (reassociation, "_of_vectors"),
 }
 GRAPH_PASSES = (
     "propagate_diagonals",
@@ -128,6 +127,11 @@ GRAPH_PASSES = (
     "simplify_loops",
     "rematerialise_residuals",
     "split_loops",
+    "forward_stores",
+    "reroll_loops",
+    "products_with_vectors",
+    "values_with_vectors",
+    "simplify_outer_products",
 )
 
 

@@ -19,7 +19,7 @@ from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.block_sums import JOINING, Reduction
 from fungrad.compiler.native.element_operations import TYPES, type_of
 from fungrad.compiler.native.generators import Single
-from fungrad.compiler.native.kernel import Kernel, kernel_function
+from fungrad.compiler.native.kernel import Kernel, kernel_function, kernel_of, pointers_to
 from fungrad.compiler.native.llvm_ir import Module, Value, size_of
 from fungrad.compiler.native.machine_code import host
 from fungrad.compiler.refusal import Refusal, refusal
@@ -113,9 +113,7 @@ class _Convolution:
     def kernel(self) -> Kernel:
         module = Module()
         self.code = code = kernel_function(module)
-        arrays: list[Atom] = [*self.graph.inputs, *self.graph.outputs, *dict(self.graph.constants)]
-        places = [arrays.index(atom) for atom in (*self.atoms, *self.equation.outputs)]
-        pointers = [code.load(code.at(code.parameters[0], n, "ptr"), "ptr", 1) for n in places]
+        pointers = pointers_to(code, self.graph, [*self.atoms, *self.equation.outputs])
         size = self.count if self.across else tuned.convolution_unit
         blocks = -(-self.count // size)
 
@@ -142,11 +140,8 @@ class _Convolution:
 
         code.for_range(code.parameters[1], code.parameters[2], unit)
         code.ret()
-        return Kernel(
-            module, self.graph.input_types, self.graph.output_types, units=self.rows * blocks,
-            cost_ns=tuned.convolution_ns * _terms(self.equation),
-            constants=[value for _, value in self.graph.constants],
-        )  # fmt: skip
+        cost = tuned.convolution_ns * _terms(self.equation)
+        return kernel_of(self.graph, module, units=self.rows * blocks, cost_ns=cost)
 
     def _divided(self, number: Value, by: int) -> tuple[Value, Value]:
         """The quotient and the remainder."""

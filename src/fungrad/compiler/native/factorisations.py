@@ -18,7 +18,7 @@ from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.element_operations import convert, type_of
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
 from fungrad.compiler.native.generators import Single
-from fungrad.compiler.native.kernel import GIVEN_UP, Kernel, kernel_function
+from fungrad.compiler.native.kernel import GIVEN_UP, Kernel, kernel_function, kernel_of, pointers_to
 from fungrad.compiler.native.llvm_ir import Module, Operand, Value
 from fungrad.compiler.native.machine_code import host
 from fungrad.compiler.native.scratch_layout import whole_lines
@@ -101,15 +101,14 @@ class Writer:
         self.widest = host().vector_bytes // 8
         self.scratch = 0
         self.terms = 0.0
-        pointers: list[Any] = [*graph.inputs, *graph.outputs, *dict(graph.constants)]
 
         def given(atom: Any) -> Matrix:
-            at = code.at(code.parameters[0], pointers.index(atom), "ptr")
+            (pointer,) = pointers_to(code, graph, [atom])
             width = atom.type.shape[-1] if atom.type.ndim else 1
-            return Matrix(code.load(at, "ptr"), width, type_of(atom.type.dtype))
+            return Matrix(pointer, width, type_of(atom.type.dtype))
 
         self.inputs = [given(a) for a in equation.inputs]
-        self.outputs = [given(a) if a in pointers else None for a in equation.outputs]
+        self.outputs = [given(a) if a in graph.outputs else None for a in equation.outputs]
         self.rows = (*equation.inputs[0].type.shape, 1)[0]
 
     @property
@@ -124,11 +123,9 @@ class Writer:
         code = self.code
         rules[self.equation.primitive](self, **self.equation.params)
         code.ret(code.constant(0, "i32"))
-        return Kernel(
-            code.module, self.graph.input_types, self.graph.output_types, scratch=self.scratch,
-            cost_ns=20.0 + tuned.factor_term_ns * self.terms, interruptible=True,
-            constants=[value for _, value in self.graph.constants],
-        )  # fmt: skip
+        cost = 20.0 + tuned.factor_term_ns * self.terms
+        return kernel_of(self.graph, code.module, scratch=self.scratch, cost_ns=cost,
+                         interruptible=True)  # fmt: skip
 
     # --- elements ---------------------------------------------------------------------------------
 

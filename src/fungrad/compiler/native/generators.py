@@ -71,12 +71,10 @@ class Single(Record):
       refusal: why an equation of the primitive has no such kernel; None if it has.
       write: makes the kernel of a Graph of that equation.
       numpy_ns: estimates NumPy's time for the equation; None if it is that of a ufunc.
-      constants: whether the kernel may read constants of its Graph.
       separate: whether it is worth a kernel in a program that NumPy runs else.
     """
 
     refusal: Callable[[Equation], Refusal | None]
     write: Callable[[Graph, Equation], Kernel]
     numpy_ns: Callable[[Equation], float] | None = None
-    constants: bool = True
     separate: bool = False

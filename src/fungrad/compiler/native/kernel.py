@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.compiler.cost_model import tuned
-from fungrad.compiler.native.llvm_ir import Function, Module
+from fungrad.compiler.native.llvm_ir import Function, Module, Value
+from fungrad.ir.graph import Atom, Graph
 from fungrad.ir.types import Type
 from fungrad.support.lazy import Record
 
@@ -83,6 +84,19 @@ class Kernel(Record):
         """An estimate of the time that LLVM takes to build it."""
         fixed, line = tuned.quick_build if self.quick else tuned.full_build
         return fixed + line * len(self.module)
+
+
+def pointers_to(code: Function, graph: Graph, atoms: Sequence[Atom]) -> list[Value]:
+    """The pointers to inputs, outputs or constants of a kernel's Graph."""
+    arrays = [*graph.inputs, *graph.outputs, *dict(graph.constants)]
+    at = [code.at(code.parameters[0], arrays.index(atom), "ptr") for atom in atoms]
+    return [code.load(pointer, "ptr", 1) for pointer in at]
+
+
+def kernel_of(graph: Graph, module: Module, **facts: Any) -> Kernel:
+    """The kernel of a Graph; `facts` are attributes beside its arrays."""
+    constants = [value for _, value in graph.constants]
+    return Kernel(module, graph.input_types, graph.output_types, constants=constants, **facts)
 
 
 def kernel_function(module: Module, result: str = "void") -> Function:

@@ -17,11 +17,11 @@ from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.block_sums import JOINING, Reduction
 from fungrad.compiler.native.element_operations import TYPES, type_of
 from fungrad.compiler.native.generators import Single
-from fungrad.compiler.native.kernel import Kernel, kernel_function
+from fungrad.compiler.native.kernel import Kernel, kernel_function, kernel_of, pointers_to
 from fungrad.compiler.native.llvm_ir import FLOATS, Module, Value, size_of
 from fungrad.compiler.native.machine_code import host
 from fungrad.compiler.refusal import Refusal, refusal
-from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.support.lazy import Record
 from fungrad.tracing.memory_order import dense
@@ -103,18 +103,11 @@ class _Product:
     def kernel(self) -> Kernel:
         module = Module()
         self.code = code = kernel_function(module)
-        pointers: list[Atom] = [*self.graph.inputs, *self.graph.outputs]
-        pointers += dict(self.graph.constants)
-        atoms = (*self.equation.inputs, *self.equation.outputs)
-        places = [pointers.index(atom) for atom in atoms]
-        at = [code.load(code.at(code.parameters[0], n, "ptr"), "ptr", 1) for n in places]
+        at = pointers_to(code, self.graph, [*self.equation.inputs, *self.equation.outputs])
         self._nest(self.outer, at, self._rows)
         code.ret()
         cost = 5.0 + self.terms * (0.05 if self.lanes > 1 else 0.5)
-        return Kernel(
-            module, self.graph.input_types, self.graph.output_types, cost_ns=cost,
-            constants=[value for _, value in self.graph.constants],
-        )  # fmt: skip
+        return kernel_of(self.graph, module, cost_ns=cost)
 
     # --- loops --------------------------------------------------------------------------------
 

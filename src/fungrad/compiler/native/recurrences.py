@@ -14,7 +14,7 @@ from typing import Any
 from fungrad.compiler.cost_model import costs, tuned
 from fungrad.compiler.native.element_operations import TYPES, convert, type_of
 from fungrad.compiler.native.generators import Single
-from fungrad.compiler.native.kernel import Kernel, kernel_function
+from fungrad.compiler.native.kernel import Kernel, kernel_function, kernel_of, pointers_to
 from fungrad.compiler.native.llvm_ir import FLOATS, Function, Module, Value, size_of
 from fungrad.compiler.native.machine_code import host
 from fungrad.compiler.native.native_forms import OPERATIONS
@@ -83,10 +83,8 @@ class _Recurrence:
     def kernel(self) -> Kernel:
         module = Module()
         self.code = code = kernel_function(module)
-        places = [self.graph.inputs.index(a) for a in self.equation.inputs]
-        count = len(self.graph.inputs)
-        self.pointers = [code.load(code.at(code.parameters[0], n, "ptr"), "ptr", 1)
-                         for n in (*places, count)]  # fmt: skip
+        atoms = (*self.equation.inputs, *self.equation.outputs)
+        self.pointers = pointers_to(code, self.graph, atoms)
         work = self.length * self.lanes * self.side
         per = max(1, tuned.recurrence_unit // work) * self.side
         units = -(-self.rows // per)
@@ -99,9 +97,7 @@ class _Recurrence:
         code.for_range(low, high, lambda row: self._row(row, 1))
         code.ret()
         cost = tuned.recurrence_ns * self.length * self.rows / self.side
-        return Kernel(
-            module, self.graph.input_types, self.graph.output_types, units=units, cost_ns=cost
-        )
+        return kernel_of(self.graph, module, units=units, cost_ns=cost)
 
     def _row(self, row: Value, side: int) -> None:
         """All steps of some recurrences, which begin at a row."""
@@ -146,6 +142,6 @@ class _Recurrence:
 
 _KERNEL = Single(
     _refusal, lambda graph, equation: _Recurrence(graph, equation).kernel(), _numpy_ns,
-    constants=False, separate=True,
+    separate=True,
 )  # fmt: skip
 KERNELS = dict.fromkeys((*OPERATION, linear_recurrence), _KERNEL)

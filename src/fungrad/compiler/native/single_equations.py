@@ -50,8 +50,6 @@ def _generator(kernels: Mapping[Any, Single]) -> Generator:
         found = kernels.get(equation.primitive)
         if more or found is None:
             return refusal(equation.primitive.name, equation=equation)
-        if graph.constants and not found.constants:
-            return refusal(f"{equation.primitive.name} of a constant", equation=equation)
         return found.refusal(equation)
 
     def kernel(graph: Graph) -> Kernel:

@@ -164,11 +164,11 @@ class DataParallel:
     def _grouped(self, array: Any) -> list[tuple[list[int], str | None]]:
         """The chunks of each task, and its preferred worker."""
         futures = None if self.by == "chunk" else _futures(array)
-        places = [] if futures is None else _places(futures)
+        workers = [] if futures is None else _workers(futures)
         # Groups are kept, so that sums have the same order at each call, also while chunks of a
         # worker that died are computed anew.
         groups = None if futures is None else self._groups.get(array.name)
-        if groups is None and not (places and all(places)):
+        if groups is None and not (workers and all(workers)):
             if self.by == "worker":
                 raise ArgumentError(
                     f'by="worker" needs workers that hold the data{user_line()}: client = '
@@ -176,11 +176,11 @@ class DataParallel:
                 )
             return [([i], None) for i in range(len(array.chunks[0]))]
         if groups is None:
-            by_place: dict[str | None, list[int]] = {}
-            for i, place in enumerate(places):
-                by_place.setdefault(place, []).append(i)
-            groups = self._groups[array.name] = list(by_place.values())
-        return [(group, places[group[0]]) for group in groups]
+            by_worker: dict[str | None, list[int]] = {}
+            for i, worker in enumerate(workers):
+                by_worker.setdefault(worker, []).append(i)
+            groups = self._groups[array.name] = list(by_worker.values())
+        return [(group, workers[group[0]]) for group in groups]
 
 
 def value_and_grad(
@@ -363,7 +363,7 @@ def _futures(array: Any) -> list[Any] | None:
     return [held[key] for key in keys] if held.keys() >= set(keys) else None
 
 
-def _places(futures: Sequence[Any]) -> list[str | None]:
+def _workers(futures: Sequence[Any]) -> list[str | None]:
     """The worker that holds each chunk; None for a chunk that is in no worker's memory."""
     where = _client().who_has(futures)
     return [min(where.get(future.key) or (), default=None) for future in futures]

@@ -139,9 +139,9 @@ def _load(path: Path) -> ModuleType:
             f"{error.filename}:{error.lineno} is not valid Python: {error.msg}. Fix that line."
         ) from None
     except (Exception, SystemExit) as error:
-        place = _user_line(error, str(path.resolve()))
+        line = _user_line(error, str(path.resolve()))
         raise InputError(
-            f"importing {path} failed{place}: {_what(error)}. The file has to run on its own; put "
+            f"importing {path} failed{line}: {_what(error)}. The file has to run on its own; put "
             "code for scripts only under `if __name__ == '__main__':`."
         ) from None
     return module
@@ -280,18 +280,18 @@ def user_code(call: UserCall, doing: str) -> Iterator[None]:
     except InputError:
         raise
     except (Exception, SystemExit) as error:
-        place = _user_line(error, call.file)
+        line = _user_line(error, call.file)
         # NumPy wraps the error of float(x) for a traced value that is put into an array.
         told = next((e for e in (error, error.__cause__) if isinstance(e, FungradError)), None)
         if told is not None:
-            place = "" if call.file in told.message else place
-            text = f"{call.name} failed while it {doing}{place}. {told.message}"
+            line = "" if call.file in told.message else line
+            text = f"{call.name} failed while it {doing}{line}. {told.message}"
             raise InputError(text) from error
         advice = f"Check the function or the arguments: {call.types()}."
         if doing != EVALUATED:
             advice = "It works on plain numbers; FUNGRAD_TRACEBACK=full shows where it fails now."
         raise InputError(
-            f"{call.name} failed while it {doing}{place}: {_what(error)}. {advice}"
+            f"{call.name} failed while it {doing}{line}: {_what(error)}. {advice}"
         ) from error
 
 

@@ -94,7 +94,7 @@ class Parts(Walk[None]):
         """The attributes of instances, and the identities of their values."""
         self.arrays: list[tuple[Any, Any]] = []
         """Plain arrays, with digests of their contents."""
-        self._places: list[tuple[Any, Any, Any]] = []
+        self._held: list[tuple[Any, Any, Any]] = []
         """What dicts, lists, cells and arrays of objects hold: the owner, the key, the value."""
         self._copies: dict[int, Any] = {}
         """By identity of an array: its numbers."""
@@ -148,11 +148,11 @@ class Parts(Walk[None]):
                 self._hold(attributes, held)
 
     def _hold(self, owner: Any, held: dict[Any, Any]) -> None:
-        self._places += [(owner, key, item) for key, item in held.items()]
+        self._held += [(owner, key, item) for key, item in held.items()]
         self.enqueue(None, *held.values())
 
     def _hold_items(self, owner: Any, items: list[Any]) -> None:
-        self._places.append((owner, slice(None), items))
+        self._held.append((owner, slice(None), items))
         self.enqueue(None, *items)
 
     def rebuilt(self, value: Any, numbers: Sequence[Any]) -> Any:
@@ -185,7 +185,7 @@ class Parts(Walk[None]):
         """
         changed = []
         try:
-            for owner, key, value in self._places:
+            for owner, key, value in self._held:
                 of_items = type(key) is slice
                 new = (
                     [self.rebuilt(item, numbers) for item in value]
@@ -328,7 +328,7 @@ class Result:
 
     def __init__(self, name: str, result: Any, pure: bool) -> None:
         self._leaves, self._treedef = pytree.flatten(result)
-        self._places: list[int] = []
+        self._numeric: list[int] = []
         self.numbers: list[Any] = []
         for i, leaf in enumerate(self._leaves):
             if leaf is None or isinstance(leaf, (str, bytes, type, np.dtype)):
@@ -340,29 +340,29 @@ class Result:
             array = np.asarray(leaf)
             if array.dtype.kind not in "fciub":
                 raise _Unsound(f"{name} returns an array of dtype {array.dtype}")
-            self._places.append(i)
+            self._numeric.append(i)
             self.numbers.append(array)
         if not any(array.dtype.kind in "fc" for array in self.numbers):
             raise _Unsound(f"{name} returns no real or complex number")
 
     def is_like(self, other: Result) -> bool:
-        """Whether another result has numbers in the same places, and the same texts."""
+        """Whether another result has numbers at the same leaves, and the same texts."""
         return (
             self._treedef == other._treedef
-            and self._places == other._places
+            and self._numeric == other._numeric
             and all(
                 mine == theirs
                 for i, (mine, theirs) in enumerate(zip(self._leaves, other._leaves, strict=True))
-                if i not in self._places
+                if i not in self._numeric
             )
         )
 
     def blank(self) -> Result:
         """The same without its numbers; Python's numbers keep their class."""
         copy = object.__new__(Result)
-        copy._treedef, copy._places, copy.numbers = self._treedef, self._places, []
+        copy._treedef, copy._numeric, copy.numbers = self._treedef, self._numeric, []
         copy._leaves = list(self._leaves)
-        for i in copy._places:
+        for i in copy._numeric:
             kind = type(copy._leaves[i])
             copy._leaves[i] = kind() if kind in _NUMBERS else np.zeros(0)
         return copy
@@ -370,7 +370,7 @@ class Result:
     def filled(self, values: Sequence[Any]) -> Any:
         """The tree with other numbers, Python's where these were Python's."""
         leaves = list(self._leaves)
-        for i, value in zip(self._places, values, strict=True):
+        for i, value in zip(self._numeric, values, strict=True):
             kind = type(leaves[i])
             if kind is float and type(value) is Tracer:
                 value = number(value)

@@ -235,9 +235,9 @@ def _bindings() -> list[Binding]:
         (names, "type", None, _class_of),
         (binary, "__call__", vars(binary)["__call__"], _binary(vars(binary)["__call__"])),
         *[
-            (place, key, own, _making(own))
+            (owner, key, own, _making(own))
             for name in ("arange", "empty", "identity", "indices", "ones", "zeros")
-            for place, key, own in _held_by(names[name])
+            for owner, key, own in _held_by(names[name])
             if interception.replaced(own) is not None
         ],
     ]

@@ -47,8 +47,8 @@ def _window(is_mean: bool, original: Callable[..., Any]) -> Callable[..., Any]:
             return original(values, start, end, minp, *args, **kwargs)
         counts = np.asarray(end - start, np.intp)
         window = np.repeat(np.arange(len(counts)), counts)
-        places = np.arange(len(window)) - np.repeat(np.cumsum(counts) - counts - start, counts)
-        picked = getitem(unwrapped(values), np.asarray(places, np.intp), index=_ROWS)
+        indices = np.arange(len(window)) - np.repeat(np.cumsum(counts) - counts - start, counts)
+        picked = getitem(unwrapped(values), np.asarray(indices, np.intp), index=_ROWS)
         return _reduced(picked, window, len(counts), max(minp, 1), is_mean)
 
     return roll

@@ -33,10 +33,10 @@ def _is_traced(value: Any) -> bool:
     return type(value) is Tracer or type(value) is Written or holds_traced(value)
 
 
-def _known_places(value: Any) -> Any:
+def _known_index(value: Any) -> Any:
     """The values of traced integers, such as rows and columns of elements that are not zero."""
     if type(value) is Tracer and value.dtype.kind == "i":
-        return known(value, "the place of an element of a sparse matrix")
+        return known(value, "the index of an element of a sparse matrix")
     return value
 
 
@@ -44,7 +44,7 @@ def _routine(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     def routine(*args: Any) -> Any:
         if current() is EVAL or not any(map(_is_traced, args)):
             return original(*args)
-        given = [_known_places(arg) for arg in args]
+        given = [_known_index(arg) for arg in args]
         return getattr(imported("fungrad.scipy.sparse.routines"), name)(original, *given)
 
     return routine

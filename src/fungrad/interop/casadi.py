@@ -85,10 +85,10 @@ class Callback(casadi.Callback):
     def get_jacobian(self, name: str, names_in: Any, names_out: Any, options: Any) -> Any:
         """The function (arguments, results) -> a block for each result and argument."""
         count = len(self._sizes)
-        places = tuple(range(count))
+        arguments = tuple(range(count))
 
         def blocks(*values: Any) -> tuple[Any, ...]:
-            blocks_of_columns = jacobian(self._columns, places)(*values[:count])
+            blocks_of_columns = jacobian(self._columns, arguments)(*values[:count])
             return tuple(
                 np.reshape(block, (-1, _size(size)))
                 for row in blocks_of_columns

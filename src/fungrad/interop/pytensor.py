@@ -71,13 +71,13 @@ class FunctionOp(_graph.Op):
     def perform(self, node: Any, inputs: Any, output_storage: Any, *rest: Any) -> None:
         results = self._program(*inputs)
         values = results if isinstance(results, tuple) else (results,)
-        for place, value, ndim in zip(output_storage, values, self.dims, strict=True):
+        for storage, value, ndim in zip(output_storage, values, self.dims, strict=True):
             if np.ndim(value) != ndim:
                 raise ArgumentError(
                     f"{describe(self.f)} returns an array of {np.ndim(value)} dimensions, but "
                     f"as_op(f, ndim={ndim}) was said. Give ndim={np.ndim(value)}."
                 )
-            place[0] = np.asarray(value, np.float64)
+            storage[0] = np.asarray(value, np.float64)
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
         """The cotangents of the inputs; of integers they are undefined."""

@@ -278,9 +278,9 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tupl
     if reads(transposed, len(types)):
         culprit = worst(looked_at(graph, [True] * len(types)))
         if isinstance(culprit, Equation):
-            place = f" at {culprit.source}" if culprit.source else ""
+            where = f" at {culprit.source}" if culprit.source else ""
             raise NonLinearError(
-                f"{describe(f)} is not linear: the equation `{culprit.primitive.name}`{place} is "
+                f"{describe(f)} is not linear: the equation `{culprit.primitive.name}`{where} is "
                 "not linear in its operands."
             )
     _refuse_affine(f, graph)

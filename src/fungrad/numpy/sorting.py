@@ -95,8 +95,8 @@ def _kth(kth: Any, shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     if 0 in shape:
         return (0,)
     length = shape[axis]
-    for place in np.atleast_1d(known(kth, "np.partition(kth)")).tolist():
-        index = operator.index(place)
+    for k in np.atleast_1d(known(kth, "np.partition(kth)")).tolist():
+        index = operator.index(k)
         if length and not -length <= index < length:
             raise ValueError(f"kth(={index}) out of bounds ({length})")
         result.append(index % length if length else 0)

@@ -1,10 +1,10 @@
-"""Finds the places that hold replaced functions outside of their modules: imported names
+"""Finds the bindings of replaced functions outside of their modules: imported names
 (`from math import sqrt`), cells of closures, defaults, attributes, items of dicts and lists.
 
-The code of a traced function, and of the functions that it can call, is read once for names of such
-places. The replacements are written there while the transform traces. A container that cannot be
-changed (a tuple, a partial) is itself replaced in the place that holds it. Code of NumPy, of
-fungrad and of Python's library is not read.
+The code of a traced function, and of the functions that it can call, is read once for such
+names. They are bound to the replacements while the transform traces. A container that cannot be
+changed (a tuple, a partial) is itself replaced where it is bound. Code of NumPy, of fungrad and of
+Python's library is not read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from fungrad.tracing.reachable_values import (
 )
 
 Binding = tuple[Any, Any, Any, Any]
-"""The owner of a place (a dict, list, class, function or cell), its key or name there, the object
+"""The owner of a binding (a dict, list, class, function or cell), its key or name there, the object
 in it, and the replacement."""
 Watched = tuple[tuple[Mapping[Any, Any], Any, Any], ...]
 """Namespaces, names in them, and the values that decided what was read: None for numbers, arrays
@@ -52,7 +52,7 @@ and names that were not bound.
 Replaced = Callable[[Any], tuple[Any, Any] | None]
 """Returns the pair of a replaced function and its replacement for either of them, else None."""
 Known = Callable[[Any, Any], Binding | None]
-"""Returns the binding of a place that holds a replacement now, else None."""
+"""Returns the binding of a key of an owner to a replacement now, else None."""
 
 UNREAD = frozenset(
     [*sys.stdlib_module_names, "fungrad", "numpy", "numba", "jax", "torch", "tensorflow", "dask",
@@ -71,7 +71,7 @@ needs which names the package, or has a value from it.
 MOST = 20_000
 """The most functions that are read."""
 CONTAINERS = frozenset([dict, list, OrderedDict, defaultdict, deque])
-"""The classes whose items are places."""
+"""The classes whose items are bindings."""
 KEPT = 512
 """The most functions whose names are remembered."""
 KEPT_READINGS = 16
@@ -139,45 +139,45 @@ def _parts(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (value.func, *value.args), value.keywords
 
 
-def read_binding(place: Any, key: Any) -> Any:
-    """The object in a place; None if there is none."""
+def read_binding(owner: Any, key: Any) -> Any:
+    """The object that a key of an owner is bound to; None if there is none."""
     try:
-        if type(place) in CONTAINERS:
-            return place[key]
-        return vars(place).get(key) if isinstance(place, type) else getattr(place, key)
+        if type(owner) in CONTAINERS:
+            return owner[key]
+        return vars(owner).get(key) if isinstance(owner, type) else getattr(owner, key)
     except (LookupError, ValueError, AttributeError):  # a cell that is not filled, for one
         return None
 
 
-def compare_and_set(place: Any, key: Any, old: Any, new: Any) -> bool:
-    """Writes `new` to a place if it still holds `old`. None stands for a global name that is not
-    bound. Returns whether the place holds `new` then.
+def compare_and_set(owner: Any, key: Any, old: Any, new: Any) -> bool:
+    """Binds a key of an owner to `new` if it is still bound to `old`. None stands for a global name
+    that is not bound. Returns whether the key is bound to `new` then.
     """
-    found = read_binding(place, key)
+    found = read_binding(owner, key)
     if found is old:
-        if new is None and isinstance(place, type):
-            type.__delattr__(place, key)
+        if new is None and isinstance(owner, type):
+            type.__delattr__(owner, key)
         elif new is None:
-            del place[key]
-        elif type(place) in CONTAINERS:
-            place[key] = new
-        elif isinstance(place, type):
-            type.__setattr__(place, key, new)
+            del owner[key]
+        elif type(owner) in CONTAINERS:
+            owner[key] = new
+        elif isinstance(owner, type):
+            type.__setattr__(owner, key, new)
         else:
-            object.__setattr__(place, key, new)
+            object.__setattr__(owner, key, new)
     return found is old or found is new
 
 
-class _Places:
-    """The places in one object that were read, and the objects in them."""
+class _OwnerRead:
+    """The keys of one object that were read, and what they were bound to."""
 
-    __slots__ = ("count", "held", "leaves", "place", "space")
+    __slots__ = ("count", "held", "leaves", "owner", "space")
 
-    def __init__(self, place: Any) -> None:
-        self.place = place
-        self.space: Any = vars(place) if isinstance(place, type) else place
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+        self.space: Any = vars(owner) if isinstance(owner, type) else owner
         """The dict or list that has the keys; None if they are attributes."""
-        if not isinstance(place, type) and type(place) not in CONTAINERS:
+        if not isinstance(owner, type) and type(owner) not in CONTAINERS:
             self.space = None
         self.count = 0 if self.space is None else len(self.space)
         self.held: dict[Any, Any] = {}
@@ -185,9 +185,9 @@ class _Places:
         """The keys of values that lead no further, which may change."""
 
     def values(self, keys: Iterable[Any]) -> list[Any]:
-        """The values that the places hold now; None where there is none."""
+        """The values that the keys are bound to now; None where there is none."""
         if self.space is None or isinstance(self.space, (list, deque)):
-            return [read_binding(self.place, key) for key in keys]
+            return [read_binding(self.owner, key) for key in keys]
         return list(map(self.space.get, keys))
 
     def has_more(self, matter: Callable[[Any], bool]) -> bool:
@@ -205,7 +205,7 @@ class _Places:
 
 class _Reading:
     """What was read for a function. What it reaches by globals alone is kept (`by_globals`), and
-    holds as long as the same objects are in these places. Numbers and arrays may change.
+    holds as long as the same objects are bound there. Numbers and arrays may change.
     """
 
     def __init__(self) -> None:
@@ -222,45 +222,45 @@ class _Reading:
         """The bindings of builtin classes."""
         self.further: set[str] = set()
         """The names in FURTHER that were met."""
-        self.places: dict[int, _Places] = {}
+        self.read: dict[int, _OwnerRead] = {}
         """Those reached by globals alone, by the identity of the object that has them."""
         self.holding: list[tuple[Any, Any, Any]] = []
         """Those of them, with their values, that hold arrays or ufuncs in a tuple or partial."""
 
-    def places_in(self, place: Any) -> _Places:
-        """The places of an object, whose keys are looked through from now on."""
-        found = self.places.get(id(place))
+    def read_of(self, owner: Any) -> _OwnerRead:
+        """What was read of an object, whose keys are looked through from now on."""
+        found = self.read.get(id(owner))
         if found is None:
-            found = self.places[id(place)] = _Places(place)
+            found = self.read[id(owner)] = _OwnerRead(owner)
         return found
 
-    def note(self, place: Any, key: Any, value: Any) -> None:
-        """Notes what a place holds."""
-        found = self.places_in(place)
+    def note(self, owner: Any, key: Any, value: Any) -> None:
+        """Notes what a key is bound to."""
+        found = self.read_of(owner)
         if _is_leaf(value):
             found.leaves.add(key)
             return
         known = found.held.get(key)
         found.held[key] = value
         if known is not value and _holds_arrays(value):
-            self.holding.append((place, key, value))
+            self.holding.append((owner, key, value))
 
     def to_bind(self, matter: Callable[[Any], bool]) -> list[tuple[Any, Any, Any]] | None:
-        """The places, and their values, that may have other replacements in each trace: arrays,
-        ufuncs, and what holds them. None if another place has changed.
+        """The owners, keys and values that may have other replacements in each trace: arrays,
+        ufuncs, and what holds them. None if another binding has changed.
         """
         found = list(self.holding)
-        for places in self.places.values():
-            if places.has_more(matter):
+        for read in self.read.values():
+            if read.has_more(matter):
                 return None
-            if not all(map(operator.is_, places.held.values(), places.values(places.held))):
+            if not all(map(operator.is_, read.held.values(), read.values(read.held))):
                 return None
-            leaves = places.leaves
-            for key, value in zip(leaves, places.values(leaves), strict=True) if leaves else ():
+            leaves = read.leaves
+            for key, value in zip(leaves, read.values(leaves), strict=True) if leaves else ():
                 if type(value) not in _NUMBERS:
                     if not _is_leaf(value):
                         return None
-                    found.append((places.place, key, value))
+                    found.append((read.owner, key, value))
         return found
 
     def by_globals(self) -> _Reading:
@@ -293,16 +293,16 @@ class _Reader(CodeWalk[bool]):
         """By the identity of a namespace, and a name in it: what the reading depends on."""
         self._all = _Reading()
         self.shared = True
-        """Whether all functions of the same code have the places that were found."""
+        """Whether all functions of the same code have the bindings that were found."""
         kept = _readings.pop(key, None)
-        places = None if kept is None else kept.to_bind(self._may_matter)
-        if kept is not None and places is not None:
+        bound = None if kept is None else kept.to_bind(self._may_matter)
+        if kept is not None and bound is not None:
             self._all = kept
             for name in kept.further:
                 self._further(name)
             self.bindings |= kept.builtins
-            for place in places:
-                self._bind(*place, True)
+            for owner, name, value in bound:
+                self._bind(owner, name, value, True)
         self.names, self.namespaces = self._all.names, self._all.namespaces
         self.seen = self._all.seen
 
@@ -348,9 +348,9 @@ class _Reader(CodeWalk[bool]):
             return
         items = snapshot(value).items() if issubclass(kind, dict) else enumerate(list(value))
         if shared:
-            self._all.places_in(value)
+            self._all.read_of(value)
         for key in [k for k, item in items if self._may_matter(item)]:
-            self._place(value, key, shared)
+            self._read_at(value, key, shared)
 
     def visit_function(self, f: FunctionType, shared: bool) -> None:
         if _read_by(f.__module__):
@@ -358,11 +358,11 @@ class _Reader(CodeWalk[bool]):
         own = not _is_ours(f)
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
             if own and name != "__class__":  # which super() reads
-                self._place(cell, "cell_contents", shared)
+                self._read_at(cell, "cell_contents", shared)
             else:
                 self.enqueue(shared, read_binding(cell, "cell_contents"))
         if f.__defaults__ and own:
-            self._place(f, "__defaults__", shared)
+            self._read_at(f, "__defaults__", shared)
         self.enqueue(shared, f.__kwdefaults__, getattr(f, "__wrapped__", None))
 
     def _may_matter(self, item: Any) -> bool:
@@ -391,7 +391,7 @@ class _Reader(CodeWalk[bool]):
             if own is not None:
                 self.namespace(own, own, shared)
             for name in slots(type(value)) if self._also else ():
-                self._place(value, name, shared)
+                self._read_at(value, name, shared)
 
     def visit_class(self, value: type, shared: bool) -> None:
         for base in value.__mro__:
@@ -401,11 +401,11 @@ class _Reader(CodeWalk[bool]):
             self.namespace(vars(base), base, True)
             for name, method in snapshot(vars(base)).items():
                 if name[:2] == "__" and type(method) is FunctionType:  # called without being named
-                    self._place(base, name, True)
+                    self._read_at(base, name, True)
 
     def namespace(self, space: Any, owner: Any, shared: bool) -> None:
         if shared:
-            self._all.places_in(space if owner is None else owner)
+            self._all.read_of(space if owner is None else owner)
         super().namespace(space, owner, shared)
 
     def look_up_new_names(self) -> set[str]:
@@ -420,10 +420,10 @@ class _Reader(CodeWalk[bool]):
                 self._all.note(space, name, space.get(name))
             self.enqueue(shared, space.get(name))
         else:
-            self._place(owner, name, shared)
+            self._read_at(owner, name, shared)
 
     def _code(self, whole: CodeType, names: dict[str, Any]) -> None:
-        self._all.places_in(names)
+        self._all.read_of(names)
         watch = not _is_installed(names)
         for code in codes(whole):
             self.read_names(code.co_names)
@@ -432,18 +432,18 @@ class _Reader(CodeWalk[bool]):
                 if watch:
                     self._watch(names, names, name, names.get(name))
                 if name in names:
-                    self._place(names, name, True)
+                    self._read_at(names, name, True)
                 elif name in BUILTINS:
                     self._builtin(code, names, name)
                 elif name in imports and _read_by(name):
                     self._watch(modules, modules, name, modules.get(name))
                     self.enqueue(True, modules.get(name))
 
-    def _watch(self, space: Mapping[Any, Any], place: Any, key: Any, value: Any) -> None:
+    def _watch(self, space: Mapping[Any, Any], owner: Any, key: Any, value: Any) -> None:
         """Notes a name that the reading depends on, with its value outside of traces."""
-        known = self._known(place, key)
+        known = self._known(owner, key)
         own = value if known is None else known[2]
-        self.watched[id(place), key] = space, key, None if type(own) in PLAIN else own
+        self.watched[id(owner), key] = space, key, None if type(own) in PLAIN else own
 
     def _further(self, name: str) -> None:
         self._all.further.add(name)
@@ -463,45 +463,45 @@ class _Reader(CodeWalk[bool]):
             binding = names, name, None, ours
             self.bindings[id(names), name] = self._all.builtins[id(names), name] = binding
 
-    def _place(self, place: Any, key: Any, shared: bool) -> None:
-        """Reads the value in a place, and notes the binding if the value has a replacement."""
-        value = read_binding(place, key)
+    def _read_at(self, owner: Any, key: Any, shared: bool) -> None:
+        """Reads the value of a binding, and notes the binding if the value has a replacement."""
+        value = read_binding(owner, key)
         if shared:
-            self._all.note(place, key, value)
-            space = vars(place) if isinstance(place, type) else place
-            if callable(value) and isinstance(space, _NAMESPACES) and not _is_installed(place):
-                self._watch(space, place, key, value)
-        self._bind(place, key, value, shared)
+            self._all.note(owner, key, value)
+            space = vars(owner) if isinstance(owner, type) else owner
+            if callable(value) and isinstance(space, _NAMESPACES) and not _is_installed(owner):
+                self._watch(space, owner, key, value)
+        self._bind(owner, key, value, shared)
         if type(value) not in PLAIN:
             self.enqueue(shared, value)
 
-    def _bind(self, place: Any, key: Any, value: Any, shared: bool) -> None:
-        """Notes the binding of a place if its value has a replacement."""
+    def _bind(self, owner: Any, key: Any, value: Any, shared: bool) -> None:
+        """Notes a binding if its value has a replacement."""
         home = _package(value)
         if home in FURTHER:
             self._further(home)
-        found = self._known(place, key)
+        found = self._known(owner, key)
         if found is None:
             new = replacement_for(value, self._replaced)
             if new is not None:
                 pair = self._replaced(value)
                 old = value if pair is None else pair[0]
-                if isinstance(place, type) and type(old) is BuiltinFunctionType:
+                if isinstance(owner, type) and type(old) is BuiltinFunctionType:
                     new = staticmethod(new)  # a builtin function does not become a method either
-                found = place, key, old, new
+                found = owner, key, old, new
         if found is not None:
-            self.bindings[id(place), key] = found
+            self.bindings[id(owner), key] = found
             self.shared = self.shared and shared
 
     def _held_by(self, made: Any, value: Any, shared: bool) -> None:
-        """Reads the places in `made` that hold the replaced function that it was derived from."""
+        """Reads the bindings in `made` of the replaced function that it was derived from."""
         if replacement_for(value, self._replaced) is not None:
-            for place, key in _bindings_of(value, made, self._replaced):
-                self._place(place, key, shared)
+            for owner, key in _bindings_of(value, made, self._replaced):
+                self._read_at(owner, key, shared)
 
 
 def _bindings_of(value: Any, made: Any, replaced: Replaced) -> Iterator[tuple[Any, Any]]:
-    """The places that hold a value in a function or object that fungrad derived from it, except in
+    """The bindings of a value in a function or object that fungrad derived from it, except in
     replacements.
     """
     seen: dict[int, Any] = {}
@@ -511,17 +511,17 @@ def _bindings_of(value: Any, made: Any, replaced: Replaced) -> Iterator[tuple[An
         if id(item) in seen:
             continue
         seen[id(item)] = item
-        places: list[tuple[Any, Any]] = []
+        bound: list[tuple[Any, Any]] = []
         if type(item) is MethodType:
             waiting.append(item.__self__)
         elif type(item) is FunctionType:
-            places = [(cell, "cell_contents") for cell in item.__closure__ or ()]
+            bound = [(cell, "cell_contents") for cell in item.__closure__ or ()]
         elif (own := own_attributes(item)) is not None:
-            places = [(own, key) for key in list(own)]
-        for place, key in places:
-            found = read_binding(place, key)
+            bound = [(own, key) for key in list(own)]
+        for owner, key in bound:
+            found = read_binding(owner, key)
             if found is value:
-                yield place, key
+                yield owner, key
             elif type(found) is MethodType or (_is_ours(found) and replaced(found) is None):
                 waiting.append(found)
 
@@ -590,11 +590,11 @@ def bindings_of(
     names: set[str] | None = None,
     written: int = 0,
 ) -> tuple[list[Binding], bool, Watched]:
-    """The places through which a function can call replaced functions, whether all functions of
+    """The bindings through which a function can call replaced functions, whether all functions of
     its code have the same, and the names that this depends on. `made` is the function that fungrad
     derived from it, and calls. `also` are the classes of further values that are read in dicts and
-    lists. All names in the code that was read are added to `names`. `written` is how many places
-    hold replacements now.
+    lists. All names in the code that was read are added to `names`. `written` is how many keys
+    are bound to replacements now.
     """
     key = (written, *key_of(f)) if also and f is not None else None
     reader = _Reader(replaced, known, also, key)
@@ -632,7 +632,7 @@ def key_of(f: Any) -> tuple[Any, ...]:
 
 def codes_of(f: Any, depth: int = 4) -> tuple[Any, ...]:
     """The code of a function and of functions that it closes over: a key that neither state nor
-    replacements in its places change.
+    replacements that it finds change.
     """
     if isinstance(f, functools.partial):
         return codes_of(f.func, depth)

@@ -212,8 +212,8 @@ class GraphTrace(Trace):
             made, like = self._made_by.get(one), self._made_by.get(other)
             if made is None or like is None or not _same_step(made, like):
                 return False
-            places = [i for i, output in enumerate(made.outputs) if output is one]
-            if like.outputs[places[0]] is not other:
+            same = [i for i, output in enumerate(made.outputs) if output is one]
+            if like.outputs[same[0]] is not other:
                 return False
             waiting += zip(made.inputs, like.inputs, strict=True)
         return True
@@ -258,8 +258,8 @@ class GraphTrace(Trace):
     def origin(self, tracer: Tracer) -> str:
         for equation in self.equations:
             if tracer.extra in equation.outputs:
-                place = f" at {equation.source}" if equation.source else ""
-                return f", made by `{equation.primitive.name}`{place},"
+                where = f" at {equation.source}" if equation.source else ""
+                return f", made by `{equation.primitive.name}`{where},"
         return self._provenance(tracer.extra)
 
     def _provenance(self, variable: Variable) -> str:

@@ -2,7 +2,7 @@
 
 NumPy calls no protocol for `np.asarray(tracer)`, and `math.sin` has none. So the outermost trace
 changes the class of such modules to one whose properties return replacements, and restores it at
-the end: one assignment for each module, whose `__dict__` stays. bound_names.py finds other places
+the end: one assignment for each module, whose `__dict__` stays. bound_names.py finds other bindings
 that hold such functions; `interception/` has the tables.
 """
 
@@ -71,16 +71,16 @@ _special: list[tuple[type, str, Callable[..., Any], Any]] = []
 _waiting: dict[str, Callable[[ModuleType], Mapping[str, Any]]] = {}
 """By the name of a module that is not imported yet: the function that makes its replacements."""
 _packages: dict[str, list[Binding]] = {}
-"""By the names given to `intercept`: the places found there."""
+"""By the names given to `intercept`: the bindings found there."""
 _found: dict[Any, tuple[list[Binding], Watched]] = {}
-"""By the code of functions that were traced: the places through which they can call replaced
+"""By the code of functions that were traced: the bindings through which they can call replaced
 functions, and the names that the code reads. When one of these is bound to other code, all is read
 again.
 """
 _simple: dict[int, tuple[CodeType, dict[str, Any], list[Binding], Watched]] = {}
 """The same for functions without a closure, by the identity of their code, with their globals."""
 _written: dict[tuple[int, Any], Binding] = {}
-"""The places that hold replacements now, by the identity of their owner and their key."""
+"""The bindings of replacements now, by the identity of their owner and their key."""
 
 
 class State:
@@ -90,7 +90,7 @@ class State:
     modules = 0
     """The number of imported modules when they were last examined."""
     paused = 0
-    """How many compilers that need the originals in all places run now."""
+    """How many compilers that need the originals everywhere run now."""
 
 
 class Present(Hooks):
@@ -239,7 +239,7 @@ _shadowed: dict[Any, Callable[[Any], PairOf]] = {}
 for a trace, the copies.
 """
 _shadows: dict[Any, list[Binding]] = {}
-"""By outermost trace: the places that hold copies of arrays until its end."""
+"""By outermost trace: the bindings to copies of arrays until its end."""
 copies: dict[int, PairOf] = {}
 """By thread, for arguments: makes the copies of arrays, or their stand-ins (stand_ins.py)."""
 
@@ -276,7 +276,7 @@ def _maker(holder: Any, run: Any) -> Callable[[Any], PairOf] | None:
 
 
 def _use_shadows(holder: Any, run: Any, make: Callable[[Any], PairOf]) -> None:
-    """Writes copies of arrays to the places through which the function of a trace finds them."""
+    """Binds copies of arrays where the function of a trace finds them."""
     f = traced_function(holder.label) or traced_function(run)
     copies[get_ident()] = pair_of = make(holder)
     _shadows[holder] = bindings_of(f, run, pair_of, _unknown, _HOLD_ARRAYS, None, len(_written))[0]
@@ -288,7 +288,7 @@ _had: set[int] = set()
 """The threads whose last outermost trace had shadows."""
 _alone: set[Any] = set()
 """Outermost traces of functions that need shadows: no trace of another thread runs beside them,
-since it would find the shadows in its places.
+since it would find the shadows, too.
 """
 _asking: set[int] = set()
 """The threads that wait until they are alone; no other begins a trace before."""
@@ -334,15 +334,15 @@ def _wait(alone: bool) -> None:
 
 
 def _end_shadows(holder: Any) -> None:
-    """Restores the arrays in their places."""
-    for place, key, own, ours in _shadows.get(holder, ()):
-        compare_and_set(place, key, ours, own)
+    """Binds the arrays again."""
+    for owner, key, own, ours in _shadows.get(holder, ()):
+        compare_and_set(owner, key, ours, own)
     if holder in _shadows:
         copies.pop(holders.get(holder, get_ident()), None)
         del _shadows[holder]
 
 
-def _unknown(place: Any, key: Any) -> None:
+def _unknown(owner: Any, key: Any) -> None:
     return None
 
 
@@ -379,7 +379,7 @@ def register(
 
 class _Called:
     """A class of a module that is another callable where code calls it by the module's name,
-    `np.float64(x)`; in all other places, `isinstance(x, np.float64)`, it is itself.
+    `np.float64(x)`; everywhere else, `isinstance(x, np.float64)`, it is itself.
     """
 
     __slots__ = ("call", "name", "names")
@@ -521,9 +521,9 @@ def intercept(package: str) -> None:
 
 
 _gates: dict[str, frozenset[Callable[..., Any]]] = {}
-"""By package: the replacements that are in the places of its modules in each trace."""
+"""By package: the replacements that names of its modules are bound to in each trace."""
 _gated: list[Binding] = []
-"""These places."""
+"""These bindings."""
 
 
 def gate(package: str, functions: Iterable[Callable[..., Any]]) -> None:
@@ -545,7 +545,7 @@ def _find_gates() -> None:
 
 
 _used: dict[str, tuple[int, list[Binding]]] = {}
-"""By package: the places in it, and the number of modules when they were found."""
+"""By package: the bindings in it, and the number of modules when they were found."""
 
 
 def use_in(package: str) -> None:
@@ -565,8 +565,8 @@ def use_in(package: str) -> None:
 
 def use(bindings: list[Binding]) -> None:
     """Gives bindings their replacements until the outermost trace ends."""
-    place, key = bindings[0][:2]
-    if (id(place), key) not in _written:
+    owner, key = bindings[0][:2]
+    if (id(owner), key) not in _written:
         with _lock:
             if holders and State.on:
                 _use(bindings)
@@ -586,8 +586,8 @@ def _look_at_modules() -> None:
     _find_gates()
 
 
-def _known(place: Any, key: Any) -> Binding | None:
-    return _written.get((id(place), key))
+def _known(owner: Any, key: Any) -> Binding | None:
+    return _written.get((id(owner), key))
 
 
 def _unchanged(watched: Watched) -> bool:
@@ -606,7 +606,7 @@ def _unchanged(watched: Watched) -> bool:
 
 
 def _bindings_for(label: Callable[[], str], made: Any) -> list[Binding]:
-    """The places through which the function that a label describes can call replaced functions.
+    """The bindings through which the function that a label describes can call replaced functions.
     `made` is the function that is run, which calls it.
     """
     if type(label) is FunctionType and label.__closure__:  # mostly holds the user's function
@@ -639,7 +639,7 @@ def _bindings_for(label: Callable[[], str], made: Any) -> list[Binding]:
 
 def begin(holder: Any, run: Any, shadows: bool = True) -> None:
     """Starts an outermost trace, `holder`: replaces the modules' functions if it is the first that
-    runs, and the places through which the function that `run` calls can call them.
+    runs, and the bindings through which the function that `run` calls can call them.
     """
     while True:
         with _lock:
@@ -695,22 +695,22 @@ def _forget(holder: Any) -> None:
 
 
 def _use(bindings: list[Binding]) -> bool:
-    """Writes the replacements to their places. Returns whether all of them hold theirs then."""
+    """Binds the replacements. Returns whether all names are bound to theirs then."""
     same = True
     for binding in bindings:
-        place, key, own, ours = binding
-        at = id(place), key
+        owner, key, own, ours = binding
+        at = id(owner), key
         known = _written.setdefault(at, binding)  # first: an interrupt may come after the write
-        if not (State.paused or compare_and_set(place, key, own, ours)):
+        if not (State.paused or compare_and_set(owner, key, own, ours)):
             same = False
             if known is binding:
                 del _written[at]
     return same
 
 
-def _restore_places() -> None:
-    for place, key, own, ours in (*itertools.chain(*_shadows.values()), *_written.values()):
-        compare_and_set(place, key, ours, own)
+def _restore_bindings() -> None:
+    for owner, key, own, ours in (*itertools.chain(*_shadows.values()), *_written.values()):
+        compare_and_set(owner, key, ours, own)
 
 
 def _replace_special() -> None:
@@ -729,17 +729,17 @@ def _restore() -> None:
         else:
             setattr(type_, name, mine)
     if _written:
-        _restore_places()
+        _restore_bindings()
         _written.clear()
 
 
 def pause() -> None:
-    """Restores the originals in all places for a while, for a compiler that identifies functions by
+    """Restores the originals everywhere for a while, for a compiler that identifies functions by
     identity. Attributes of modules are the originals for its own code (`COMPILERS`).
     """
     with _lock:
         State.paused += 1
-        _restore_places()
+        _restore_bindings()
 
 
 def resume() -> None:
@@ -777,7 +777,7 @@ class _Again:
 
 
 def _ufuncs_and_arrays(f: Any, made: Any, pair_of: PairOf) -> list[Binding]:
-    """The places through which a function finds ufuncs and arrays that have a pair."""
+    """The bindings through which a function finds ufuncs and arrays that have a pair."""
     names: set[str] = set()
     found = bindings_of(f, made, pair_of, _known, _HOLD_ARRAYS, names, len(_written))[0]
     for module, replaced_class, _ in _modules:
@@ -803,7 +803,7 @@ def replacing(
       label: describes the function. made: the function that fungrad derived from it, and calls.
       pair_of: returns the pair of a ufunc or an array and its replacement for either of them, else
         None; None if none are replaced but by shadows.
-      bindings: places that are replaced besides. shadows: whether the function finds shadows, if
+      bindings: those that are replaced besides. shadows: whether the function finds shadows, if
         it needs them, without a trace.
     """
     holder = _Again(label)

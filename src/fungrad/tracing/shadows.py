@@ -1,10 +1,10 @@
 """Shadows: copies of arrays from outside that traced values are written into.
 
 `buffer[0] = x` of a plain ndarray asks x for its number, which no protocol can refuse to give but
-by an error. Then the function is traced once more, and in each later trace of it the places through
-which it finds arrays (globals, closures, defaults, attributes, items: bound_names.py) hold copies
-that traced values can be written into (created_arrays.py). So can what NumPy computes from them. At
-the end of the outermost trace the places hold the arrays again, which nothing has changed.
+by an error. Then the function is traced once more, and in each later trace of it the names through
+which it finds arrays (globals, closures, defaults, attributes, items: bound_names.py) are bound to
+copies that traced values can be written into (created_arrays.py). So can what NumPy computes from
+them. At the end of the outermost trace the arrays are bound again, which nothing has changed.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ def expression_at(code: CodeType, instruction: int) -> ast.expr | None:
     """The expression in the source of a code that an instruction belongs to; None if it is no
     expression, or the source is not known.
     """
-    place = next(itertools.islice(code.co_positions(), instruction // 2, None), (None,) * 4)
-    line, last, begin, end = place
+    span = next(itertools.islice(code.co_positions(), instruction // 2, None), (None,) * 4)
+    line, last, begin, end = span
     if line is None or last is None or begin is None or end is None:
         return None
     lines = [linecache.getline(code.co_filename, n).encode() for n in range(line, last + 1)]

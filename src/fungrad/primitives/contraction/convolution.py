@@ -110,7 +110,7 @@ def _lengths(n: Sizes, m: Sizes, mode: str) -> Sizes:
     return tuple(a - b + 1 for a, b in zip(n, m, strict=True))
 
 
-def _places(start: Sizes, lengths: Sizes) -> tuple[Any, ...]:
+def _slices(start: Sizes, lengths: Sizes) -> tuple[Any, ...]:
     return (..., *[slice(i, i + n) for i, n in zip(start, lengths, strict=True)])
 
 
@@ -130,17 +130,17 @@ def _eval_convolve_nd(x: Any, y: Any, *, axes: int, mode: str) -> Any:
         small, large = (x, y) if math.prod(n) < math.prod(m) else (y, x)
         inner = large.shape[large.ndim - axes :]
         for k in np.ndindex(*small.shape[small.ndim - axes :]):
-            out[_places(k, inner)] += _spread(small, k) * large
+            out[_slices(k, inner)] += _spread(small, k) * large
     elif math.prod(m) <= math.prod(lengths):
         last = tuple(k - 1 for k in m)
         for k in np.ndindex(*m):
             start = tuple(a - b for a, b in zip(last, k, strict=True))
-            out += _spread(y, k) * x[_places(start, lengths)]
+            out += _spread(y, k) * x[_slices(start, lengths)]
     else:
         trailing = tuple(range(-axes, 0))
         flipped = np.flip(y, trailing)
         for i in np.ndindex(*lengths):
-            out[(..., *i)] = np.sum(x[_places(i, m)] * flipped, axis=trailing)
+            out[(..., *i)] = np.sum(x[_slices(i, m)] * flipped, axis=trailing)
     return out
 
 

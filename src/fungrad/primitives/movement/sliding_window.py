@@ -70,7 +70,7 @@ windows: Primitive = linear(
 as many last axes as there are sizes; `eval` returns a read-only view."""
 
 
-def _places(counts: Sizes, sizes: Sizes, strides: Sizes, dilations: Sizes) -> Iterator[Any]:
+def _windows(counts: Sizes, sizes: Sizes, strides: Sizes, dilations: Sizes) -> Iterator[Any]:
     """For each position within a window: its index, and that of the element in all windows."""
     for k in np.ndindex(*sizes):
         yield (
@@ -87,8 +87,8 @@ def _eval_overlap(x: Any, *, lengths: Sizes, strides: Sizes, dilations: Sizes) -
     lead = x.ndim - 2 * axes
     counts, sizes = x.shape[lead : lead + axes], x.shape[lead + axes :]
     out = np.zeros((*x.shape[:lead], *lengths), x.dtype)
-    for k, place in _places(counts, sizes, strides, dilations):
-        out[(..., *place)] += x[(..., *k)]
+    for k, where in _windows(counts, sizes, strides, dilations):
+        out[(..., *where)] += x[(..., *k)]
     return out
 
 
@@ -100,8 +100,8 @@ def _sections_overlap(equation: Equation) -> list[Section]:
     counts, sizes = type_.shape[len(lead) : -axes], type_.shape[-axes:]
     given, every = straight(len(lead) + axes), tuple(map(range, lead))
     found = list[Section]()
-    for k, place in _places(counts, sizes, params["strides"], params["dilations"]):
-        box = [range(*part.indices(n)) for part, n in zip(place, lengths, strict=True)]
+    for k, where in _windows(counts, sizes, params["strides"], params["dilations"]):
+        box = [range(*part.indices(n)) for part, n in zip(where, lengths, strict=True)]
         at = (*given, *[Along(-1, i) for i in k])
         found.append(Section((*every, *box), 0, at, adds=True))
     return found

@@ -118,18 +118,10 @@ def eigvals(
     """Eigenvalues of square matrices: the derivative of w is u^H @ da @ v / (u^H @ v).
 
     Args:
-      a: real or complex, shape (..., n, n).
-      b: None, on traced values; SciPy solves a @ v = w b @ v.
-      overwrite_a: whether SciPy may write into a; without effect on traced values.
-      check_finite: whether to refuse infinities and NaN.
-      homogeneous_eigvals: False, on traced values; SciPy may return quotients as pairs.
+      a, b, overwrite_a, check_finite, homogeneous_eigvals: as for `eig`, with the same errors.
 
     Returns:
       Complex numbers of shape (..., n).
-
-    Raises:
-      ValueError: if check_finite is set, and a number is infinite or NaN.
-      UnsupportedArgumentError: for a generalised problem, on traced values.
 
     >>> import fungrad as fg
     >>> fg.grad(lambda a: np.sum(np.real(eigvals(a))))(np.diag([1.0, 2.0]))
@@ -237,24 +229,11 @@ def eigvalsh(
     """Eigenvalues of Hermitian matrices, also of a @ v = w b @ v; the derivative is v^H @ da @ v.
 
     Args:
-      a: Hermitian, shape (..., n, n); one triangle is read.
-      b: Hermitian and positive definite, of the shape of a; the identity if None.
-      lower: whether the lower triangles are read, or the upper.
-      overwrite_a, overwrite_b: whether SciPy may write into them; without effect on traced
-        values.
-      type: 1 for a @ v = w b @ v, 2 for a @ b @ v = w v, 3 for b @ a @ v = w v.
-      check_finite: whether to refuse infinities and NaN.
-      subset_by_index: the first and last index of the eigenvalues wanted; all if None.
-      subset_by_value: None, on traced values; for SciPy an interval of eigenvalues.
-      driver: LAPACK's routine, used by SciPy alone; without effect on traced values.
+      a, b, lower, overwrite_a, overwrite_b, type, check_finite: as for `eigh`; so are the errors.
+      subset_by_index, subset_by_value, driver: likewise.
 
     Returns:
       Real numbers in ascending order, shape (..., n).
-
-    Raises:
-      ValueError: if check_finite is set, and a number is infinite or NaN.
-      numpy.linalg.LinAlgError: if b is not positive definite.
-      UnsupportedArgumentError: for subset_by_value, on traced values.
 
     >>> import fungrad as fg
     >>> fg.grad(lambda a: eigvalsh(a)[1])(np.diag([2.0, 6.0]))
@@ -333,20 +312,11 @@ def eigvalsh_tridiagonal(
     """Eigenvalues of symmetric tridiagonal matrices.
 
     Args:
-      d: the diagonal, real, shape (..., n).
-      e: the elements beside it, real, shape (..., n - 1).
-      select: "a" for all, on traced values; for SciPy also "v" and "i".
-      select_range: the interval or indices that SciPy selects.
-      check_finite: whether to refuse infinities and NaN.
-      tol: SciPy's tolerance; without effect on traced values.
-      lapack_driver: LAPACK's routine, used by SciPy alone; without effect on traced values.
+      d, e, select, select_range, check_finite: as for `eigh_tridiagonal`; so are the errors.
+      tol, lapack_driver: likewise.
 
     Returns:
       Real numbers in ascending order, shape (..., n).
-
-    Raises:
-      ValueError: if the lengths do not fit, and for infinities and NaN if check_finite is set.
-      UnsupportedArgumentError: for select other than "a", on traced values.
 
     >>> import fungrad as fg
     >>> fg.grad(lambda d: eigvalsh_tridiagonal(d, np.zeros(1))[1])(np.array([2.0, 6.0]))
@@ -403,15 +373,10 @@ def svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any
     """Singular values: the derivative of s is that of Re(u^H @ da @ v).
 
     Args:
-      a: real or complex, shape (..., m, n).
-      overwrite_a: whether SciPy may write into a; without effect on traced values.
-      check_finite: whether to refuse infinities and NaN.
+      a, overwrite_a, check_finite: as for `svd`, with the same errors.
 
     Returns:
       Real numbers in descending order, shape (..., min(m, n)).
-
-    Raises:
-      ValueError: if check_finite is set, and a number is infinite or NaN.
 
     >>> import fungrad as fg
     >>> fg.grad(lambda a: svdvals(a)[0])(np.diag([3.0, 2.0])) + 0.0

@@ -251,15 +251,11 @@ def logm(A: Any, disp: Any = None) -> Any:
     """The principal logarithm of square matrices: expm(logm(A)) = A.
 
     Args:
-      A: real or complex, shape (..., n, n).
+      A: as for `expm`; so are the result and the errors.
       disp: whether SciPy warns of inaccuracy or returns an estimate; without effect on traced
         values.
 
-    Returns:
-      An array of the shape of A; real for real A on traced values.
-
     Raises:
-      ValueError: for infinities and NaN.
       numpy.linalg.LinAlgError: on traced values, if the logarithm of a real matrix is complex, or
         if differentiated at a singular matrix.
 
@@ -277,16 +273,12 @@ def sqrtm(A: Any, disp: Any = None, blocksize: Any = None) -> Any:
     The derivative along E solves X @ L + L @ X = E for the root X.
 
     Args:
-      A: real or complex, shape (..., n, n).
+      A: as for `expm`; so are the result and the errors.
       disp: whether SciPy warns of inaccuracy or returns an estimate; without effect on traced
         values.
       blocksize: SciPy's; without effect on traced values.
 
-    Returns:
-      An array of the shape of A; real for real A on traced values.
-
     Raises:
-      ValueError: for infinities and NaN, on traced values.
       numpy.linalg.LinAlgError: on traced values, if the root of a real matrix is complex, or if
         differentiated at a singular matrix.
 
@@ -302,15 +294,11 @@ def signm(A: Any, disp: Any = None) -> Any:
     """The matrix sign: A @ (A @ A)^(-1/2), with the eigenvalues 1 and -1.
 
     Args:
-      A: real or complex, shape (..., n, n).
+      A: as for `expm`; so are the result and the errors.
       disp: whether SciPy warns of inaccuracy or returns an estimate; without effect on traced
         values.
 
-    Returns:
-      An array of the shape of A.
-
     Raises:
-      ValueError: for infinities and NaN, on traced values.
       numpy.linalg.LinAlgError: if differentiated where an eigenvalue has the real part 0.
 
     >>> import fungrad as fg
@@ -332,13 +320,7 @@ def cosm(A: Any) -> Any:
     """The cosine of square matrices: (expm(i A) + expm(-i A)) / 2.
 
     Args:
-      A: real or complex, shape (..., n, n).
-
-    Returns:
-      An array of the shape of A, real for real A.
-
-    Raises:
-      ValueError: for infinities and NaN, on traced values.
+      A: as for `expm`; so are the result and the errors.
 
     >>> import fungrad as fg
     >>> fg.grad(lambda a: cosm(a)[0, 0])(np.array([[np.pi / 2]])).round(9)
@@ -355,13 +337,7 @@ def sinm(A: Any) -> Any:
     """The sine of square matrices: (expm(i A) - expm(-i A)) / 2i.
 
     Args:
-      A: real or complex, shape (..., n, n).
-
-    Returns:
-      An array of the shape of A, real for real A.
-
-    Raises:
-      ValueError: for infinities and NaN, on traced values.
+      A: as for `expm`; so are the result and the errors.
 
     >>> import fungrad as fg
     >>> fg.grad(lambda a: sinm(a)[0, 0])(np.zeros((1, 1)))
@@ -379,13 +355,9 @@ def tanm(A: Any) -> Any:
     """The tangent of square matrices: the solution x of cosm(A) @ x = sinm(A).
 
     Args:
-      A: real or complex, shape (..., n, n).
-
-    Returns:
-      An array of the shape of A, real for real A.
+      A: as for `expm`; so are the result and the errors.
 
     Raises:
-      ValueError: for infinities and NaN, on traced values.
       numpy.linalg.LinAlgError: if cosm(A) is singular.
 
     >>> import fungrad as fg
@@ -400,13 +372,7 @@ def coshm(A: Any) -> Any:
     """The hyperbolic cosine of square matrices: (expm(A) + expm(-A)) / 2.
 
     Args:
-      A: real or complex, shape (..., n, n).
-
-    Returns:
-      An array of the shape of A.
-
-    Raises:
-      ValueError: for infinities and NaN, on traced values.
+      A: as for `expm`; so are the result and the errors.
 
     >>> coshm(np.zeros((1, 1)))
     array([[1.]])
@@ -420,13 +386,7 @@ def sinhm(A: Any) -> Any:
     """The hyperbolic sine of square matrices: (expm(A) - expm(-A)) / 2.
 
     Args:
-      A: real or complex, shape (..., n, n).
-
-    Returns:
-      An array of the shape of A.
-
-    Raises:
-      ValueError: for infinities and NaN, on traced values.
+      A: as for `expm`; so are the result and the errors.
 
     >>> import fungrad as fg
     >>> fg.grad(lambda a: sinhm(a)[0, 0])(np.zeros((1, 1)))
@@ -441,13 +401,9 @@ def tanhm(A: Any) -> Any:
     """The hyperbolic tangent of square matrices: the solution x of coshm(A) @ x = sinhm(A).
 
     Args:
-      A: real or complex, shape (..., n, n).
-
-    Returns:
-      An array of the shape of A.
+      A: as for `expm`; so are the result and the errors.
 
     Raises:
-      ValueError: for infinities and NaN, on traced values.
       numpy.linalg.LinAlgError: if coshm(A) is singular.
 
     >>> import fungrad as fg
@@ -462,14 +418,10 @@ def fractional_matrix_power(A: Any, t: Any) -> Any:
     """Powers of square matrices: products for a whole number t, else expm(t logm(A)).
 
     Args:
-      A: real or complex, shape (..., n, n).
+      A: as for `expm`; so are the result and the errors.
       t: a real number.
 
-    Returns:
-      An array of the shape of A; real for real A on traced values.
-
     Raises:
-      ValueError: for infinities and NaN, on traced values.
       numpy.linalg.LinAlgError: on traced values, if the logarithm of a real matrix is complex, or
         if differentiated at a singular matrix, for t not a whole number.
 

@@ -264,16 +264,7 @@ def correlate2d(
     """The correlation of two matrices, with a choice of the values outside of the first.
 
     Args:
-      in1, in2: real or complex matrices.
-      mode: "full", "same" (centred, of the shape of in1) or "valid".
-      boundary: the values outside of in1: "fill" (fillvalue), "wrap" or "symm".
-      fillvalue: a number.
-
-    Returns:
-      A matrix of the common dtype.
-
-    Raises:
-      ValueError: if one is no matrix, and for an unknown mode or boundary.
+      in1, in2, mode, boundary, fillvalue: as for `convolve2d`; so are the result and the errors.
 
     >>> correlate2d(np.eye(2), np.array([[1.0, 2.0]]), mode="valid")
     array([[1.],

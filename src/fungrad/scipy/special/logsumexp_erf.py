@@ -114,11 +114,7 @@ def log_softmax(x: Any, axis: Any = None) -> Any:
     """log(softmax(x)), accurate for small probabilities too.
 
     Args:
-      x: real or complex.
-      axis: that of the sum, one or several; all elements for None.
-
-    Returns:
-      An array of the shape of x, of a floating dtype.
+      x, axis: as for `softmax`.
 
     >>> log_softmax(np.array([1000.0, 0.0]))
     array([    0., -1000.])

@@ -365,12 +365,7 @@ class Distribution(Family):
         """The probability of values above x: 1 - cdf without cancellation.
 
         Args:
-          x: real numbers.
-          *args, **kwargs: the shape parameters, loc, and scale if continuous, which broadcast
-            against x.
-
-        Returns:
-          Numbers in [0, 1], as for `cdf`.
+          x, *args, **kwargs: as for `cdf`, with the same errors.
 
         >>> import fungrad as fg
         >>> from fungrad.scipy.stats import uniform
@@ -383,12 +378,7 @@ class Distribution(Family):
         """The logarithm of cdf; -inf, with the derivative 0, where that is 0.
 
         Args:
-          x: real numbers.
-          *args, **kwargs: the shape parameters, loc, and scale if continuous, which broadcast
-            against x.
-
-        Returns:
-          Numbers up to 0, as for `cdf`.
+          x, *args, **kwargs: as for `cdf`, with the same errors.
 
         >>> import fungrad as fg
         >>> from fungrad.scipy.stats import uniform
@@ -401,12 +391,7 @@ class Distribution(Family):
         """The logarithm of sf; -inf, with the derivative 0, where that is 0.
 
         Args:
-          x: real numbers.
-          *args, **kwargs: the shape parameters, loc, and scale if continuous, which broadcast
-            against x.
-
-        Returns:
-          Numbers up to 0, as for `cdf`.
+          x, *args, **kwargs: as for `cdf`, with the same errors.
 
         >>> import fungrad as fg
         >>> from fungrad.scipy.stats import expon
@@ -437,12 +422,7 @@ class Distribution(Family):
         """The upper quantiles: the (least) x with sf(x) = q (or less).
 
         Args:
-          q: probabilities in [0, 1]; NaN comes of others.
-          *args, **kwargs: the shape parameters, loc, and scale if continuous, which broadcast
-            against q.
-
-        Returns:
-          Numbers of the common floating dtype; of a discrete distribution the derivative is 0.
+          q, *args, **kwargs: as for `ppf`.
 
         >>> import fungrad as fg
         >>> from fungrad.scipy.stats import expon
@@ -458,7 +438,7 @@ class Distribution(Family):
           *args, **kwargs: the shape parameters, loc, and scale if continuous.
 
         Returns:
-          Numbers of the parameters' broadcast shape.
+          Numbers of the parameters' broadcast shape; NaN where one is invalid.
 
         >>> from fungrad.scipy.stats import uniform
         >>> float(uniform.median(1.0, 4.0))
@@ -470,10 +450,7 @@ class Distribution(Family):
         """The entropy in nats: the expectation of -logpdf (the differential entropy) or -logpmf.
 
         Args:
-          *args, **kwargs: the shape parameters, loc, and scale if continuous.
-
-        Returns:
-          Numbers of the parameters' broadcast shape; NaN where a parameter is invalid.
+          *args, **kwargs: as for `median`.
 
         >>> import fungrad as fg
         >>> from fungrad.scipy.stats import norm
@@ -486,10 +463,7 @@ class Distribution(Family):
         """The expectation.
 
         Args:
-          *args, **kwargs: the shape parameters, loc, and scale if continuous.
-
-        Returns:
-          Numbers of the parameters' broadcast shape; NaN where a parameter is invalid.
+          *args, **kwargs: as for `median`.
 
         >>> import fungrad as fg
         >>> from fungrad.scipy.stats import gamma
@@ -502,10 +476,7 @@ class Distribution(Family):
         """The variance: the expectation of (x - mean)^2.
 
         Args:
-          *args, **kwargs: the shape parameters, loc, and scale if continuous.
-
-        Returns:
-          Numbers of the parameters' broadcast shape; NaN where a parameter is invalid.
+          *args, **kwargs: as for `median`.
 
         >>> import fungrad as fg
         >>> from fungrad.scipy.stats import gamma
@@ -518,10 +489,7 @@ class Distribution(Family):
         """The standard deviation: the square root of the variance.
 
         Args:
-          *args, **kwargs: the shape parameters, loc, and scale if continuous.
-
-        Returns:
-          Numbers of the parameters' broadcast shape; NaN where a parameter is invalid.
+          *args, **kwargs: as for `median`.
 
         >>> import fungrad as fg
         >>> from fungrad.scipy.stats import norm

@@ -338,13 +338,7 @@ class Dirichlet(Family):
         """The variances: a (s - a) / (s^2 (s + 1)) for s = sum a.
 
         Args:
-          alpha: a vector a of positive numbers.
-
-        Returns:
-          A vector of the shape of alpha; NaN if one of alpha is not positive.
-
-        Raises:
-          ShapeError: if alpha is not a vector.
+          alpha: as for `mean`; so are the result and the errors.
 
         >>> dirichlet.var([1.5, 1.5])
         array([0.0625, 0.0625])
@@ -357,13 +351,10 @@ class Dirichlet(Family):
         """The matrix of covariances: (diag(m) - m m^T) / (sum a + 1) for the expectations m.
 
         Args:
-          alpha: a vector a of n positive numbers.
+          alpha: as for `mean`, with the same errors.
 
         Returns:
-          An array of shape (n, n); NaN if one of alpha is not positive.
-
-        Raises:
-          ShapeError: if alpha is not a vector.
+          An array of shape (n, n).
 
         >>> dirichlet.cov([1.5, 1.5])
         array([[ 0.0625, -0.0625],

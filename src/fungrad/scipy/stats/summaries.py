@@ -348,13 +348,7 @@ class gaussian_kde:
         """The logarithm of the density at each point.
 
         Args:
-          x: points in columns, shape (d, m), or (m,) for samples of numbers.
-
-        Returns:
-          A vector of m numbers.
-
-        Raises:
-          ShapeError: if the points' dimension is not that of the sample.
+          x: points, as for `evaluate`.
 
         >>> density = gaussian_kde(np.array([0.0, 1.0, 4.0]))
         >>> bool(np.isclose(density.logpdf(2.0), np.log(density(2.0))).all())
@@ -385,13 +379,7 @@ class gaussian_kde:
         """The density at each point, another name of `evaluate`.
 
         Args:
-          x: points in columns, shape (d, m), or (m,) for samples of numbers.
-
-        Returns:
-          A vector of m numbers.
-
-        Raises:
-          ShapeError: if the points' dimension is not that of the sample.
+          x: points, as for `evaluate`.
 
         >>> density = gaussian_kde(np.array([-1.0, 1.0]))
         >>> bool((density.pdf(0.5) == density(0.5)).all())

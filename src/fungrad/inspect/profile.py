@@ -22,8 +22,9 @@ from fungrad.control_flow.call import by_steps, compiled_key, run
 from fungrad.inspect.outermost import check_outermost, check_repetitions
 from fungrad.inspect.speed.explanation import Explanation, explained
 from fungrad.inspect.tables import Table, drawn, number, plain, seconds
-from fungrad.ir.graph import Atom, Equation, Graph, Literal, Source
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Source, with_graphs
 from fungrad.retracing.graph_transforms import Differentiated, drop_dead
+from fungrad.retracing.inlining import copied
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import flat_leaves
 
@@ -59,23 +60,12 @@ class Watch:
         """The Graph with timed copies of the Graphs inside."""
         equations = []
         for equation in graph.equations:
-            place = len(self.equations)
-            params = {k: self._watched(v, depth + 1) for k, v in equation.params.items()}
-            new = Equation(
-                equation.primitive, equation.inputs, equation.outputs, params, equation.source,
-                equation.scope, equation.backward,
-            )  # fmt: skip
-            self.equations.insert(place, (new, depth))
+            index = len(self.equations)
+            params = with_graphs(equation.params, lambda inner: self._copy(inner, depth + 1))
+            new = copied(equation, equation.inputs, equation.outputs, params)
+            self.equations.insert(index, (new, depth))
             equations.append(new)
         return graph.replace(equations=tuple(equations))
-
-    def _watched(self, value: Any, depth: int) -> Any:
-        if isinstance(value, Graph):
-            return self._copy(value, depth)
-        if isinstance(value, tuple):
-            parts = [self._watched(part, depth) for part in value]
-            return value if all(map(_same, parts, value)) else tuple(parts)
-        return value
 
     def _copy(self, graph: Graph, depth: int) -> Graph:
         """An equal Graph whose program, and that of its derivatives, is timed."""
@@ -126,10 +116,6 @@ class Watch:
         self.counts[equation] += 1
         self._inside = outside
         return result
-
-
-def _same(a: Any, b: Any) -> bool:
-    return a is b
 
 
 FEWEST, MOST = 3, 100

@@ -309,6 +309,19 @@ def graphs_of(params: dict[str, Any]) -> Iterator[Graph]:
             yield from (item for item in value if isinstance(item, Graph))
 
 
+def with_graphs(params: dict[str, Any], change: Callable[[Graph], Graph]) -> dict[str, Any]:
+    """The parameters with each Graph among them changed."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, Graph):
+            return change(value)
+        if isinstance(value, tuple) and any(isinstance(item, Graph) for item in value):
+            return tuple(map(changed, value))
+        return value
+
+    return {key: changed(value) for key, value in params.items()}
+
+
 def free_variables(equations: Sequence[Equation]) -> list[Variable]:
     """The variables that equations read and none of them makes, in the order of the reads."""
     made = {variable for equation in equations for variable in equation.outputs}

@@ -6,7 +6,7 @@ operands. The operations are those of the tape, and of the Graphs of loops and b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from fungrad.inspect.digits.error_sweep import (
     observe,
 )
 from fungrad.inspect.digits.source_lines import text_of
-from fungrad.ir.graph import Atom, Graph, Literal, Source, inner_graphs
+from fungrad.ir.graph import Atom, Graph, Literal, Source, graphs_of, inner_graphs
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, convert, reshape
 
 REWRITES: dict[str, str] = {
@@ -165,7 +165,7 @@ def operations_of(reverse: Any, sites: Mapping[int, Site]) -> list[Operation]:
             value = args[0]
             operations.add(primitive, inputs[:1], out, {}, sites.get(given[1]), value, False)
             continue
-        for graph in _bodies(params):
+        for graph in graphs_of(params):
             _inside(operations, graph, primitive is scan or primitive is while_loop)
         if type(out) is int:
             operations.add(primitive, inputs, out, params, None, output, False)
@@ -181,13 +181,6 @@ def first_overflow(reverse: Any, sites: Mapping[int, Site]) -> Site | None:
         if primitive is observe and not np.all(np.isfinite(args[0])):
             return sites.get(slots[1])
     return None
-
-
-def _bodies(params: Mapping[str, Any]) -> Iterator[Graph]:
-    for value in params.values():
-        for item in value if type(value) is tuple else (value,):
-            if isinstance(item, Graph):
-                yield item
 
 
 def _inside(found: Operations, graph: Graph, in_loop: bool) -> None:

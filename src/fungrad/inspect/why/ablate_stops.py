@@ -11,9 +11,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fungrad.errors import ArgumentError
-from fungrad.ir.graph import Atom, Equation, Graph, Source, Variable, inner_graphs
+from fungrad.ir.graph import (
+    Atom,
+    Equation,
+    Graph,
+    Source,
+    Variable,
+    graphs_of,
+    inner_graphs,
+    with_graphs,
+)
 from fungrad.primitives.stop_gradient import stop, stop_order
 from fungrad.retracing.graph_transforms import memoised
+from fungrad.retracing.inlining import copied, renamed
 from fungrad.support import pytree
 from fungrad.tracing.source_location import describe
 from fungrad.tracing.trace import Trace, Tracer, current
@@ -46,33 +56,16 @@ def without_stops(graph: Graph, names: Names) -> Graph:
 
 
 def _without(graph: Graph, names: Names) -> Graph:
-    renamed: dict[Atom, Atom] = {}
-
-    def now(atoms: Sequence[Atom]) -> tuple[Atom, ...]:
-        return tuple(renamed.get(atom, atom) for atom in atoms)
-
+    names_now: dict[Atom, Atom] = {}
     equations = []
     for equation in graph.equations:
-        inputs = now(equation.inputs)
+        inputs = renamed(equation.inputs, names_now)
         if is_stop(equation.primitive) and (names is None or equation.params["name"] in names):
-            renamed[equation.outputs[0]] = inputs[0]
+            names_now[equation.outputs[0]] = inputs[0]
             continue
-        params = {key: _inside(value, names) for key, value in equation.params.items()}
-        equations.append(
-            Equation(
-                equation.primitive, inputs, equation.outputs, params, equation.source,
-                equation.scope, equation.backward,
-            )
-        )  # fmt: skip
-    return graph.replace(equations=tuple(equations), outputs=now(graph.outputs))
-
-
-def _inside(value: Any, names: Names) -> Any:
-    if isinstance(value, Graph):
-        return without_stops(value, names)
-    if isinstance(value, tuple) and any(isinstance(item, Graph) for item in value):
-        return tuple(_inside(item, names) for item in value)
-    return value
+        params = with_graphs(equation.params, lambda inner: without_stops(inner, names))
+        equations.append(copied(equation, inputs, equation.outputs, params))
+    return graph.replace(equations=tuple(equations), outputs=renamed(graph.outputs, names_now))
 
 
 class AblateTrace(Trace):
@@ -90,13 +83,10 @@ class AblateTrace(Trace):
             self.met.add(params["name"])
             if self.names is None or params["name"] in self.names:
                 return args[0]
-        graphs: list[Graph] = []
-        for value in params.values():
-            items = value if isinstance(value, tuple) else (value,)
-            graphs += [item for item in items if isinstance(item, Graph)]
+        graphs = list(graphs_of(params))
         if graphs:
             self.met |= {e.params["name"] for graph in graphs for e in stops_in(graph)}
-            params = {key: _inside(value, self.names) for key, value in params.items()}
+            params = with_graphs(params, lambda inner: without_stops(inner, self.names))
         parent: Trace = self.parent  # type: ignore[assignment]
         return parent.process(primitive, args, params)
 

@@ -98,8 +98,8 @@ MUTANTS = (
     ),
     *of(
         f"{_NATIVE}tiling/clusters.py", ("test_native_tiles.py",),
-        ("a sum is read before its last tile", "self.level[output] = level + (found.output == REDUCED)",
-         "self.level[output] = level"),
+        ("a sum is read before its last tile", "levels[output] = key[0] + (access.output == REDUCED)",
+         "levels[output] = key[0]"),
         ("an array with rows along two axes is read along one", "inner.setdefault((atom, axis), own)", "inner.setdefault((atom, how.inputs[0]), own)"),
     ),
     *of(

@@ -6,10 +6,11 @@ same number of rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fungrad.compiler.cost_model import costs
+from fungrad.compiler.native.clusters import cluster_graph
 from fungrad.compiler.native.levels import Levels
 from fungrad.compiler.native.short_axes import times_vector
 from fungrad.compiler.native.tiling.row_access import (
@@ -62,60 +63,50 @@ def clusters(graph: Graph) -> list[Cluster]:
     small = max([v.type.size for v in (*graph.inputs, *made)], default=0) < costs.fused_array
     if small or any(map(effectful, graph.equations)):
         return []
-    finder = _Finder()
+    levels, rows = Levels(), dict[Atom, tuple[Key, int]]()
+    members = dict[Key, list[tuple[Equation, RowAccess]]]()
     for equation in graph.equations:
-        finder.place(equation)
-    found = [_cluster(graph, length, members) for (_, length), members in finder.members.items()]
-    return [
-        cluster
-        for cluster in found
-        if cluster.rows < cluster.length and any(map(elementwise, cluster.body.equations))
-    ]
+        joined = _joined(equation, levels, rows)
+        if joined is None:
+            even = levels.even(equation.inputs)
+            levels.update((output, even) for output in equation.outputs)
+            continue
+        (key, access), (output,) = joined, equation.outputs
+        members.setdefault(key, []).append((equation, access))
+        levels[output] = key[0] + (access.output == REDUCED)
+        if access.output != REDUCED:
+            rows[output] = key, access.output
+    found = [_cluster(graph, length, own) for (_, length), own in members.items()]
+    return [cluster for cluster in found if cluster.rows < cluster.length
+            and any(map(elementwise, cluster.body.equations))]  # fmt: skip
 
 
-class _Finder:
-    """Assigns levels to values, and row axes to the values of clusters."""
+def _joined(
+    equation: Equation, levels: Levels, rows: Mapping[Atom, tuple[Key, int]]
+) -> tuple[Key, RowAccess] | None:
+    """The cluster of an equation that can run row by row, and its row access.
 
-    def __init__(self) -> None:
-        self.level = Levels()
-        self.rows: dict[Atom, tuple[Key, int]] = {}
-        self.members: dict[Key, list[tuple[Equation, RowAccess]]] = {}
-
-    def place(self, equation: Equation) -> None:
-        """Adds an equation to a cluster if it can run row by row."""
-        level = self.level.odd(equation.inputs)
-        known = [self.rows.get(a, ((0, 0), 0)) for a in equation.inputs]
-        axes = [axis if key[0] == level else None for key, axis in known]
-        lengths = {key[1] for key, _ in known if key[0] == level}
-        found = None
-        if len(lengths) == 1 and len(equation.outputs) == 1:
-            (length,) = lengths
-            found = row_access(equation, axes, length)
-        if found is None:
-            level += 2 * bool(lengths)
-            found, length = _first(equation)
-        if found is None:
-            even = self.level.even(equation.inputs)
-            self.level.update((output, even) for output in equation.outputs)
-            return
-        key = (level, length)
-        self.members.setdefault(key, []).append((equation, found))
-        (output,) = equation.outputs
-        self.level[output] = level + (found.output == REDUCED)
-        if found.output != REDUCED:
-            self.rows[output] = (key, found.output)
-
-
-def _first(equation: Equation) -> tuple[RowAccess | None, int]:
-    """The row access of a product that starts a cluster, or None; and the number of rows."""
-    large = equation.outputs[0].type.size >= costs.fused_array
+    Args:
+      equation: the equation.
+      levels: those of the values before it.
+      rows: the clusters and the row axes of these.
+    """
+    level = levels.odd(equation.inputs)
+    known = [rows.get(a, ((0, 0), 0)) for a in equation.inputs]
+    axes = [axis if key[0] == level else None for key, axis in known]
+    keys = {key for key, _ in known if key[0] == level}
+    if len(keys) == len(equation.outputs) == 1:
+        (key,), found = keys, row_access(equation, axes)
+        if found is not None:
+            return key, found
+    large = equation.outputs and equation.outputs[0].type.size >= costs.fused_array
     if large and multiplies(equation) and not times_vector(equation):
         matrix, _ = matrix_first(equation, equation.inputs)
         for axis, length in enumerate(matrix.type.shape):
             found = product(equation, matrix_first(equation, (axis, None)))
             if found is not None and found.output != REDUCED:
-                return found, length
-    return None, 0
+                return (level + 2 * bool(keys), length), found
+    return None
 
 
 def _cluster(graph: Graph, length: int, members: Sequence[tuple[Equation, RowAccess]]) -> Cluster:
@@ -132,8 +123,6 @@ def _cluster(graph: Graph, length: int, members: Sequence[tuple[Equation, RowAcc
                 axes[own] = axis
         same = tuple(atoms) == equation.inputs
         equations.append(equation if same else copied(equation, tuple(atoms), equation.outputs))
-    mine = {e: e.outputs[0] for e, _ in members}
-    read = {a for e in graph.equations if e not in mine for a in e.inputs} | {*graph.outputs}
-    outputs = tuple([v for v in mine.values() if v in read])
+    outputs = cluster_graph(graph, [e for e, _ in members]).outputs
     body = Graph(tuple(inner.values()), (), tuple(equations), outputs, graph.name)
     return Cluster(length, body, [v for v, _ in inner], axes)

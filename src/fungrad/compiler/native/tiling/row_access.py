@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from fungrad.compiler.cost_model import costs
-from fungrad.ir.graph import Equation, Literal
+from fungrad.compiler.native.index_maps import broadcast
+from fungrad.ir.graph import Equation
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.by_elements import elementwise
-from fungrad.primitives.facts import Along, Section, sections_of
+from fungrad.primitives.facts import Along, Section, sections_of, straight, whole
 from fungrad.primitives.movement.gather import getitem
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     broadcast_to,
@@ -40,56 +41,47 @@ class RowAccess(Record):
     output: int
 
 
-def row_access(equation: Equation, axes: Sequence[int | None], length: int) -> RowAccess | None:
-    """The row access of an equation with `length` rows; None if it has none.
+def row_access(equation: Equation, axes: Sequence[int | None]) -> RowAccess | None:
+    """The row access of an equation; None if it has none.
 
     Args:
       equation: the equation.
       axes: the row axis of each input; None for an input without rows.
-      length: the number of rows.
     """
     primitive: Any = equation.primitive
-    if elementwise(equation):
-        return _elementwise(equation, axes, length)
     if primitive is dot_general:
         inner = not equation.outputs[0].type.shape and axes[0] == axes[1] == 0
         return RowAccess((0, 0), REDUCED) if inner else product(equation, axes)
+    axis, reduced = axes[0], equation.params.get("axes", ())
     if primitive.reduces is None:
-        return _moved(equation, axes)
-    axis, reduced = axes[0], equation.params["axes"]
+        return _by_index_maps(equation, axes)
     if axis is None:
         return None
     return RowAccess((axis,), REDUCED if axis in reduced else axis - sum(a < axis for a in reduced))
 
 
-def _elementwise(equation: Equation, axes: Sequence[int | None], length: int) -> RowAccess | None:
-    shape = equation.outputs[0].type.shape
-    before = [len(shape) - atom.type.ndim for atom in equation.inputs]
-    found = {axis + n for axis, n in zip(axes, before, strict=True) if axis is not None}
-    (place, *others) = found
-    if others or shape[place] != length:
-        return None
-    along = [n <= place and a.type.shape[place - n] == length
-             for a, n in zip(equation.inputs, before, strict=True)]  # fmt: skip
-    return RowAccess(
-        tuple([place - n if own else None for own, n in zip(along, before, strict=True)]), place
-    )
-
-
-def _moved(equation: Equation, axes: Sequence[int | None]) -> RowAccess | None:
-    """The row access of a view or a join by its index map: all sections have the same rows."""
-    of_numbers = any(isinstance(atom, Literal) for atom in equation.inputs)
-    fits = equation.primitive in MOVES and not of_numbers
-    sections = sections_of(equation) if fits else None
-    if not sections:
-        return None
+def _by_index_maps(equation: Equation, axes: Sequence[int | None]) -> RowAccess | None:
+    """The row access of an equation all of whose sections have the same rows."""
+    sections = _sections(equation)
     shape = equation.outputs[0].type.shape
     found = {_row_axis(part, shape, equation.inputs[part.operand].type.shape, axis)
              for part in sections if (axis := axes[part.operand]) is not None}  # fmt: skip
-    (output, *others) = found
+    (output, *others) = found or {None}
     if others or output is None:
         return None
-    return RowAccess(tuple([part.place.index(Along(output)) for part in sections]), output)
+    rows = Along(output)
+    return RowAccess(
+        tuple([part.place.index(rows) if rows in part.place else None for part in sections]), output
+    )
+
+
+def _sections(equation: Equation) -> Sequence[Section]:
+    """The sections of an elementwise equation, a view or a join; () of others."""
+    if elementwise(equation):
+        shape = equation.outputs[0].type.shape
+        places = [broadcast(a.type.shape, shape, straight(len(shape))) for a in equation.inputs]
+        return [whole(equation, place, n) for n, place in enumerate(places)]
+    return (sections_of(equation) if equation.primitive in MOVES else None) or ()
 
 
 def _row_axis(part: Section, output: Shape, shape: Shape, axis: int) -> int | None:

@@ -146,10 +146,10 @@ class Tuned:
     """A factorisation on NumPy, besides its arithmetic: small."""
     trips: int = 100
     """The assumed trip count of a loop of unknown length: loops."""
-    quick_ns: float = 0.1
-    """A kernel with calls of at most so many nanoseconds per line of IR is built quickly. Better
-    code, three times as fast, would have to be called some 100,000 times to make up for its build:
-    small.
+    quick_ns: tuple[float, float] = (9.0, 0.1)
+    """A kernel with calls of at most so many nanoseconds, and so many per line of IR, is built
+    quickly. Better code, three times as fast, would have to be called some 100,000 times to make up
+    for its build: small.
     """
     quick_build: tuple[float, float] = (4.0, 0.04)
     """Milliseconds of a quick build: a constant, and the time per line of IR: first."""

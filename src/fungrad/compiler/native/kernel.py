@@ -77,7 +77,8 @@ class Kernel(Record):
     @property
     def quick(self) -> bool:
         """Whether its code runs for so short a time that the quick build is better."""
-        return self.cost_ns < tuned.quick_ns * len(self.module)
+        fixed, line = tuned.quick_ns
+        return self.cost_ns < fixed + line * len(self.module)
 
     @property
     def build_ms(self) -> float:

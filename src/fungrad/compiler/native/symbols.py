@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy._core import _multiarray_umath as _umath  # type: ignore[attr-defined]
 
-from fungrad.compiler.native.machine_code import once, symbol
+from fungrad.compiler.native.llvm_ir import Module
+from fungrad.compiler.native.machine_code import Built, build, once, symbol
 from fungrad.runtime import error_state
 
 HEAD = object.__basicsize__
@@ -77,15 +78,26 @@ def registered() -> None:
         mark, check = MICROSOFT
         symbol(mark, ctypes.addressof(_MARK))
         symbol(check, _address(getattr(ctypes.WinDLL("ntdll"), check)))
-    objects = {"ndarray": np.ndarray, "true": True, "false": False}
+    objects = {"ndarray": np.ndarray, "true": True}
     objects |= {"errors": _umath._extobj_contextvar, "no_errors": error_state.USUAL}
-    objects |= {kind.__name__: kind for kind in (float, int, complex)}
+    objects |= {kind.__name__: kind for kind in (float, int, bool, complex)}
     for name in DTYPES:
         objects[f"dtype_{name}"] = np.dtype(name)
         objects[f"scalar_{name}"] = np.dtype(name).type
     for name, known in objects.items():
         _KEPT.append(known)
         symbol(f"fg_{name}", id(known))
+
+
+def lasting(text: str) -> Built:
+    """Functions that stay in memory: other threads may run them until the process ends."""
+    registered()
+    module = Module()
+    module.declare(text)
+    built = build(module, lasting=True)
+    _KEPT.append(built)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(built))
+    return built
 
 
 _KEPT: list[Any] = []

@@ -14,9 +14,8 @@ import ctypes
 import sys
 import threading
 
-from fungrad.compiler.native.llvm_ir import Module
-from fungrad.compiler.native.machine_code import Built, build, once, symbol
-from fungrad.compiler.native.symbols import registered
+from fungrad.compiler.native.machine_code import once, symbol
+from fungrad.compiler.native.symbols import lasting
 from fungrad.runtime import thread_pool
 from fungrad.support import forks
 
@@ -299,7 +298,7 @@ def signals() -> None:
 
     Only the main thread checks, and takes the interpreter's lock for it every 20 ms of work.
     """
-    built = _built(of_system(_SIGNALS, sys.platform))
+    built = lasting(of_system(_SIGNALS, sys.platform))
     symbol("fg_signalled", built.address("fg_signalled"))
     main = ctypes.c_ulong.from_address(built.address("fg_main"))
 
@@ -315,7 +314,7 @@ def pool() -> None:
     """Defines `fg_share` for entries, which runs the units of a kernel in
     `fungrad.config.num_threads` threads. The first job starts them.
     """
-    built = _built(of_system(_POOL, sys.platform))
+    built = lasting(of_system(_POOL, sys.platform))
     symbol("fg_share", built.address("fg_share"))
     wanted = ctypes.c_int32.from_address(built.address("fg_wanted"))
 
@@ -330,17 +329,3 @@ def pool() -> None:
 
 FUNCTIONS = {" @fg_share(": pool, " @fg_signalled(": signals}
 """By the calls in the IR of a program: what defines the functions of this module."""
-
-
-def _built(text: str) -> Built:
-    """Functions that stay in memory: other threads may run them until the process ends."""
-    registered()
-    module = Module()
-    module.declare(text)
-    built = build(module, lasting=True)
-    _KEPT.append(built)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(built))
-    return built
-
-
-_KEPT: list[Built] = []

@@ -143,11 +143,15 @@ class PerturbedTrace(TimedTrace):
             for part in (moved.real, moved.imag):  # views
                 zero = part == 0
                 part[...] = part + self.uniform(value) * size
-                if signs:
+                if signs and zero.any():
                     part[zero] = np.copysign(0.0, self.uniform(value))[zero]
-            return np.where(np.isfinite(value) & (value != 0), moved, value)[()]
+            kept = np.isfinite(value) & (value != 0)
+            return (moved if kept.all() else np.where(kept, moved, value))[()]
         step = np.abs(np.spacing(value)) * np.rint(self.uniform(value) * ulp).astype(value.dtype)
-        moved = np.where(np.isfinite(value) & (value != 0), value + step, value)
+        kept = np.isfinite(value) & (value != 0)
+        if kept.all():
+            return (value + step).astype(value.dtype, copy=False)
+        moved = np.where(kept, value + step, value)
         if signs:
             moved = np.where(value == 0, np.copysign(value, self.uniform(value)), moved)
         return moved.astype(value.dtype, copy=False)
@@ -169,7 +173,10 @@ class PerturbedTrace(TimedTrace):
         """The value, with a random sign of each NaN."""
         if not isinstance(value, np.ndarray | np.generic) or value.dtype.kind != "f":
             return value
-        return np.where(np.isnan(value), np.copysign(value, self.uniform(value)), value)
+        unknown = np.isnan(value)
+        if not np.any(unknown):
+            return value
+        return np.where(unknown, np.copysign(value, self.uniform(value)), value)
 
     def with_zeros_of(self, result: Any, args: Sequence[Any]) -> Any:
         """An extremum: a zero of either sign, if zeros of both signs are among the operands."""
@@ -189,10 +196,13 @@ class PerturbedTrace(TimedTrace):
         """A complex result: products and quotients overflow in more than one way."""
         if type(result) is complex:  # of a Python number times a float64
             return complex(self.with_any_infinities(np.complex128(result)))
+        finite = np.isfinite(result)
+        if np.all(finite):
+            return result
         parts = self.random.choice(np.array([np.inf, -np.inf, np.nan]), (2, *np.shape(result)))
         dtype = np.result_type(result)  # the result may be a Python number
         anything = (parts[0] + 1j * parts[1]).astype(dtype)
-        return np.where(np.isfinite(result), result, anything).astype(dtype)
+        return np.where(finite, result, anything).astype(dtype)
 
     def with_any_overflow(self, result: Any, primitive: Any, args: Any, params: Any) -> Any:
         """A sum: anything where a partial sum overflows in some order of the terms, and zero where
@@ -213,6 +223,8 @@ class PerturbedTrace(TimedTrace):
         known = np.isfinite(largest)
         if result.dtype.kind == "c" or not np.all(np.isfinite(result)):
             known &= np.isfinite(result)  # a BLAS and loops take products of infinities apart
+        if np.all(known):
+            return result
         anything = self.random.choice(np.array([np.inf, -np.inf, np.nan, 0.0]), np.shape(result))
         return np.where(known, result, anything).astype(result.dtype)
 

@@ -14,7 +14,7 @@ import pytest
 
 import fungrad as fg
 from fungrad.tracing.trace import EVAL
-from fungrad.transforms.engine import tape
+from fungrad.transforms.engine import collected
 from fungrad.transforms.engine.reverse import VjpTrace
 
 
@@ -83,12 +83,12 @@ def test_the_garbage_collector_has_nothing_to_do_with_the_tape():
 def test_cotangents_of_reads_are_added_up_in_one_buffer(rows, monkeypatch):
     buffers = []
 
-    class Counted(tape.Collected):
+    class Counted(collected.Collected):
         def __init__(self, *args, **kwargs):
             buffers.append(args[0])
             super().__init__(*args, **kwargs)
 
-    monkeypatch.setattr(tape, "Collected", Counted)
+    monkeypatch.setattr(collected, "Collected", Counted)
 
     def read(x):
         parts = [np.sum(x[i : i + rows] if rows > 1 else x[i]) ** 2 for i in range(len(x))]

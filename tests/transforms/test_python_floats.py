@@ -1,5 +1,5 @@
-"""Reverse mode on Python floats, which records derivatives (transforms/engine/numbers.py): against
-forward mode, which runs the rules, and against plain Python.
+"""Reverse mode on Python floats, which records derivatives (transforms/engine/operators.py):
+against forward mode, which runs the rules, and against plain Python.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from fungrad.primitives.reduction.reduce import exact_sum
 from fungrad.tracing import interception
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, Tracer, current, registry
-from fungrad.transforms.engine.numbers import of_one, of_two
+from fungrad.transforms.engine.operators import of_one, of_two
 
 
 def _float(name: str, x: Any) -> Any:
@@ -194,7 +194,8 @@ def _of_special(name: str, original: Callable[..., Any]) -> Callable[[Any], Any]
 
     @functools.cache
     def made() -> Callable[..., Any]:
-        return of_one(registry.ufuncs[getattr(registry.scipy("special"), SPECIAL[name])], original)
+        ufunc = getattr(registry.scipy("special"), SPECIAL[name])
+        return of_one(registry.ufuncs[ufunc], original, _none)
 
     return lambda x: made()(x)
 
@@ -212,8 +213,9 @@ def _short_ways(name: str, original: Callable[..., Any]) -> tuple[Any, Callable[
     if not isinstance(primitive, Primitive) or not primitive.plain:
         return None, _none
     if len(primitive.slopes) == 1:
-        return of_one(primitive, original), _none
-    left, right = of_two(primitive, original), of_two(primitive, original, swapped=True)
+        return of_one(primitive, original, _none), _none
+    left = of_two(primitive, original, _none)
+    right = of_two(primitive, original, _none, swapped=True)
     return None, lambda x, y: left(x, y) if type(x) is Tracer else right(y, x)
 
 

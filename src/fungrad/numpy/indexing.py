@@ -87,7 +87,7 @@ def _getitem(self: Tracer, index: Any) -> Any:
         if arrays or x is not self:
             item = getitem(x, *arrays, index=static)
             return array_over(item) if static.view else item
-    item = trace.one(getitem, self, static.params or {"index": static})
+    item = trace.item(getitem, self, static)
     if type(item) is not Tracer or (type(item.inner) is float64 and not static.view):
         return item
     if static.view or item.owner.shape(item):  # a number is no view

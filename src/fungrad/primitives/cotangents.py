@@ -19,6 +19,8 @@ class Masked:
 
     __slots__ = ("cleared", "mask", "value")
     __array_ufunc__ = None  # arrays leave a sum to this class
+    dtype = None
+    """It has that of no array, to which it has to be matched."""
 
     def __init__(self, value: Any, mask: Any, cleared: Any = None) -> None:
         self.value = value

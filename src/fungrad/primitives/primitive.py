@@ -84,6 +84,8 @@ class Primitive:
       cuts: the positions of arguments whose derivative is zero on purpose; True for all.
       partials: of an elementwise primitive, in place of vjp: for each argument a function
         `(cotangent, output, args) -> cotangent`, or None (see elementwise/family.py).
+      direct: the partials in the form for one or two arrays that the eager backward walk calls
+        (see elementwise/family.py).
       slopes: the partials as they were declared there, by themselves.
       degree: "linear" if it is linear in the arguments that are not cut, taken together;
         "multilinear" if it is linear in each alone; else "".
@@ -131,7 +133,7 @@ class Primitive:
     """
 
     __slots__ = (
-        "_ufunc", "batch", "collect", "commutative", "cost", "cuts", "degree", "effect",
+        "_ufunc", "batch", "collect", "commutative", "cost", "cuts", "degree", "direct", "effect",
         "eval", "forward", "fresh", "inline", "jvp", "keep", "kink", "masks", "module", "moves",
         "multiple", "name", "order", "partials", "plain", "pure", "reads", "reduces", "rounding",
         "scalar", "sections", "simple", "slopes", "type", "undo", "view", "vjp",
@@ -153,6 +155,7 @@ class Primitive:
         forward: Rule | None = None,
         cuts: bool | Sequence[int] = (),
         partials: tuple[Any, ...] | None = None,
+        direct: tuple[Any, ...] | None = None,
         slopes: tuple[Any, ...] | None = None,
         ufunc: np.ufunc | Later | None = None,
         degree: str = "",
@@ -189,6 +192,7 @@ class Primitive:
         write(self, "forward", forward)
         write(self, "cuts", cuts if isinstance(cuts, bool) else frozenset(cuts))
         write(self, "partials", partials)
+        write(self, "direct", direct)
         write(self, "slopes", slopes)
         write(self, "_ufunc", ufunc)
         write(self, "degree", degree)
@@ -218,6 +222,7 @@ class Primitive:
     forward: Rule | None
     cuts: bool | frozenset[int]
     partials: tuple[Any, ...] | None
+    direct: tuple[Any, ...] | None
     slopes: Any
     _ufunc: np.ufunc | Later | None
     degree: str

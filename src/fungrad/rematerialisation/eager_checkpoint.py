@@ -267,8 +267,7 @@ def _first(
 
     def below(*xs: Any) -> Sequence[Any]:
         keeper = WriteGuards()
-        forgetful = VjpTrace(current(), trace.label, keeper)
-        forgetful.tape = _Nowhere()
+        forgetful = VjpTrace(current(), trace.label, keeper, _Nowhere())
         forgetful.keeper = keeper  # the outer one would keep values that are recomputed
         peeled = Peeled(forgetful, trace, forgetful.tracer, Reads())
         notes.append(peeled)

@@ -97,10 +97,9 @@ def link(
         if not base.owner.shape(base):  # a number, which has no memory to share
             return view
         above = base.alias = Alias(None, None, "")
-    if type(step) is Apart and step.c_inputs is not None:  # a copy
+    refusal = refusal or above.refusal
+    if refusal and type(step) is Apart and step.c_inputs is not None:  # a copy
         refusal = ""
-    elif not refusal:
-        refusal = above.refusal
     view.alias = alias = Alias(base, step, refusal)
     if c_inputs:
         alias.c_inputs = c_inputs

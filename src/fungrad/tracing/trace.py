@@ -74,7 +74,9 @@ class Trace:
     emulation of another library sets it.
     """
     note: Callable[[tuple[Any, ...]], None] | None = None
-    """Records an operation on Python floats; None if they are processed as any others."""
+    """Records what an operator has computed at once, of a reverse mode right above plain
+    evaluation; None if each trace processes it.
+    """
     differentiated: Any = None
     """`differentiated(trace, f, tracers)` runs a function under a trace of reverse mode above this
     one; returns its results and the trace of which they are, which may be another one. None: the
@@ -101,9 +103,9 @@ class Trace:
         """As `process`, for a primitive of one traced value."""
         return self.process(primitive, (x,), params)
 
-    def two(self, primitive: Any, x: Any, y: Any) -> Any:
-        """As `process`, for a primitive of two values, one of them traced, without parameters."""
-        return self.process(primitive, (x, y), NO_PARAMS)
+    def item(self, getitem: Any, x: Tracer, index: Any) -> Any:
+        """As `process`, for x[index] by a basic index: `getitem` is the primitive."""
+        return self.one(getitem, x, index.params or {"index": index})
 
     def typeof(self, tracer: Tracer) -> Type:
         """The Type of one of this trace's tracers."""
@@ -229,9 +231,6 @@ class EvalTrace(Trace):
 
     def one(self, primitive: Any, x: Tracer, params: dict[str, Any] = NO_PARAMS) -> Any:
         return primitive(x, **params)
-
-    def two(self, primitive: Any, x: Any, y: Any) -> Any:
-        return primitive(x, y)
 
 
 def value_of_kept(tracer: Tracer) -> Any:

@@ -28,13 +28,15 @@ from fungrad.tracing.object_arrays import Objects
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.subclass_arrays import OfTraced, holds_own
 from fungrad.tracing.trace import (
+    EVAL,
+    NO_PARAMS,
     PLAIN,
     Tracer,
     arrived,
     current,
     registry,
 )
-from fungrad.transforms.engine.numbers import of_comparison, of_one, of_two
+from fungrad.transforms.engine.operators import of_comparison, of_one, of_two
 
 BINARY: dict[str, Any] = {
     "add": e.add, "sub": e.sub, "mul": e.mul, "truediv": e.div, "floordiv": u.floor_divide,
@@ -49,78 +51,53 @@ COMPARISONS: dict[str, Any] = {
     "eq": e.eq,
     "ne": e.ne,
 }
+RECORDED = ("add", "sub", "mul", "truediv", "pow")
+"""Operators between floats that an eager reverse mode records at once."""
 UNARY: dict[str, Any] = {"neg": e.neg, "pos": u.positive, "abs": u.abs, "invert": u.invert}
 
 
-def _by_rules(self: Tracer, *others: Any) -> None:
-    """For operators that have no short way on floats."""
-
-
-def forward(primitive: Primitive, on_floats: Callable[..., Any] = _by_rules) -> Callable[..., Any]:
-    """The method of an operator, with the tracer on the left.
-
-    Args:
-      primitive: what it does.
-      on_floats: the short way for a traced float; it returns None where it has no result.
-    """
+def forward(primitive: Primitive) -> Callable[..., Any]:
+    """The method of an operator, with the tracer on the left, on any trace."""
 
     def method(self: Tracer, other: Any) -> Any:
-        if type(self.inner) is float:
-            found = on_floats(self, other)
-            if found is not None:
-                return found
         if type(other) not in PLAIN:
             other = registry.operand(other, self)
             if other is NotImplemented:
                 return NotImplemented
-        return current().two(primitive, self, other)
+        return _process(primitive, self, other)
 
     return method
+
+
+def _process(primitive: Primitive, x: Any, y: Any) -> Any:
+    trace = current()
+    return primitive(x, y) if trace is EVAL else trace.process(primitive, (x, y), NO_PARAMS)
+
+
+def _reflected(primitive: Primitive) -> Callable[..., Any]:
+    def method(self: Tracer, other: Any) -> Any:
+        if type(other) not in PLAIN:
+            other = registry.operand(other, self)
+            if other is NotImplemented:
+                return NotImplemented
+        return _process(primitive, other, self)
+
+    return method
+
+
+def _unary(primitive: Primitive) -> Callable[..., Any]:
+    return lambda self: current().one(primitive, self)
 
 
 def _power(self: Tracer, other: Any) -> Any:
     """self ** other: as `forward`, but the square of booleans is int8, as NumPy's."""
-    if type(self.inner) is float:
-        found = _power_of_floats(self, other)
-        if found is not None:
-            return found
-    if type(other) not in PLAIN:
-        other = registry.operand(other, self)
-        if other is NotImplemented:
-            return NotImplemented
-    elif type(other) is int and other == 2 and self.type.dtype is _BOOL and self.type.shape:
+    if type(other) is int and other == 2 and self.type.dtype is _BOOL and self.type.shape:
         return u.square(self)
-    return current().two(u.power, self, other)
+    return _plain_power(self, other)
 
 
-_power_of_floats = of_two(u.power, operator.pow)
+_plain_power = forward(u.power)
 _BOOL = np.dtype(np.bool_)
-
-
-def _reflected(primitive: Primitive, on_floats: Callable[..., Any]) -> Callable[..., Any]:
-    def method(self: Tracer, other: Any) -> Any:
-        if type(self.inner) is float:
-            found = on_floats(self, other)
-            if found is not None:
-                return found
-        if type(other) not in PLAIN:
-            other = registry.operand(other, self)
-            if other is NotImplemented:
-                return NotImplemented
-        return current().two(primitive, other, self)
-
-    return method
-
-
-def _unary(primitive: Primitive, on_floats: Callable[..., Any]) -> Callable[..., Any]:
-    def method(self: Tracer) -> Any:
-        if type(self.inner) is float:
-            found = on_floats(self)
-            if found is not None:
-                return found
-        return current().one(primitive, self)
-
-    return method
 
 
 def operand(value: Any, beside: Tracer | None = None) -> Any:
@@ -241,19 +218,22 @@ def of_numbers(objects: Any, items: Sequence[Any]) -> Any:
 def install() -> None:
     """Sets the operators of Tracer."""
     for name, primitive in BINARY.items():
-        left: Any = _by_rules
-        right: Any = _by_rules
-        if name in ("add", "sub", "mul", "truediv", "pow"):
+        left = _power if name == "pow" else forward(primitive)
+        right = _reflected(primitive)
+        if name in RECORDED:
             apply = getattr(operator, name)
-            left, right = of_two(primitive, apply), of_two(primitive, apply, swapped=True)
-        setattr(Tracer, f"__{name}__", _power if name == "pow" else forward(primitive, left))
-        setattr(Tracer, f"__r{name}__", _reflected(primitive, right))
+            left = of_two(primitive, apply, left)
+            right = of_two(primitive, apply, right, swapped=True)
+        setattr(Tracer, f"__{name}__", left)
+        setattr(Tracer, f"__r{name}__", right)
     for name, primitive in COMPARISONS.items():
-        short: Any = of_comparison(getattr(operator, name))
-        setattr(Tracer, f"__{name}__", forward(primitive, short))
+        compare = of_comparison(getattr(operator, name), forward(primitive))
+        setattr(Tracer, f"__{name}__", compare)
     for name, primitive in UNARY.items():
-        short = _by_rules if name == "invert" else of_one(primitive, getattr(operator, name))
-        setattr(Tracer, f"__{name}__", _unary(primitive, short))
+        method = _unary(primitive)
+        if name != "invert":
+            method = of_one(primitive, getattr(operator, name), method)
+        setattr(Tracer, f"__{name}__", method)
     registry.operand = operand
 
 

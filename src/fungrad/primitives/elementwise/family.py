@@ -115,6 +115,7 @@ def elementwise(
     """
     partials = tuple(partials)
     scalers = tuple([_scaler(partial) for partial in partials])
+    direct = tuple([_direct(partial, len(partials)) for partial in partials])
 
     def jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
         output = primitive(*primals)
@@ -154,9 +155,9 @@ def elementwise(
         reads = () if constant else range(len(partials))
     facts.setdefault("cost", 1 if constant and isinstance(source, np.ufunc) else TRANSCENDENTAL)
     primitive = Primitive(
-        name, eval=eval, type=result_type, jvp=jvp, batch=batch, partials=scalers, slopes=partials,
-        reads=reads, degree=degree or ("linear" if constant else ""), ufunc=source,
-        cuts=True if len(cuts) == len(partials) else cuts, **facts,
+        name, eval=eval, type=result_type, jvp=jvp, batch=batch, partials=scalers, direct=direct,
+        slopes=partials, reads=reads, degree=degree or ("linear" if constant else ""),
+        ufunc=source, cuts=True if len(cuts) == len(partials) else cuts, **facts,
     )  # fmt: skip
     if source is not None:
         registry.ufuncs[source] = primitive
@@ -203,6 +204,44 @@ def _scaler(partial: Partial) -> Callable[[Any, Any, Any], Any] | None:
 
 
 _BOOL = np.dtype(np.bool_)
+
+
+def _direct(partial: Partial, count: int) -> Callable[..., Any] | None:
+    """As `_scaler`, for operands none of which is a boolean or broadcast: `(cotangent, output,
+    *args)`. The two ways are apart since this one runs for each record of an eager gradient.
+    """
+    if partial is None:
+        return None
+    if isinstance(partial, AfterSum):
+        scale, finish = partial.scale, partial.finish
+        return lambda cotangent, output, *args: finish(scale(cotangent, output, args), args)
+    if isinstance(partial, operator.itemgetter) and count == 2:
+        if partial((False, True)):
+            return lambda cotangent, output, x, y: cotangent * y
+        return lambda cotangent, output, x, y: cotangent * x
+    if isinstance(partial, Over):
+        divisor = partial.function
+        if count == 1:
+            return lambda cotangent, output, x: cotangent / divisor(output, x)
+        return lambda cotangent, output, *args: cotangent / divisor(output, *args)
+    if not callable(partial):
+        constant = partial
+        if constant == 1:
+            return lambda cotangent, output, x, y=None: cotangent
+        if constant == -1:
+            return lambda cotangent, output, x, y=None: -cotangent
+        return lambda cotangent, output, x, y=None: cotangent * constant
+    function = partial
+    if count == 1:
+
+        def scale(cotangent: Any, output: Any, x: Any) -> Any:
+            factor = function(output, x)
+            if type(factor) is ndarray and factor.dtype is not _BOOL:
+                return cotangent * factor
+            return _scaled(cotangent, factor)
+
+        return scale
+    return lambda cotangent, output, *args: _scaled(cotangent, function(output, *args))
 
 
 def passed(cotangent: Any, output: Any, args: Any) -> Any:

@@ -19,6 +19,38 @@ from fungrad.tracing.trace import EVAL, Trace, Tracer
 from fungrad.transforms.engine.accumulation import match
 
 
+def read_of_basic(
+    cotangents: list[Any], cotangent: Any, args: Any, slots: Any, params: Any, trace: Trace
+) -> bool:
+    """Adds the plain cotangent of a read by a basic index to that of the array, the usual case of a
+    loop; returns whether it could.
+    """
+    kind = type(cotangent)
+    if kind is not np.ndarray and kind is not np.float64:
+        return False
+    (slot,) = slots
+    held = cotangents[slot]
+    entries = params["index"].entries
+    if type(held) is Collected:
+        total = held.value
+        if total.dtype is not cotangent.dtype:
+            return False
+        part = total[entries]
+        if type(part) is np.ndarray:  # a view
+            part += cotangent
+        else:
+            total[entries] = part + cotangent
+        held.mask = held.cleared = None
+        return True
+    (array,) = args
+    if held is not None or trace is not EVAL or array.dtype is not cotangent.dtype:
+        return False
+    total = np.zeros(array.shape, array.dtype)
+    total[entries] = cotangent
+    cotangents[slot] = Collected(total, own=True)
+    return True
+
+
 def read(
     cotangents: list[Any], cotangent: Any, args: Any, slot: int, params: Any, primitive: Any,
     trace: Trace,

@@ -13,6 +13,7 @@ from typing import Any
 from numpy import ndarray
 
 from fungrad.primitives.elementwise.family import plain
+from fungrad.primitives.primitive import types_of
 from fungrad.tracing.aliasing import private, received, with_memory
 from fungrad.tracing.captured_arrays import (
     SMALL,
@@ -25,6 +26,7 @@ from fungrad.tracing.provenance import backward_provenance, replayed
 from fungrad.tracing.trace import (
     EVAL,
     NO_PARAMS,
+    STRONG,
     Trace,
     Tracer,
     current,
@@ -35,7 +37,7 @@ from fungrad.tracing.trace import (
     typeof,
 )
 from fungrad.tracing.traced_again import traced
-from fungrad.transforms.engine.tape import NUMBERS, Tape, walk
+from fungrad.transforms.engine.tape import ARRAYS, NUMBERS, READS, Tape, walk
 
 blank = object.__new__
 """Makes a Tracer in a third of the time of a call of its class."""
@@ -47,19 +49,23 @@ class VjpTrace(Trace):
 
     Slots count from 1; slot 0 is a value that is not differentiated. The tape (`Tape`) holds one
     record for each equation that depends on a differentiated input: (primitive, params, input
-    slots, args, output, output slot or slots, place). The input slots of a plain unary primitive
-    are one integer. The place, the user's line and scope, is known only if a Graph is recorded.
+    slots, args, output, output slot or slots, place). The place, the user's line and scope, is
+    known only if a Graph is recorded; or it names another form of record (`tape.NUMBERS`, ...).
     """
 
     __slots__ = ("note", "slots", "tape")
 
     def __init__(
-        self, parent: Trace, label: Callable[[], str], keeper: WriteGuards | None = None
+        self,
+        parent: Trace,
+        label: Callable[[], str],
+        keeper: WriteGuards | None = None,
+        tape: Tape | None = None,
     ) -> None:
         Trace.__init__(self, parent, label)
         if locked_memory:
             forget_ended()
-        self.tape = Tape()
+        self.tape = Tape() if tape is None else tape
         self.note = self.tape.extend if parent is EVAL else None
         self.slots = 0
         if self.keeper is None:
@@ -103,49 +109,33 @@ class VjpTrace(Trace):
     def one(self, primitive: Any, x: Tracer, params: dict[str, Any] = NO_PARAMS) -> Any:
         if x.owner is not self or not primitive.simple or self.parent is not EVAL:
             return self.process(primitive, (x,), params)
-        slots: Any = x.extra
-        kept: Any = (x.inner,)
-        if primitive.plain:
-            output = saved = primitive.eval(x.inner)
+        value = x.inner
+        if primitive.plain and type(value) in STRONG:
+            output = primitive.eval(value)
+            self.slots = slot = self.slots + 1
+            self.tape.extend((primitive, params, x.extra, (value,), output, slot, ARRAYS))
         else:
-            output = saved = primitive.eval(x.inner, **params)
-            slots = (slots,)
+            kept: Any = (value,)
+            output = saved = primitive.eval(value, **params)
             if primitive.keep is not None:
                 kept = primitive.keep(kept)
                 saved = None
-        self.slots = slot = self.slots + 1
-        self.tape.extend((primitive, params, slots, kept, saved, slot, None))
+            self.slots = slot = self.slots + 1
+            self.tape.extend((primitive, params, (x.extra,), kept, saved, slot, None))
         traced = blank(Tracer)
         traced.owner = self
         traced.inner = output
         traced.extra = slot
         return traced
 
-    def two(self, primitive: Any, x: Any, y: Any) -> Any:
-        if not primitive.plain or self.parent is not EVAL:
-            return self.process(primitive, (x, y), NO_PARAMS)
-        slot_x = slot_y = 0
-        value_x, value_y = x, y
-        if type(x) is Tracer:
-            if x.owner is not self:
-                return self.process(primitive, (x, y), NO_PARAMS)
-            slot_x = x.extra
-            value_x = x.inner
-        if type(y) is Tracer:
-            if y.owner is not self:
-                return self.process(primitive, (x, y), NO_PARAMS)
-            slot_y = y.extra
-            value_y = y.inner
-        output = primitive.eval(value_x, value_y)
-        if slot_x == 0:
-            if type(x) is ndarray and 0 in primitive.reads:
-                value_x = self.keeper.keep(x)
-        elif slot_y == 0 and type(y) is ndarray and 1 in primitive.reads:
-            value_y = self.keeper.keep(y)
+    def item(self, getitem: Any, x: Tracer, index: Any) -> Any:
+        params = index.params or {"index": index}
+        value = x.inner
+        if x.owner is not self or type(value) is not ndarray or self.parent is not EVAL:
+            return self.process(getitem, (x,), params)
+        output = value[index.entries]
         self.slots = slot = self.slots + 1
-        self.tape.extend(
-            (primitive, NO_PARAMS, (slot_x, slot_y), (value_x, value_y), output, slot, None)
-        )
+        self.tape.extend((getitem, params, (x.extra,), types_of((value,)), None, slot, READS))
         traced = blank(Tracer)
         traced.owner = self
         traced.inner = output

@@ -28,6 +28,12 @@ NUMBERS = object()
 """The origin of a record on floats: (primitive, second slot, first slot, derivative by the first,
 derivative by the second, output slot). The second slot is 0 if there is none.
 """
+ARRAYS = object()
+"""The origin of a record of a plain primitive on one or two strong values, none of them a boolean:
+(primitive, params, slot or pair of slots, args, output, output slot).
+"""
+READS = object()
+"""The origin of a record of `getitem` by a basic index on an array; otherwise as any record."""
 WHOLE = {ndarray, float64, Tracer}
 """The classes of cotangents that rules take as they are."""
 
@@ -85,7 +91,35 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
                 new = cotangent * output
                 cotangents[params] = new if held is None else held + new
             continue
-        if origin is not None:
+        if origin is ARRAYS:
+            cotangent = cotangents[out]
+            if cotangent is None:
+                continue
+            cotangents[out] = None
+            if type(cotangent) not in WHOLE:
+                cotangent = whole(cotangent)
+                if type(cotangent) is Masked:
+                    partials = primitive.partials
+                    _scale_masked(cotangents, cotangent, output, args, slots, partials)
+                    continue
+            if type(slots) is not int:
+                _scale_two(cotangents, cotangent, output, args, slots, primitive)
+                continue
+            (x,) = args
+            new = primitive.direct[0](cotangent, output, x)
+            if new.dtype is not x.dtype:
+                new = match(new, x)
+            held = cotangents[slots]
+            cotangents[slots] = new if held is None else held + new
+            continue
+        if origin is READS:
+            cotangent = cotangents[out]
+            if cotangent is None:
+                continue
+            if collected.read_of_basic(cotangents, cotangent, args, slots, params, trace):
+                cotangents[out] = None
+                continue
+        elif origin is not None:
             replayed.set(origin)
         if type(out) is int:
             cotangent = cotangents[out]
@@ -103,15 +137,7 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
             if type(cotangent) is Masked:
                 _scale_masked(cotangents, cotangent, output, args, slots, partials)
                 continue
-        if type(slots) is not int:
-            _scale(cotangents, cotangent, output, args, slots, partials)
-            continue
-        new = partials[0](cotangent, output, args)
-        (arg,) = args
-        if type(new) is not ndarray or type(arg) is not ndarray or new.dtype is not arg.dtype:
-            new = match(new, arg)
-        held = cotangents[slots]
-        cotangents[slots] = new if held is None else held + new
+        _scale(cotangents, cotangent, output, args, slots, partials)
 
 
 def _of_number(cotangent: Any) -> Any:
@@ -128,10 +154,40 @@ def _of_outputs(cotangents: list[Any], slots: Sequence[int]) -> tuple[Any, ...] 
     return given if any(c is not None for c in given) else None
 
 
+def _scale_two(
+    cotangents: list[Any], cotangent: Any, output: Any, args: Any, slots: Any, primitive: Any
+) -> None:
+    """The short path of two arrays. An operand that was broadcast takes the plain path."""
+    x, y = args
+    slot_x, slot_y = slots
+    by_x, by_y = primitive.direct
+    shape = cotangent.shape
+    if slot_x:
+        if x.shape != shape:
+            _scale(cotangents, cotangent, output, args, (slot_x, 0), primitive.partials)
+        else:
+            new = by_x(cotangent, output, x, y)
+            if new.dtype is not x.dtype:
+                new = match(new, x)
+            held = cotangents[slot_x]
+            cotangents[slot_x] = new if held is None else held + new
+    if slot_y:
+        if y.shape != shape:
+            _scale(cotangents, cotangent, output, args, (0, slot_y), primitive.partials)
+        else:
+            new = by_y(cotangent, output, x, y)
+            if new.dtype is not y.dtype:
+                new = match(new, y)
+            held = cotangents[slot_y]
+            cotangents[slot_y] = new if held is None else held + new
+
+
 def _scale(
     cotangents: list[Any], cotangent: Any, output: Any, args: Any, slots: Any, partials: Any
 ) -> None:
-    """The plain path: an elementwise primitive multiplies the cotangent by its partials."""
+    """The plain path: an elementwise primitive multiplies the cotangent by its partials, and sums
+    over the axes along which an operand was broadcast.
+    """
     for slot, scale, arg in zip(slots, partials, args):  # noqa: B905 - the hot loop
         if not slot:
             continue

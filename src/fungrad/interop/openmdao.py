@@ -112,7 +112,7 @@ class ExplicitComponent(_api.ExplicitComponent):
 
 
 def _ends(sizes: Sequence[int]) -> list[slice]:
-    """The places of parts of these sizes in a vector."""
+    """The slices of parts of these sizes in a vector."""
     ends = np.cumsum(sizes)
     return [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
 

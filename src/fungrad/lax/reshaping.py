@@ -237,7 +237,7 @@ def stack(operands: Sequence[Any], axis: int = 0) -> Any:
 
     Args:
       operands: arrays of one shape and dtype.
-      axis: the place of the new axis in the result.
+      axis: the position of the new axis in the result.
 
     >>> stack([np.zeros(2), np.ones(2)], axis=1)
     array([[0., 1.], [0., 1.]])

@@ -54,8 +54,8 @@ def _stretch(x: Any, start: Any, size: int, axis: int) -> Any:
         return x
     if type(start) is int:
         return s.slice_axis(x, axis=axis, start=start, stop=start + size)
-    places = start + np.arange(size)
-    return getitem(x, places, index=Index((*[slice(None)] * axis, ARRAY), unique=True))
+    indices = start + np.arange(size)
+    return getitem(x, indices, index=Index((*[slice(None)] * axis, ARRAY), unique=True))
 
 
 def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) -> Any:

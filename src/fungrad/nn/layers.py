@@ -171,9 +171,9 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = np.float64, axis: int = -1
     """
     x = array_of(x)
     ndim = len(shape_of(x)) + 1
-    place = axis_index(axis, ndim)
-    classes = np.arange(num_classes).reshape((-1, *(1,) * (ndim - place - 1)))
-    return cast(np.expand_dims(x, place) == classes, dtype)
+    axis = axis_index(axis, ndim)
+    classes = np.arange(num_classes).reshape((-1, *(1,) * (ndim - axis - 1)))
+    return cast(np.expand_dims(x, axis) == classes, dtype)
 
 
 # --- losses ---------------------------------------------------------------------------------------
@@ -383,25 +383,25 @@ def dot_product_attention(
             f"Attention of query, key and value of shapes {shapes}{user_line()}: (B, T, N, H), "
             "(B, S, K, H) and (B, S, K, H) with N a multiple of K are needed."
         )
-    batch, places, heads, features = shapes[0]
+    batch, length, heads, features = shapes[0]
     looked, groups = shapes[1][1], shapes[1][2]
-    shared = (batch, groups, heads // groups, places, looked)
+    shared = (batch, groups, heads // groups, length, looked)
     # Axes: example, group, head of the group, position, feature.
-    q = np.reshape(q, (batch, places, groups, heads // groups, features)).transpose(0, 2, 3, 1, 4)
+    q = np.reshape(q, (batch, length, groups, heads // groups, features)).transpose(0, 2, 3, 1, 4)
     k = np.expand_dims(k.transpose(0, 2, 3, 1), 2)
     v = np.expand_dims(v.transpose(0, 2, 1, 3), 2)
     logits = np.matmul(q * (1.0 / math.sqrt(features) if scale is None else scale), k)
-    full = (batch, heads, places, looked)
+    full = (batch, heads, length, looked)
     if bias is not None:
         logits = logits + np.reshape(np.broadcast_to(array_of(bias), full), shared)
     where = None
     if mask is not None:
         where = np.reshape(np.broadcast_to(array_of(mask), full), shared)
     if is_causal:
-        past = np.tri(places, looked, dtype=np.bool_)
+        past = np.tri(length, looked, dtype=np.bool_)
         where = past if where is None else where & past
     seen = np.matmul(softmax(logits, -1, where), v).transpose(0, 3, 1, 2, 4)
-    result = np.reshape(seen, (batch, places, heads, shape_of(v)[-1]))
+    result = np.reshape(seen, (batch, length, heads, shape_of(v)[-1]))
     return result[0] if single else result
 
 

@@ -40,7 +40,7 @@ def apply_along_axis(
     lead = shape_of(moved)[:-1]
     if 0 in lead:
         raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
-    results = [array_of(func1d(moved[place], *args, **kwargs)) for place in np.ndindex(lead)]
+    results = [array_of(func1d(moved[index], *args, **kwargs)) for index in np.ndindex(lead)]
     dtype = results[0].dtype
     stacked = stack(*[cast(r, dtype) for r in results])
     inner = shape_of(results[0])
@@ -55,12 +55,12 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
     value = array_of(a)
     ndim = len(value.shape)
     for axis in np.atleast_1d(axes).tolist():
-        place = ndim + axis if axis < 0 else axis
-        result = array_of(func(value, place))
+        axis = ndim + axis if axis < 0 else axis
+        result = array_of(func(value, axis))
         if len(result.shape) == ndim:
             value = result
             continue
-        value = reshape(result, shape=tuple(np.insert(result.shape, place, 1).tolist()))
+        value = reshape(result, shape=tuple(np.insert(result.shape, axis, 1).tolist()))
         if len(value.shape) != ndim:
             raise ValueError("function is not returning an array of the correct shape")
     return value
@@ -169,9 +169,9 @@ class vectorize(np.vectorize):
             for key, v in values.items()
         }
         rows = []
-        for place in np.ndindex(lead):
-            row = [wide[i][place] if i in wide else arg for i, arg in enumerate(args)]
-            words = {k: wide[k][place] if k in wide else v for k, v in kwargs.items()}
+        for index in np.ndindex(lead):
+            row = [wide[i][index] if i in wide else arg for i, arg in enumerate(args)]
+            words = {k: wide[k][index] if k in wide else v for k, v in kwargs.items()}
             found = self.pyfunc(*row, **words)
             rows.append(found if isinstance(found, tuple) else (found,))
         if not rows:

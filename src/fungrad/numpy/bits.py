@@ -37,8 +37,8 @@ def _last(a: Any, axis: Any) -> tuple[Any, int]:
     """The array with an axis moved to the end, and that axis; flattened for None."""
     if axis is None or not a.shape:
         return flattened(a), 0
-    place = axis_index(axis, len(a.shape))
-    return s.moveaxis(a, place, len(a.shape) - 1), place
+    axis = axis_index(axis, len(a.shape))
+    return s.moveaxis(a, axis, len(a.shape) - 1), axis
 
 
 @implements(np.packbits)
@@ -48,12 +48,12 @@ def packbits(a: Any, /, axis: Any = None, bitorder: str = "big") -> Any:
     if a.dtype.kind not in "iub":
         raise TypeError("Expected an input array of integer or boolean data type")
     weights = _weights(bitorder)
-    last, place = _last(a != 0, axis)
+    last, axis = _last(a != 0, axis)
     *lead, count = last.shape
     last = s.pad(last, widths=(*[(0, 0)] * len(lead), (0, -count % 8)))
     eights = s.reshape(last, shape=(*lead, -(-count // 8), 8))
     packed = np.sum(s.cast(eights, np.uint8) * weights, axis=-1, dtype=np.uint8)
-    return s.moveaxis(packed, len(lead), place)
+    return s.moveaxis(packed, len(lead), axis)
 
 
 @implements(np.unpackbits)
@@ -63,7 +63,7 @@ def unpackbits(a: Any, /, axis: Any = None, count: Any = None, bitorder: str = "
     if a.dtype != np.uint8:
         raise TypeError("Expected an input array of unsigned byte data type")
     weights = _weights(bitorder)
-    last, place = _last(a, axis)
+    last, axis = _last(a, axis)
     *lead, length = last.shape
     column = s.reshape(last, shape=(*lead, length, 1))
     bits = s.cast(np.bitwise_and(column, weights) != 0, np.uint8)
@@ -76,7 +76,7 @@ def unpackbits(a: Any, /, axis: Any = None, count: Any = None, bitorder: str = "
     bits = s.slice_axis(bits, axis=len(lead), start=0, stop=min(wanted, 8 * length))
     if wanted > 8 * length:
         bits = s.pad(bits, widths=(*[(0, 0)] * len(lead), (0, wanted - 8 * length)))
-    return s.moveaxis(bits, len(lead), place)
+    return s.moveaxis(bits, len(lead), axis)
 
 
 def _view(self: Tracer, dtype: Any = None, type: Any = None) -> Any:

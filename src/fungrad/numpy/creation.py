@@ -268,8 +268,8 @@ def logspace(
         start, stop = (s.broadcast_to(array_of(x), shape=shape) for x in (start, stop))
     exponents = linspace(start, stop, num, endpoint)
     powers = np.power(base, exponents)
-    place = axis_index(axis, len(shape) + 1)
-    return s.moveaxis(powers if dtype is None else cast(powers, dtype), 0, place)
+    axis = axis_index(axis, len(shape) + 1)
+    return s.moveaxis(powers if dtype is None else cast(powers, dtype), 0, axis)
 
 
 @implements(np.geomspace)

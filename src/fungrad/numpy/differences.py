@@ -51,10 +51,10 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     """The differences of neighbours in the flattened array, with ends added, as np.ediff1d."""
     a = array_of(ary)
     parts = [diff(s.reshape(a, shape=(a.size,)))]
-    for end, place in ((to_begin, 0), (to_end, 2)):
+    for end, index in ((to_begin, 0), (to_end, 2)):
         if end is not None:
             end = cast(array_of(end), a.dtype)
-            parts.insert(place, s.reshape(end, shape=(end.size,)))
+            parts.insert(index, s.reshape(end, shape=(end.size,)))
     return concatenate(parts) if len(parts) > 1 else parts[0]
 
 

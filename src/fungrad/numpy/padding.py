@@ -243,10 +243,10 @@ def _by_function(
         last = len(x.shape) - 1
         moved = s.moveaxis(x, axis, last)
         rows = np.empty(moved.shape, object)
-        for place in np.ndindex(moved.shape):
-            rows[place] = moved[place]
-        for place in np.ndindex(moved.shape[:-1]):
-            function(rows[place], width, axis, options)
+        for index in np.ndindex(moved.shape):
+            rows[index] = moved[index]
+        for index in np.ndindex(moved.shape[:-1]):
+            function(rows[index], width, axis, options)
         if rows.size:
             x = s.moveaxis(cast(array_of(rows), dtype), last, axis)
     return x

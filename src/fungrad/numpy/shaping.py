@@ -158,8 +158,8 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
             "`source` and `destination` arguments must have the same number of elements"
         )
     order = [i for i in range(ndim) if i not in sources]
-    for place, axis in sorted(zip(destinations, sources, strict=True)):
-        order.insert(place, axis)
+    for destination, axis in sorted(zip(destinations, sources, strict=True)):
+        order.insert(destination, axis)
     return a if order == list(range(ndim)) else transposed_view(a, tuple(order))
 
 
@@ -182,9 +182,9 @@ def expand_dims(a: Any, axis: Any) -> Any:
     """Axes of length 1 inserted, as np.expand_dims."""
     a = array_of(a)
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
-    places = axis_indices(axis, len(a.shape) + count)
+    axes = axis_indices(axis, len(a.shape) + count)
     rest = iter(a.shape)
-    shape = tuple([1 if i in places else next(rest) for i in range(len(a.shape) + count)])
+    shape = tuple([1 if i in axes else next(rest) for i in range(len(a.shape) + count)])
     return s.reshape(a, shape=shape)
 
 
@@ -197,13 +197,13 @@ def squeeze(a: Any, axis: Any = None) -> Any:
         return s.reshape(a, shape=tuple([n for n in a.shape if n != 1])) if 1 in a.shape else a
     if not a.shape and axis in (0, -1):  # NumPy treats a number as an array of one element
         return a
-    places = axis_indices(axis, len(a.shape))
-    if any(a.shape[i] != 1 for i in places):
+    axes = axis_indices(axis, len(a.shape))
+    if any(a.shape[i] != 1 for i in axes):
         raise ValueError(
             "cannot select an axis to squeeze out which has size not equal to one: shape "
             f"{a.shape}, axis {axis}"
         )
-    return s.reshape(a, shape=tuple([n for i, n in enumerate(a.shape) if i not in places]))
+    return s.reshape(a, shape=tuple([n for i, n in enumerate(a.shape) if i not in axes]))
 
 
 # --- broadcasting ---------------------------------------------------------------------------------

@@ -198,7 +198,7 @@ partition: Primitive = general(
     jvp=_jvp_partition,
     batch=lambda args, batched, size, *, kth, axis: partition(args[0], kth=kth, axis=axis + 1),
 )
-"""`partition(x, kth=, axis=)`: the kth elements in their sorted places, smaller ones before."""
+"""`partition(x, kth=, axis=)`: the kth elements at their sorted positions, smaller ones before."""
 
 # --- searching ------------------------------------------------------------------------------------
 

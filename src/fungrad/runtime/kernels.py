@@ -79,9 +79,9 @@ def erf(x: Any, out: Any, d: Any, y: Any, t: Any, s: Any) -> None:
         np.maximum(x, -_SATURATED, out=x)
     with np.errstate(under="ignore"):
         np.add(x, _TO_GRID, out=d)
-        place = t.view(np.int64)
-        np.bitwise_and(d.view(np.int64), _IN_GRID, out=place)
-        _error_function().take(place, None, out, "clip")
+        index = t.view(np.int64)
+        np.bitwise_and(d.view(np.int64), _IN_GRID, out=index)
+        _error_function().take(index, None, out, "clip")
         np.subtract(d, _TO_GRID, out=d)
         np.subtract(x, d, out=d)
         np.multiply(d, _HALF, out=y)

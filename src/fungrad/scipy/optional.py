@@ -81,9 +81,9 @@ def special(
     return elementwise(name, ufunc, partials=rules, **options)
 
 
-def picked(x: Any, *places: Any, lead: int = 0) -> Any:
-    """x[places] after `lead` leading axes, also for an ndarray x and traced places."""
-    return getitem(x, *places, index=Index((slice(None),) * lead + (ARRAY,) * len(places)))
+def picked(x: Any, *indices: Any, lead: int = 0) -> Any:
+    """x[indices] after `lead` leading axes, also for an ndarray x and traced indices."""
+    return getitem(x, *indices, index=Index((slice(None),) * lead + (ARRAY,) * len(indices)))
 
 
 def unknown(function: str, argument: str) -> Callable[..., Any]:

@@ -38,10 +38,10 @@ def _with(f: Any, args: Any, kwargs: Any = None) -> Function:
     return lambda x: f(x, *rest, **named) if rest or named else f(x)
 
 
-def _part(f: Any, args: Any, place: int) -> Function:
+def _part(f: Any, args: Any, index: int) -> Function:
     """One of the results of a function that returns derivatives, too."""
     whole = _with(f, args)
-    return lambda x: whole(x)[place]
+    return lambda x: whole(x)[index]
 
 
 def _float(x: Any) -> Any:
@@ -134,23 +134,23 @@ def root_scalar(original: Original, given: Given) -> Any:
     """root_scalar by each of its methods."""
     f, args, slopes = given.pop("f"), given.pop("args", ()), {}
     functions = [_with(f, args)]
-    for place, name in enumerate(("fprime", "fprime2"), 1):
+    for order, name in enumerate(("fprime", "fprime2"), 1):
         slope = given.pop(name, None)
         if callable(slope):
             functions.append(_with(slope, args))
             slopes[name] = len(functions) - 1
         elif slope:  # f returns the derivatives, too
-            functions.append(_part(f, args, place))
+            functions.append(_part(f, args, order))
             slopes[name] = len(functions) - 1
             functions[0] = _part(f, args, 0)
-    places = {n: given.pop(n) for n in ("bracket", "x0", "x1") if given.get(n) is not None}
+    starts = {n: given.pop(n) for n in ("bracket", "x0", "x1") if given.get(n) is not None}
 
-    def search(functions: Any, start: Any, places: Any) -> Any:
+    def search(functions: Any, start: Any, starts: Any) -> Any:
         named = {n: functions[i] for n, i in slopes.items()}
-        ends = {n: [*map(float, v)] if n == "bracket" else float(v) for n, v in places.items()}
+        ends = {n: [*map(float, v)] if n == "bracket" else float(v) for n, v in starts.items()}
         return _report_of(original(functions[0], **named, **ends, **given))
 
-    x, *report = solution(functions, np.float64(0.0), places, search, _zero)
+    x, *report = solution(functions, np.float64(0.0), starts, search, _zero)
     return _root_results(original, x, report)
 
 
@@ -271,18 +271,18 @@ def minimize(original: Original, given: Given) -> Any:
 def minimize_scalar(original: Original, given: Given) -> Any:
     """minimize_scalar by each of its methods."""
     f, args = given.pop("fun"), given.pop("args", ())
-    places = {n: given.pop(n) for n in ("bracket", "bounds") if given.get(n) is not None}
+    limits = {n: given.pop(n) for n in ("bracket", "bounds") if given.get(n) is not None}
 
-    def search(functions: Any, start: Any, places: Any) -> Any:
-        ends = {name: [*map(float, ends)] for name, ends in places.items()}
+    def search(functions: Any, start: Any, limits: Any) -> Any:
+        ends = {name: [*map(float, ends)] for name, ends in limits.items()}
         minimum = original(*functions, **ends, **given)
         return minimum.x, minimum.get("nit", 0), minimum.get("nfev", 0), 0, minimum.success
 
-    def equation(f: Function, x: Any, places: Any) -> Any:
-        return _stationary(f, x, places.get("bounds", ()))
+    def equation(f: Function, x: Any, limits: Any) -> Any:
+        return _stationary(f, x, limits.get("bounds", ()))
 
     f = _with(f, args)
-    x, iterations, calls, _, success = solution([f], np.float64(0.0), places, search, equation)
+    x, iterations, calls, _, success = solution([f], np.float64(0.0), limits, search, equation)
     return _optimize.OptimizeResult(
         x=x, fun=f(x), success=success, nfev=calls, nit=iterations, message=""
     )

@@ -73,9 +73,9 @@ class Compressed:
         types = [v.type for v in vectors]
         count = int(groups.max()) + 1 if groups.size else 0
         self.seeds = [_seed(groups == i, types) for i in range(count)]
-        products, places = read
+        products, positions = read
         self._size = sum(a.type.size for a in self._run.product.outputs)
-        self._read = products.astype(np.intp) * self._size + places
+        self._read = products.astype(np.intp) * self._size + positions
         self._spare: list[np.ndarray] = []
         self._at_once: Jitted | None = None
         if 0 < count * self._size <= costs.small_array:

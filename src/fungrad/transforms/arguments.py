@@ -557,12 +557,12 @@ def static_key(value: Any) -> Hashable:
 
 def joined(static: Any, positional: Any, named: Any) -> tuple[list[Any], dict[str, Any]]:
     """The positional arguments and the keywords of a call, with the static ones put back."""
-    at = {place: item.value for place, item in static if isinstance(place, int)}
+    at = {key: item.value for key, item in static if isinstance(key, int)}
     rest = iter(positional)
     args = [at[i] if i in at else next(rest) for i in range(len(at) + len(positional))]
     return args, {
         **named,
-        **{place: item.value for place, item in static if isinstance(place, str)},
+        **{key: item.value for key, item in static if isinstance(key, str)},
     }
 
 

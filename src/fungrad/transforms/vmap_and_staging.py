@@ -379,8 +379,8 @@ def _different_sizes(
 ) -> BatchAxisError:  # fmt: skip
     """The error for mapped axes of different sizes, with the size of each argument."""
     groups = []
-    for n, places in sizes.items():
-        where = [f"{names[i]} (shape {shape_of(leaves[i])}, axis {axes[i]})" for i in places]
+    for n, indices in sizes.items():
+        where = [f"{names[i]} (shape {shape_of(leaves[i])}, axis {axes[i]})" for i in indices]
         groups.append(f"{n}: {', '.join(where + ['axis_size'] * (n == axis_size))}")
     return BatchAxisError(
         f"vmap of {describe(f)} got mapped axes of different sizes{user_line()}: "

@@ -157,8 +157,8 @@ def store(target: Any, value: Any, casting: Any, function: str, where: Any = Tru
     """
     if isinstance(target, Objects) and target.dtype.char == "O":
         if where is not True:
-            place = np.broadcast_to(where, target.shape)
-            target[place] = np.broadcast_to(objects_of(value), target.shape)[place]
+            mask = np.broadcast_to(where, target.shape)
+            target[mask] = np.broadcast_to(objects_of(value), target.shape)[mask]
         else:
             target[...] = objects_of(value)
         return target

@@ -122,9 +122,9 @@ class MadeFlat:
         if type(self.base) is Written or not (holds_traced(value) or holds_traced(index)):
             self._now()[index] = value
             return
-        places = np.arange(self.base.size)[index]
-        values = cycled(value, places.size) if np.ndim(places) else _first(value)
-        write(self.base, np.unravel_index(places, self.base.shape), values)
+        positions = np.arange(self.base.size)[index]
+        values = cycled(value, positions.size) if np.ndim(positions) else _first(value)
+        write(self.base, np.unravel_index(positions, self.base.shape), values)
 
 
 registry.flat = MadeFlat

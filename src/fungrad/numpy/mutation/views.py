@@ -351,8 +351,8 @@ def _laid(shape: tuple[int, ...], strides: tuple[int, ...], positions: Any) -> t
         return dense(positions.shape)
 
     def offset(index: tuple[int, ...]) -> int:
-        place = np.unravel_index(positions[index], shape)
-        return int(np.dot(place, strides)) if place else 0
+        coordinates = np.unravel_index(positions[index], shape)
+        return int(np.dot(coordinates, strides)) if coordinates else 0
 
     origin = (0,) * positions.ndim
     start = offset(origin)

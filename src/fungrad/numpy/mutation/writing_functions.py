@@ -43,16 +43,16 @@ def ufunc_at(ufunc: np.ufunc, target: Any, index: Any, *values: Any) -> None:
     """
     name = f"np.{ufunc.__name__}.at"
     x = as_array(target)
-    place = At(x)[index]
+    part = At(x)[index]
     if ufunc in _AT and len(values) == 1:
-        store(target, getattr(place, _AT[ufunc])(values[0]), "same_kind", name)
+        store(target, getattr(part, _AT[ufunc])(values[0]), "same_kind", name)
         return
     if _repeats(x, index):
         raise UnsupportedArgumentError(
             f"{name} was called on a traced value{user_line()} with an index that names an element "
             f"more than once, which is supported for {', '.join(sorted(u.__name__ for u in _AT))}."
         )
-    write(target, index, ufunc(place.get(), *values))
+    write(target, index, ufunc(part.get(), *values))
 
 
 def _repeats(x: Any, index: Any) -> bool:

@@ -83,19 +83,19 @@ def _writing(function: F) -> F:
     """The function, with its result written into the array `out`, if one is given."""
     names = _arguments(function)
     code = inspect.unwrap(function).__code__
-    place = names.index("out")
-    alone = place >= code.co_argcount  # by its keyword only
+    position = names.index("out")
+    alone = position >= code.co_argcount  # by its keyword only
     summed = names.index("dtype") if function.__name__ in _SUMS else None
 
     @functools.wraps(function)
     def writing(*args: Any, **kwargs: Any) -> Any:
-        if "out" not in kwargs and (alone or len(args) <= place):
+        if "out" not in kwargs and (alone or len(args) <= position):
             return function(*args, **kwargs)
         if "out" in kwargs:
             out = kwargs.pop("out")
         else:
-            out = args[place]
-            args = (*args[:place], None, *args[place + 1 :])
+            out = args[position]
+            args = (*args[:position], None, *args[position + 1 :])
         if out is None:
             return function(*args, **kwargs)
         if type(out) is tuple and len(out) == 1:

@@ -30,8 +30,8 @@ def objects_of(value: Any) -> Any:
         listed = isinstance(value, (list, tuple)) and holds_traced(value)
         return objects(np.array(value, object)) if listed else value
     made = np.ndarray(value.shape, object)
-    for place, item in zip(np.ndindex(made.shape), items_of(value), strict=True):
-        made[place] = item
+    for index, item in zip(np.ndindex(made.shape), items_of(value), strict=True):
+        made[index] = item
     return objects(made)
 
 

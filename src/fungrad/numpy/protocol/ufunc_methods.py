@@ -66,8 +66,8 @@ def _written(ufunc: np.ufunc, method: str, inputs: Any, out: Any, kwargs: dict[s
         return store(out[0], result, casting, name, where)
     return tuple(
         [
-            value if place is None else store(place, value, casting, name, where)
-            for place, value in zip(out, result, strict=True)
+            value if array is None else store(array, value, casting, name, where)
+            for array, value in zip(out, result, strict=True)
         ]
     )
 
@@ -118,18 +118,18 @@ def _accumulated(ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: Any = None) 
 def _reduced_at(ufunc: np.ufunc, array: Any, indices: Any, axis: Any = 0, dtype: Any = None) -> Any:
     """The ufunc of the elements between indices, which have to be known: see np.ufunc.reduceat."""
     x = np.moveaxis(array_of(array), axis, 0)
-    places = np.asarray(known(indices, "the indices of np.ufunc.reduceat")).tolist()
-    for place in places:
-        if not 0 <= place < x.shape[0]:
+    starts = np.asarray(known(indices, "the indices of np.ufunc.reduceat")).tolist()
+    for start in starts:
+        if not 0 <= start < x.shape[0]:
             raise IndexError(
-                f"index {place} out-of-bounds in {ufunc.__name__}.reduceat [0, {x.shape[0]})"
+                f"index {start} out-of-bounds in {ufunc.__name__}.reduceat [0, {x.shape[0]})"
             )
     given = {} if dtype is None else {"dtype": dtype}
     results = [
         ufunc.reduce(x[start:stop], axis=0, **given)
         if start < stop
         else ufunc.reduce(x[start : start + 1], axis=0, **given)
-        for start, stop in zip(places, [*places[1:], x.shape[0]], strict=True)
+        for start, stop in zip(starts, [*starts[1:], x.shape[0]], strict=True)
     ]
     return np.moveaxis(np.stack(results), 0, axis)
 

@@ -232,11 +232,11 @@ def _vjp_eig(cts: Any, outputs: Any, args: Any, wanted: Any) -> list[Any]:
         # A column u of V P moves v by u - v Re(v^H u) - i v Im(u_k) / v_k: its length stays 1, and
         # its element k real.
         axis = len(shape_of(v)) - 2
-        place = anchors(v)
+        is_anchor = anchors(v)
         along = columns(reduce_sum(bar(v) * gv, axes=(axis,)))
-        real_v = select(place, real_part(v), 1.0)
+        real_v = select(is_anchor, real_part(v), 1.0)
         turned = imag(bar(along)) / real_v * 1j
-        gv = gv - v * real_part(along) + select(place, turned, 0.0)
+        gv = gv - v * real_part(along) + select(is_anchor, turned, 0.0)
         same = coincide(w, opposite=False)
         x = apart(v_h @ gv, same, or_zero(gw, w), values="eigenvalues", strict=True)
         inner = x / bar(gaps(w, same))

@@ -59,8 +59,8 @@ def substituted(a: Any, b: Any, lower: bool) -> Any:
         _substitute(solve, a, x, lower)
     elif x.size:
         a = np.broadcast_to(a, (*stack, *a.shape[-2:]))
-        for place in np.ndindex(*stack):
-            _substitute(solve, a[place], x[place], lower)
+        for index in np.ndindex(*stack):
+            _substitute(solve, a[index], x[index], lower)
     return x.astype(result, copy=False)
 
 

@@ -138,10 +138,10 @@ def flow(right: Right, solver: Solver, controlled: int) -> Custom:
     return solution
 
 
-def filled(values: Sequence[Any], places: Sequence[int], parts: Sequence[Any]) -> list[Any]:
-    """The values, with the parts at the places."""
+def filled(values: Sequence[Any], indices: Sequence[int], parts: Sequence[Any]) -> list[Any]:
+    """The values, with the parts at the indices."""
     full = list(values)
-    for i, part in zip(places, parts, strict=True):
+    for i, part in zip(indices, parts, strict=True):
         full[i] = part
     return full
 
@@ -262,7 +262,7 @@ class ScipySolver:
         def run(parameters: Any, times: Any, y0: Any, bound: Any) -> Any:
             if bound == times[0]:
                 return np.stack([y0] * len(times)), np.int64(0), np.bool_(False)
-            asked, places = np.unique(times, return_inverse=True)
+            asked, inverse = np.unique(times, return_inverse=True)
             order = -1 if bound < times[0] else 1
             solution = self._run(
                 lambda t, y: slope(parameters, np.float64(t), y),
@@ -272,7 +272,7 @@ class ScipySolver:
             ys = np.full((len(asked), len(y0)), np.nan, y0.dtype)
             if len(solution.t):
                 ys[: len(solution.t)] = solution.y.T
-            return ys[::order][places], np.int64(solution.nfev), np.bool_(solution.status < 0)
+            return ys[::order][inverse], np.int64(solution.nfev), np.bool_(solution.status < 0)
 
         count, size = shape_of(times)[0], shape_of(y0)[0]
         types = (Type((count, size), typeof(y0).dtype), Type((), np.int64), Type((), np.bool_))

@@ -85,8 +85,8 @@ class Watch:
         parts = method.coefficients(problem.fun, t, y, state.y, h, state.slopes)
 
         def value(at: float) -> float:
-            place = method.interpolated(parts, (np.float64(at) - t) / h, h, y)
-            return float(known(array_of(self.events[i](at, place)), "an event"))
+            state = method.interpolated(parts, (np.float64(at) - t) / h, h, y)
+            return float(known(array_of(self.events[i](at, state)), "an event"))
 
         root = scipy_module("scipy.optimize").brentq(
             value, float(t), float(state.t), xtol=_EXACT, rtol=_EXACT

@@ -111,14 +111,14 @@ def odeint(
             return np.reshape(array_of(slope), (-1,))
         return ravel_pytree(pytree.map(_floating, slope))[0]
 
-    times_asked, places = _distinct(times)
+    times_asked, indices = _distinct(times)
     solution = solve_ivp(
         fun, (times[0], times[-1]), vector, method, times_asked, gradient=gradient,
         rtol=_DEFAULT_TOLERANCE if rtol is None else rtol,
         atol=_DEFAULT_TOLERANCE if atol is None else atol,
         max_step=hmax or np.inf, first_step=h0 or None,
     )  # fmt: skip
-    return _states(solution, shape_of(times_asked)[0], places, unravel)
+    return _states(solution, shape_of(times_asked)[0], indices, unravel)
 
 
 def _distinct(times: Any) -> tuple[Any, Any]:
@@ -130,7 +130,7 @@ def _distinct(times: Any) -> tuple[Any, Any]:
     return (times, None) if fresh.all() else (times[fresh], np.cumsum(fresh) - 1)
 
 
-def _states(found: Any, count: int, places: Any, unravel: Any) -> Any:
+def _states(found: Any, count: int, indices: Any, unravel: Any) -> Any:
     ys = np.moveaxis(found.y, 0, -1)
     missing = count - shape_of(ys)[0]
     if missing:
@@ -141,6 +141,6 @@ def _states(found: Any, count: int, places: Any, unravel: Any) -> Any:
             "too short. The equations may be stiff (method='LSODA', gradient='adjoint'), or their "
             "solution ends.", stacklevel=3,
         )  # fmt: skip
-    if places is not None:
-        ys = ys[places]
+    if indices is not None:
+        ys = ys[indices]
     return ys if unravel is None else vmap(unravel)(ys)

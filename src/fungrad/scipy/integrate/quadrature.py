@@ -262,7 +262,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     Differentiable by y, x and dx.
 
     Args:
-      y: the samples, along an axis. x: their places, or None for a distance of dx.
+      y: the samples, along an axis. x: their positions, or None for a distance of dx.
       dx: the distance. axis: the axis.
 
     >>> float(trapezoid([1.0, 2.0, 3.0]))
@@ -322,7 +322,7 @@ def cumulative_trapezoid(
     """The running integral by the trapezoidal rule, as scipy.integrate.cumulative_trapezoid.
 
     Args:
-      y: the samples, along an axis. x: their places, or None for a distance of dx.
+      y: the samples, along an axis. x: their positions, or None for a distance of dx.
       dx: the distance. axis: the axis.
       initial: None, or 0 for a first element of 0.
 
@@ -383,10 +383,10 @@ def cumulative_simpson(
         steps = np.broadcast_to(steps, (*shape[:-1], shape[-1] - 1))
         before = _first_of_two(y, steps)
         after = _first_of_two(y[..., ::-1], steps[..., ::-1])[..., ::-1]
-        places = np.arange(shape[-1] - 1)
-        by_next = np.minimum(places, shape[-1] - 3)
-        by_previous = np.maximum(places - 1, 0)
-        even = np.logical_and(places % 2 == 0, places < shape[-1] - 2)
+        indices = np.arange(shape[-1] - 1)
+        by_next = np.minimum(indices, shape[-1] - 3)
+        by_previous = np.maximum(indices - 1, 0)
+        even = np.logical_and(indices % 2 == 0, indices < shape[-1] - 2)
         result = np.cumsum(np.where(even, before[..., by_next], after[..., by_previous]), axis=-1)
     if initial is not None:
         start = np.broadcast_to(_along(initial, shape, axis, "initial"), (*shape[:-1], 1))

@@ -89,11 +89,11 @@ class PPoly:
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         at = self._inside(_real(x), extrapolate)
         pieces = shape_of(self.x)[0] - 1
-        place = np.searchsorted(stop_gradient(self.x), stop_gradient(at), side="right")
-        place = np.clip(place - 1, 0, pieces - 1)
+        piece = np.searchsorted(stop_gradient(self.x), stop_gradient(at), side="right")
+        piece = np.clip(piece - 1, 0, pieces - 1)
         rest, points = len(shape_of(self.c)) - 2, len(shape_of(at))
-        offset = np.reshape(at - picked(self.x, place), (*shape_of(at), *(1,) * rest))
-        coefficients = picked(self.c, place, lead=1)
+        offset = np.reshape(at - picked(self.x, piece), (*shape_of(at), *(1,) * rest))
+        coefficients = picked(self.c, piece, lead=1)
         degree = shape_of(self.c)[0] - 1
         value: Any = coefficients[0] * 0.0
         for i in range(degree + 1 - nu):

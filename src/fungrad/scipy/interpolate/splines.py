@@ -70,14 +70,14 @@ class BSpline:
         at = cast(array_of(x), _FLOAT)
         if extrapolate == "periodic":
             at = t[k] + np.mod(at - t[k], t[count] - t[k])
-        place = np.searchsorted(stop_gradient(t), stop_gradient(at), side="right") - 1
-        place = np.clip(place, k, count - 1)
+        span = np.searchsorted(stop_gradient(t), stop_gradient(at), side="right") - 1
+        span = np.clip(span, k, count - 1)
         rest = len(shape_of(self.c)) - 1
         wide = (*shape_of(at), *(1,) * rest)
-        d = [picked(self.c, place - k + j) for j in range(k + 1)]
+        d = [picked(self.c, span - k + j) for j in range(k + 1)]
         for r in range(1, k + 1):
             for j in range(k, r - 1, -1):
-                left, right = picked(t, place + j - k), picked(t, place + j + 1 - r)
+                left, right = picked(t, span + j - k), picked(t, span + j + 1 - r)
                 flat = right == left
                 share = np.where(flat, 0.0, (at - left) / np.where(flat, 1.0, right - left))
                 share = np.reshape(share, wide)

@@ -365,7 +365,7 @@ def solveh_banded(
       check_finite: whether to refuse infinities and NaN.
 
     Returns:
-      x, of the shape of b. An element of ab stands for both of its places in a.
+      x, of the shape of b. An element of ab stands for both of its positions in a.
 
     Raises:
       ValueError: if the shapes do not fit, and for infinities and NaN if check_finite is set.

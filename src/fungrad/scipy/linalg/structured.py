@@ -83,12 +83,12 @@ def hankel(c: Any, r: Any = None) -> Any:
     """
     c = array_of(c)
     parts = [np.zeros(1, c.dtype), np.ravel(c)]
-    places = [np.arange(1, c.size + 1).reshape(c.shape)]
+    numbers = [np.arange(1, c.size + 1).reshape(c.shape)]
     if r is not None:
         r = array_of(r)
         parts.append(np.ravel(r))
-        places.append(np.arange(c.size + 1, c.size + 1 + r.size).reshape(r.shape))
-    return np.concatenate(promoted(parts))[scipy_module("scipy.linalg").hankel(*places)]
+        numbers.append(np.arange(c.size + 1, c.size + 1 + r.size).reshape(r.shape))
+    return np.concatenate(promoted(parts))[scipy_module("scipy.linalg").hankel(*numbers)]
 
 
 @stands_for

@@ -122,10 +122,10 @@ def _along_axes(
     x, added = coefficients(x, order, mode, cval, prefilter, len(lines))
     within: Any = True
     for axis, line in enumerate(lines):
-        places, weights, inside = along_axis(line + added, shape_of(x)[axis], order, mode)
+        indices, weights, inside = along_axis(line + added, shape_of(x)[axis], order, mode)
         moved = np.moveaxis(x, axis, 0)
         trailing = (1,) * (len(shape_of(x)) - 1)
-        values = picked(moved, places)
+        values = picked(moved, indices)
         if mode == "grid-constant":
             values = np.where(np.reshape(inside, (*shape_of(inside), *trailing)), values, cval)
         moved = np.sum(values * np.reshape(weights, (*shape_of(weights), *trailing)), axis=0)
@@ -187,9 +187,9 @@ def _rotation(angle: Any) -> Any:
     quarters = stop_gradient(np.rint(angle / 90.0))
     rest = (angle - 90.0 * quarters) * (np.pi / 180.0)
     c, s = np.cos(rest), np.sin(rest)
-    place = np.mod(quarters, 4.0)
-    cosine = np.where(place == 0, c, np.where(place == 1, -s, np.where(place == 2, -c, s)))
-    sine = np.where(place == 0, s, np.where(place == 1, c, np.where(place == 2, -s, -c)))
+    quarter = np.mod(quarters, 4.0)
+    cosine = np.where(quarter == 0, c, np.where(quarter == 1, -s, np.where(quarter == 2, -c, s)))
+    sine = np.where(quarter == 0, s, np.where(quarter == 1, c, np.where(quarter == 2, -s, -c)))
     return np.stack([np.stack([cosine, sine]), np.stack([-sine, cosine])])
 
 
@@ -214,8 +214,8 @@ def rotate(
         raise ValueError("input array should be at least 2D")
     if len(axes) != 2:
         raise ValueError("axes should contain exactly two values")
-    places = tuple(sorted(axis_indices(tuple(axes), ndim)))
-    x = np.moveaxis(x, places, (0, 1))
+    pair = tuple(sorted(axis_indices(tuple(axes), ndim)))
+    x = np.moveaxis(x, pair, (0, 1))
     matrix = _rotation(_number(angle))
     plane = np.array(shape_of(x)[:2])
     target: Any = plane
@@ -229,7 +229,7 @@ def rotate(
     at = np.reshape(matrix @ grid + offset[:, None], (2, *target.tolist()))
     filtered, added = coefficients(x, order, mode, cval, prefilter, 2)
     rotated = sampled(filtered, [at[0], at[1]], order, mode, cval, added)
-    return _stored(np.moveaxis(rotated, (0, 1), places), dtype)
+    return _stored(np.moveaxis(rotated, (0, 1), pair), dtype)
 
 
 def _modes(mode: Any, count: int) -> list[Any]:

@@ -105,15 +105,15 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
     given = range(len(s1)) if axes is None else np.atleast_1d(axes).tolist()
     if not given:
         raise ValueError("when provided, axes cannot be empty")
-    places = [axis_index(i, len(s1)) for i in given]
-    places = [i for i in places if s1[i] != 1 and s2[i] != 1]
-    if not all(s1[i] == s2[i] or 1 in (s1[i], s2[i]) for i in range(len(s1)) if i not in places):
+    along = [axis_index(i, len(s1)) for i in given]
+    along = [i for i in along if s1[i] != 1 and s2[i] != 1]
+    if not all(s1[i] == s2[i] or 1 in (s1[i], s2[i]) for i in range(len(s1)) if i not in along):
         raise ValueError(f"incompatible shapes for in1 and in2: {s1} and {s2}")
-    if _swapped(mode, s1, s2, places):
+    if _swapped(mode, s1, s2, along):
         in1, in2, s1, s2 = in2, in1, s2, s1
     in1, in2 = promoted([in1, in2])
-    full = _by_transforms(in1, in2, places)
-    return _cropped(full, s1, s2, mode, places)
+    full = _by_transforms(in1, in2, along)
+    return _cropped(full, s1, s2, mode, along)
 
 
 def _by_transforms(in1: Any, in2: Any, axes: list[int]) -> Any:

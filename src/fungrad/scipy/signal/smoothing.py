@@ -164,13 +164,13 @@ def savgol_filter(
     return np.moveaxis(smoothed, -1, axis)
 
 
-def _fitted(part: Any, places: Sequence[int], degree: int, deriv: int, delta: Any) -> Any:
+def _fitted(part: Any, positions: Sequence[int], degree: int, deriv: int, delta: Any) -> Any:
     """The polynomial fitted to the last axis, or its derivative, at some of its points."""
     x = np.arange(shape_of(part)[-1], dtype=np.float64)
     fit = np.linalg.pinv(np.vander(x, degree + 1, increasing=True))
     rows = []
     for power in range(degree + 1):
         factor = math.perm(power, deriv)
-        rows.append(factor * np.asarray(places, np.float64) ** max(power - deriv, 0))
-    weights = np.stack(rows, axis=1) @ fit if len(places) else np.zeros((0, len(x)))
+        rows.append(factor * np.asarray(positions, np.float64) ** max(power - deriv, 0))
+    weights = np.stack(rows, axis=1) @ fit if len(positions) else np.zeros((0, len(x)))
     return part @ cast(weights.T / delta**deriv, part.dtype)

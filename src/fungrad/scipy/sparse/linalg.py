@@ -38,7 +38,7 @@ theirs = scipy_module("scipy.sparse.linalg")
 
 
 class Structure:
-    """The places of the nonzeros of a square matrix, and the factors of the last one."""
+    """The positions of the nonzeros of a square matrix, and the factors of the last one."""
 
     __slots__ = ("columns", "factors", "rows", "size")
 

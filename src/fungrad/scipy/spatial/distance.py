@@ -117,7 +117,7 @@ def _called(metric: Callable[..., Any], u: Any, v: Any, options: dict[str, Any])
     """Applies a function of two vectors to all pairs of two broadcast stacks."""
     u, v = np.broadcast_arrays(u, v)
     shape = shape_of(u)
-    pairs = [metric(u[place], v[place], **options) for place in np.ndindex(*shape[:-1])]
+    pairs = [metric(u[index], v[index], **options) for index in np.ndindex(*shape[:-1])]
     return np.reshape(np.stack(pairs), shape[:-1]) if pairs else np.zeros(shape[:-1])
 
 
@@ -219,9 +219,9 @@ def squareform(X: Any, force: str = "no", checks: bool = True) -> Any:
         raise ValueError("Incompatible vector size. It must be a binomial coefficient n choose 2.")
     if not shape[0]:
         return np.zeros((1, 1), x.dtype)
-    places = np.zeros((count, count), np.intp)
-    places[np.triu_indices(count, 1)] = np.arange(shape[0])
-    return np.where(np.eye(count, dtype=bool), np.zeros((), x.dtype), x[places + places.T])
+    indices = np.zeros((count, count), np.intp)
+    indices[np.triu_indices(count, 1)] = np.arange(shape[0])
+    return np.where(np.eye(count, dtype=bool), np.zeros((), x.dtype), x[indices + indices.T])
 
 
 def _arrays(options: dict[str, Any]) -> list[Any]:

@@ -104,11 +104,11 @@ class KDTree:
         if return_length or single:
             return answer if return_length else list(answer)
         lists = np.empty(np.shape(x)[:-1], object)
-        for place in np.ndindex(lists.shape):
+        for index in np.ndindex(lists.shape):
             each = answer
-            for i in place:
+            for i in index:
                 each = each[i]
-            lists[place] = list(each)
+            lists[index] = list(each)
         return lists
 
     def query_pairs(

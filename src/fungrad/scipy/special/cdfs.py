@@ -88,13 +88,13 @@ def declare_inverse(name: str, arguments: str, of: Slopes, order: str, found: st
       order: the names of that function's arguments.
       found: the argument that the inverse returns.
     """
-    names, places = arguments.split(), order.split()
-    (probability,) = set(names) - set(places)
+    names, ordered = arguments.split(), order.split()
+    (probability,) = set(names) - set(ordered)
 
     def slope(wanted: str) -> Callable[..., Any]:
         def partial(result: Any, *args: Any) -> Any:
             given = dict(zip(names, args, strict=True))
-            at = [result if place == found else given[place] for place in places]
+            at = [result if name == found else given[name] for name in ordered]
             along = of[found](given[probability], *at)
             if wanted == probability:
                 return 1.0 / along

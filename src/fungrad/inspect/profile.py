@@ -22,9 +22,10 @@ from fungrad.control_flow.call import by_steps, compiled_key, run
 from fungrad.inspect.outermost import check_outermost, check_repetitions
 from fungrad.inspect.speed.explanation import Explanation, explained
 from fungrad.inspect.tables import Table, drawn, number, plain, seconds
-from fungrad.ir.graph import Atom, Equation, Graph, Literal, Source, with_graphs
+from fungrad.ir.graph import Equation, Graph, Source, with_graphs
 from fungrad.retracing.graph_transforms import Differentiated, drop_dead
 from fungrad.retracing.inlining import copied
+from fungrad.tracing.interpreter import evaluated_by
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import flat_leaves
 
@@ -54,7 +55,7 @@ class Watch:
         self.spent.clear()
         self.counts.clear()
         self._inside = 0
-        return self._evaluated(self._graph, args)
+        return evaluated_by(self._timed, self._graph, args)
 
     def _opened(self, graph: Graph, depth: int) -> Graph:
         """The Graph with timed copies of the Graphs inside."""
@@ -76,7 +77,7 @@ class Watch:
 
         def compiled(*args: Any) -> list[Any]:
             start = self._clock()
-            outputs = self._evaluated(opened, args)
+            outputs = evaluated_by(self._timed, opened, args)
             self._inside += self._clock() - start
             return outputs
 
@@ -86,24 +87,6 @@ class Watch:
                 forward, backward = (self._copy(half, depth) for half in made[:2])
                 copy.derived[key] = Differentiated(forward, backward, made.reached)
         return copy
-
-    def _evaluated(self, graph: Graph, args: Sequence[Any]) -> list[Any]:
-        values: dict[Atom, Any] = dict(graph.constants)
-        values.update(zip(graph.inputs, args, strict=True))
-
-        def read(atom: Atom) -> Any:
-            return atom.value if isinstance(atom, Literal) else values[atom]
-
-        for equation, dead in zip(graph.equations, graph.last_uses, strict=True):
-            inputs = [read(atom) for atom in equation.inputs]
-            result = self._timed(equation, inputs)
-            if not equation.primitive.multiple:
-                result = (result,)
-            values.update(zip(equation.outputs, result, strict=True))
-            del inputs, result
-            for variable in dead:
-                del values[variable]
-        return [read(atom) for atom in graph.outputs]
 
     def _timed(self, equation: Equation, inputs: list[Any]) -> Any:
         primitive: Any = equation.primitive

@@ -16,7 +16,7 @@ from fungrad.compiler.passes.pipeline import optimised
 from fungrad.engines.jax import arrays, elementwise  # noqa: F401 - rules
 from fungrad.engines.jax.elementwise import RULES, STRUCTURAL, Options, cast, jax, jnp
 from fungrad.errors import UnsupportedFunctionError
-from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.ir.graph import Equation, Graph
 from fungrad.retracing.graph_transforms import (
     differentiate,
     drop_dead,
@@ -25,24 +25,21 @@ from fungrad.retracing.graph_transforms import (
     strong_type,
 )
 from fungrad.scipy.linalg.matrix_functions import matrix_function
+from fungrad.tracing.interpreter import evaluated_by
 
 Function = Callable[..., list[Any]]
 
 
 def run(graph: Graph, args: Sequence[Any], options: Options) -> list[Any]:
     """The outputs of a Graph on JAX's arrays."""
-    values: dict[Atom, Any] = dict(graph.constants)
-    values.update(zip(graph.inputs, args, strict=True))
 
-    def read(atom: Any) -> Any:
-        return atom.value if isinstance(atom, Literal) else values[atom]
+    def applied(equation: Equation, inputs: list[Any]) -> Any:
+        outputs = apply(equation, inputs, options)
+        return outputs if equation.primitive.multiple else outputs[0]
 
-    for equation in graph.equations:
-        outputs = apply(equation, [read(atom) for atom in equation.inputs], options)
-        values.update(zip(equation.outputs, outputs, strict=True))
     return [
-        read(atom) if type_.dtype.kind == "O" else cast(read(atom), type_.dtype)
-        for atom, type_ in zip(graph.outputs, graph.output_types, strict=True)
+        x if type_.dtype.kind == "O" else cast(x, type_.dtype)
+        for x, type_ in zip(evaluated_by(applied, graph, args), graph.output_types, strict=True)
     ]
 
 

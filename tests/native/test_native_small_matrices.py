@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -165,6 +166,16 @@ def test_cofactors_of_singular_matrices_are_polynomials() -> None:
     ((found,), (expected,)) = compared(gradient, a)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
     assert np.isnan(found[2]).all() and found[3, 0, 0] == 6.0 and not found[:2].any()
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-5])
+def test_cofactors_near_rank_one_keep_half_of_their_digits(noise: float) -> None:
+    draw = np.random.default_rng(0).normal
+    a = np.outer(draw(size=4), draw(size=4)) + noise * draw(size=(4, 4))
+    gradient = fg.grad(np.linalg.det)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(fg.jit(gradient)(a), gradient(a))
 
 
 def test_stacks_with_a_matrix_without_factors_raise() -> None:

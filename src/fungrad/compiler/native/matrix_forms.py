@@ -190,7 +190,9 @@ def _of_extremes(sizes: list[Any]) -> Any:
 
 @FORMS.rule(cofactors, rows=tuned.unrolled_minors)
 def _cofactors(on: Arithmetic, a: Elements) -> Sequence[Elements]:
-    """The minors, with signs; NaN for matrices that are not finite."""
+    """The minors, with signs; NaN for matrices that are not finite. Where their terms cancel to
+    less than half of the digits, as near matrices of rank count - 2, they are left to NumPy.
+    """
     count = len(a)
     everywhere = _sum([x * 0.0 for x in a.reshape(-1)])
     minors: dict[tuple[Any, Any], Any] = {((), ()): None}
@@ -204,6 +206,11 @@ def _cofactors(on: Arithmetic, a: Elements) -> Sequence[Elements]:
         minor = minors[rest[0], rest[1]]
         minor = _number(on, a, 1.0) if minor is None else minor
         found[i, j] = everywhere + (-minor if (i + j) % 2 else minor)
+    if count > 3:
+        sizes = [_sum([abs(x) for x in row]) for row in a]
+        kept = _sum([_sum([abs(x) for x in row]) * y for row, y in zip(found, sizes, strict=True)])
+        terms = functools.reduce(lambda x, y: x * y, sizes)
+        on.leave(kept < 4 * float(np.finfo(a[0, 0].dtype).eps) ** 0.5 * terms)
     return [found]
 
 

@@ -39,7 +39,7 @@ from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.ufuncs import power
 from fungrad.primitives.linalg.cholesky_qr import cholesky
-from fungrad.primitives.linalg.determinant import det, slogdet
+from fungrad.primitives.linalg.determinant import cofactors, det, slogdet
 from fungrad.primitives.linalg.finite import finite
 from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.primitives.linalg.spectra import eigenspaces, eigvalsh
@@ -265,7 +265,18 @@ def _writing(walk: Any, equation: Equation, lengths: Sequence[int], most: int) -
 
 
 LEAVING = frozenset(
-    (inv, solve, cholesky, det, slogdet, eigvalsh, eigenspaces, finite, *short_sorts.RULES)
+    (
+        inv,
+        solve,
+        cholesky,
+        cofactors,
+        det,
+        slogdet,
+        eigvalsh,
+        eigenspaces,
+        finite,
+        *short_sorts.RULES,
+    )
 )
 """Primitives that leave the program to NumPy for some numbers."""
 ADDING = (reduce_sum, reduce_prod, dot_general)

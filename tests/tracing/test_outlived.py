@@ -40,7 +40,7 @@ STAGED = {
     "jit": lambda f, x: fg.jit(f)(x),
     "jit of grad": lambda f, x: fg.jit(fg.grad(f))(x),
     "make_jaxpr": lambda f, x: fg.make_jaxpr(f)(x),
-    "vmap": lambda f, x: fg.vmap(f)(np.stack([x, x])),
+    "vmap": lambda f, x: fg.vmap(f)(np.stack([x, x + 1.0])),
 }
 
 
@@ -126,10 +126,10 @@ def test_a_change_of_it_is_noticed(in_place):
 def test_what_has_no_plain_value_stays_refused(transform):
     model = Cached()
     STAGED[transform](model.loss, X)
-    with pytest.raises(LeakedTracerError):
-        model.loss(X)
-    with pytest.raises(LeakedTracerError):
-        np.sum([model.kept[0], 1.0])
+    with pytest.raises((LeakedTracerError, fg.errors.AbstractValueError)):
+        float(model.loss(X))
+    with pytest.raises((LeakedTracerError, fg.errors.AbstractValueError)):
+        float(np.sum([model.kept[0], 1.0]))
 
 
 def kept_of(x, make=lambda x: x * 2.0):
@@ -315,7 +315,10 @@ def test_a_value_kept_from_vmap_has_a_type_alone():
     fg.vmap(lambda x: kept.append(x * 2.0) or x)(np.stack([X, X + 1.0]))
     looked_at = np.log(np.hstack([kept[0], 1.0]))
     assert (looked_at.shape, len(looked_at), looked_at.dtype) == ((4,), 4, np.dtype(float))
+    of_operators = (-kept[0] @ kept[0] + kept[0].sum()).astype(np.float32)
+    assert (of_operators.shape, of_operators.dtype) == ((), np.dtype(np.float32))
     readings = (
+        lambda: float(of_operators),
         lambda: float(looked_at[0]),
         lambda: bool(looked_at[0] > 1.0),
         lambda: fg.jit(lambda x: x + looked_at[0])(1.0),
@@ -323,7 +326,7 @@ def test_a_value_kept_from_vmap_has_a_type_alone():
         lambda: fg.grad(lambda x: x * looked_at[0])(1.0),
         lambda: np.asarray(looked_at),
         lambda: np.array([1.0, looked_at[0]]),
-        lambda: looked_at.tolist(),
+        lambda: looked_at[0].tolist(),
     )
     for read in readings:
         with pytest.raises(fg.errors.FungradError):

@@ -22,7 +22,7 @@ from fungrad.support.forks import cached_property
 from fungrad.support.lazy import imported
 from fungrad.tracing.code_origin import is_ours
 from fungrad.tracing.effects import logged
-from fungrad.tracing.trace import EVAL, Tracer, current, outlived, typeof
+from fungrad.tracing.trace import EVAL, Tracer, current, has_type_alone, outlived, typeof
 
 Rule = Callable[..., Any]
 
@@ -251,6 +251,8 @@ class Primitive:
         if trace is EVAL:
             for arg in args:
                 if type(arg) is Tracer:
+                    if has_type_alone(arg):
+                        return arg.owner.again(self, *args, **params)
                     return self.eval(*map(outlived, args), **params)
             return self.eval(*args, **params)
         if len(args) == 1 and type(args[0]) is Tracer:

@@ -531,7 +531,7 @@ class OfOutlived(OfArrays):
         """The method for the code of a frame, which asks for it."""
         if instance is None:
             raise AttributeError(self.function.__name__)
-        if may_be_plain(instance):
+        if instance.owner.is_over and current() is EVAL:
             return self.function.__get__(instance)
         if frame.f_code.co_code[frame.f_lasti] not in interception.LOADS:
             raise AttributeError(self.function.__name__)

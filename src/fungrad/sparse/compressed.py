@@ -111,7 +111,7 @@ class Compressed:
 
     def _batched(self, *values: Any) -> list[Any]:
         """What `at` returns, by one batched product."""
-        outputs, product = self._run.at(values)
+        outputs, product = self._run.traced_at(values)
         count = len(self.seeds)
         seeds = [np.stack(parts) for parts in zip(*self.seeds, strict=True)]
         parts = [np.reshape(part, (count, -1)) for part in vmap(product)(seeds)]

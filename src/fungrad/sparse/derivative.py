@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.jit import Jitted, jit
+from fungrad.control_flow.call import call
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.ir.types import Type
@@ -203,6 +204,12 @@ class Derivative:
         result = self._first(*values)
         outputs, residuals = result[: len(self.outputs)], result[len(self.outputs) :]
         return outputs, lambda vectors: self._second(*residuals, *vectors)
+
+    def traced_at(self, values: Sequence[Any]) -> Any:
+        """What `at` returns, in a function that is traced: calls of the two Graphs."""
+        result = call(*values, graph=self.first)
+        outputs, residuals = result[: len(self.outputs)], result[len(self.outputs) :]
+        return outputs, lambda vectors: call(*residuals, *vectors, graph=self.product)
 
 
 FEW = 2_000

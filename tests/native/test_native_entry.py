@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from fungrad.compiler.native import entry, symbols
+from fungrad.compiler.native import entry, entry_function, symbols
 from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.llvm_ir import Function, Module, Value
 from fungrad.ir.types import Type
@@ -268,3 +268,14 @@ def test_definitions_outlive_the_lists_that_hold_them() -> None:
     entry._spare[:] = [spare for spare in entry._spare if spare is not definition()]
     gc.collect()
     assert definition() is not None and callable(function)
+
+
+def test_programs_get_the_full_build_of_the_entry_function_later(monkeypatch: Any) -> None:
+    monkeypatch.setattr(entry_function, "QUICK_PROGRAMS", 1 << 60)
+    program, fallback = doubling(Type((2,), np.dtype(float)))
+    quick, x = entry_function._pointer.value, np.array([1.0, -2.0])
+    assert program(x)[0].tolist() == [2.0, -4.0]
+    monkeypatch.setattr(entry_function, "QUICK_PROGRAMS", 0)
+    entry_function.ready()
+    assert entry_function._pointer.value != quick
+    assert program(x)[0].tolist() == [2.0, -4.0] and not fallback.calls

@@ -24,7 +24,7 @@ from fungrad.compiler.native.entry_function import (
     INSIDE,
     INT,
     PROGRAM,
-    entry_function,
+    ready,
 )
 from fungrad.compiler.native.kernel import MOST_ARRAYS, Kernel
 from fungrad.compiler.native.llvm_ir import Function, Module, Value
@@ -61,7 +61,7 @@ class EntryProgram:
         self.kernel = kernel
         self.fallback = fallback
         registered()
-        entry_function()
+        ready()
         text = kernel.module.complete()
         for call, define in threads.FUNCTIONS.items():
             if call in text:
@@ -171,9 +171,10 @@ def write(kernel: Kernel) -> None:
     module.declare(f"@fg_program = internal constant {{ {PROGRAM}, {kind} }} {whole}")
     given = [("ptr", "self"), ("ptr", "args"), ("i64", "nargs")]
     code = Function(module, "fg_entry", "ptr", given)
-    module.declare("declare ptr @fg_call(ptr, ptr, i64, ptr)")
+    module.declare("@fg_call_at = external global ptr")
+    function = code.new("load ptr, ptr @fg_call_at", "ptr").text
     passed = ", ".join(map(str, [*code.parameters, Value("@fg_program", "ptr")]))
-    code.ret(code.new(f"tail call ptr @fg_call({passed})", "ptr"))
+    code.ret(code.new(f"tail call ptr {function}({passed})", "ptr"))
 
 
 def _described(module: Module, type: Type, read: bool) -> str:

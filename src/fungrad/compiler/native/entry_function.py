@@ -1,16 +1,19 @@
 """The function that the entries of all native programs call: it checks the arguments, allocates the
 outputs and runs the kernel, as the description of the program says.
 
-It is compiled once a process, so that a program compiles its kernel and two instructions.
+It is compiled once a process, or read from the store: a program compiles its kernel, and two
+instructions.
 """
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import re
 
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.kernel import GIVEN_UP, MOST_ARRAYS
-from fungrad.compiler.native.machine_code import once, symbol
+from fungrad.compiler.native.machine_code import once, opened, symbol
 from fungrad.compiler.native.symbols import (
     DATA,
     DIMS,
@@ -37,6 +40,9 @@ made (INSIDE, ...).
 INSIDE, FLOAT, BOOL, INT, COMPLEX = range(5)
 """INSIDE: the number is in the object, where NumPy's scalars have it; an output is such a scalar.
 Floats and complex numbers are read INSIDE."""
+
+QUICK_PROGRAMS = 8
+"""So many programs have a quick build of the function, where no code is stored."""
 
 _TEXT = """
 %program = type PROGRAM
@@ -405,6 +411,20 @@ def text() -> str:
 
 
 @once
-def entry_function() -> None:
-    """Defines `ptr @fg_call(ptr self, ptr args, i64 count, ptr program)` for entries."""
-    symbol("fg_call", lasting(text()).address("fg_call"))
+def _built(quick: bool) -> int:
+    symbol("fg_call_at", ctypes.addressof(_pointer))
+    return lasting(text(), quick).address("fg_call")
+
+
+def ready() -> None:
+    """Prepares `@fg_call_at` for one more program: it points to the function
+    `ptr(ptr self, ptr args, i64 count, ptr program)`.
+
+    Its full build takes as long as it saves some programs. A process that stores no code begins
+    with a quick build.
+    """
+    _pointer.value = _built(opened() is None and next(_programs) < QUICK_PROGRAMS)
+
+
+_pointer = ctypes.c_void_p()
+_programs = itertools.count()

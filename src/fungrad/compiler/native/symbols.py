@@ -89,10 +89,11 @@ def registered() -> None:
         symbol(f"fg_{name}", id(known))
 
 
-def lasting(text: str) -> Built:
+def lasting(text: str, quick: bool = False) -> Built:
     """Functions that stay in memory: other threads may run them until the process ends."""
     registered()
     module = Module()
+    module.quick = quick
     module.declare(text)
     built = build(module, lasting=True)
     _KEPT.append(built)

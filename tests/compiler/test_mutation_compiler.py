@@ -25,7 +25,7 @@ ERROR_FUNCTION = "runtime/kernels: the error function of -0.0 is 0.0"
 # The quickest of several parts: all of them take minutes, see CONTRIBUTING.md.
 QUICK = (
     ERROR_FUNCTION,
-    "runtime/buffer_pool: arrays that are needed at one time share memory",
+    "native/scratch_layout: arrays that are live at one time share memory",
     "loops/reroll: exponents are numbers as others",
 )
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}

@@ -35,3 +35,4 @@ def test_gaps_beside_each_other_are_one() -> None:
     spans = [(0, 0), (0, 0), (0, 9), (1, 9), (2, 9)]
     assert packed(sizes, spans) == ([0, LINE, 2 * LINE, 0, 3 * LINE], 6 * LINE)
     assert packed([LINE, 3 * LINE], [(0, 0), (1, 1)]) == ([0, 0], 3 * LINE)
+    assert packed([2 * LINE, LINE, 1], [(0, 0), (1, 1), (1, 1)]) == ([0, 0, LINE], 2 * LINE)

@@ -14,9 +14,6 @@ SCANS = ("test_ordinary_scans.py", "test_scans.py")
 MUTANTS = (
     *of(
         "runtime/buffer_pool.py", ("test_buffers.py", f"{_B}buffers_are_used_again_held_within_bounds_and_freed"),
-        ("arrays that are needed at one time share memory", "if times[i] & times[j] and", "if times[i] & (times[j] >> 1) and"),
-        ("the last cache line is cut off", "return -(-math.prod(shape) * dtype.itemsize // LINE) * LINE",
-         "return (math.prod(shape) * dtype.itemsize // LINE) * LINE"),
         ("an arena that is too small", "if arena.size >= size]", "]"),
         ("what lives has no memory of its own", "    def __del__(self) -> None:\n        give(self.arena)\n", "        give(self.arena)\n"),
         ("more is held than may be", "while _free and arena.size + held() > LIMIT:", "while False:"),

@@ -97,6 +97,13 @@ MUTANTS = (
          "return max([0, *found])"),
     ),
     *of(
+        f"{_NATIVE}scratch_layout.py", ("test_native_scratch_layout.py",),
+        ("arrays that are live at one time share memory", "living[0][0] < first", "living[0][0] <= first"),
+        ("the last cache line is cut off", "return -(-size // LINE) * LINE", "return size // LINE * LINE"),
+        ("the rest of a gap is lost", "if start + size < stop:", "if False:"),
+        ("gaps beside each other stay two", "if at and gaps[at - 1][1] == start:", "if False:"),
+    ),
+    *of(
         f"{_NATIVE}tiling/clusters.py", ("test_native_tiles.py",),
         ("a sum is read before its last tile", "levels[output] = key[0] + (access.output == REDUCED)",
          "levels[output] = key[0]"),

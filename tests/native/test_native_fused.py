@@ -171,7 +171,7 @@ def test_what_a_stencil_reads_at_several_places_is_computed_once() -> None:
     (wrapped,) = fused._Program(graph_of(fg.grad(around), x)).nests
     assert not isinstance(wrapped, BufferedNest) or wrapped.direct is not None
     roots = [e.outputs[0] for e in nest.source.graph.equations if e.primitive.name == "sqrt"]
-    assert not any((roots[0], p.place) in nest.demanded for p in nest.demanded.values())
+    assert not any((roots[0], p.index_map) in nest.demanded for p in nest.demanded.values())
     cheap = fused._Program(graph_of(lambda x: (x[1:] - x[:-1]) * 2.0, x)).nests
     assert not any(isinstance(nest, BufferedNest) for nest in cheap)
 

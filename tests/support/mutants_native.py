@@ -31,8 +31,8 @@ MUTANTS = (
     *of(
         f"{_NATIVE}rows.py", (_ALONG,),
         ("a lane of the last group is lost", 'return code.compare("sge", code.iota()', 'return code.compare("sgt", code.iota()'),
-        ("lanes that were counted count again", "step({**index, loop: at}, short, fresh)",
-         "step({**index, loop: at}, short, None)"),
+        ("lanes that were counted count again", "step({**counters, loop: at}, short, fresh)",
+         "step({**counters, loop: at}, short, None)"),
         ("the last item of a unit is lost", '"smin", [code.add(first, self.per), self.items]',
          '"smin", [code.add(first, self.per - 1), self.items]'),
     ),

@@ -17,7 +17,7 @@ from typing import Any
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.element_operations import apply_equation, convert, type_of
-from fungrad.compiler.native.gathers import indirect, place_of, searches
+from fungrad.compiler.native.gathers import index_of, indirect, searches
 from fungrad.compiler.native.index_maps import (
     SHORT,
     FlatMaps,
@@ -107,7 +107,7 @@ class KernelGraph:
         return bool(self.outside.long(atom.type.shape)) and atom not in self.assembled
 
     def elements(self, atom: Atom) -> list[IndexMap]:
-        """The places of the elements of a value that is no array with loops."""
+        """The indices of the elements of a value that is no array with loops."""
         return list(itertools.product(*[[Along(-1, i) for i in range(n)] for n in atom.type.shape]))
 
     @cached_property
@@ -116,81 +116,81 @@ class KernelGraph:
         values = [a for e in equations for a in (*e.inputs, *e.outputs)]
         return flat(equations, [atom.type for atom in (*values, *self.graph.outputs)])
 
-    def pieces(self, maps: IndexMaps, atom: Atom, place: IndexMap) -> Sequence[Piece]:
+    def pieces(self, maps: IndexMaps, atom: Atom, index: IndexMap) -> Sequence[Piece]:
         """The pieces that an element of an equation's value reads, found once."""
-        key = (atom, place)
+        key = (atom, index)
         found = maps.pieces.get(key)
         if found is None:
-            found = maps.pieces[key] = self._pieces(maps, atom, place)
+            found = maps.pieces[key] = self._pieces(maps, atom, index)
         return found
 
-    def _pieces(self, maps: IndexMaps, atom: Atom, place: IndexMap) -> Sequence[Piece]:
+    def _pieces(self, maps: IndexMaps, atom: Atom, index: IndexMap) -> Sequence[Piece]:
         equation = self.made[atom]
-        if any(isinstance(along, Through) for along in place):
+        if any(isinstance(along, Through) for along in index):
             raise Refused("a read of computed values by an index array", "layout", equation)
         if equation.primitive is full:
             value = Literal(atom.type.dtype.type(equation.params["value"]))
             return Moved([Piece(value, ())])
         if equation.primitive is getitem and indirect(equation):
-            return Moved([Piece(equation.inputs[0], place_of(equation, place))])
+            return Moved([Piece(equation.inputs[0], index_of(equation, index))])
         if equation.primitive is unstack:
             item = Along(-1, [v is atom for v in equation.outputs].index(True))
-            return Moved([Piece(equation.inputs[0], (item, *place))])
-        found = maps.moved(equation, place)
+            return Moved([Piece(equation.inputs[0], (item, *index))])
+        found = maps.moved(equation, index)
         if found is not None:
             return found
-        lane = maps.in_lanes(equation, place)
+        lane = maps.in_lanes(equation, index)
         if lane is not None:
             return lane
         if isinstance(maps, ShortMaps) and maps.folded(equation):
-            return maps.parts(equation, place)
+            return maps.parts(equation, index)
         if reduction(equation) is not None:
-            terms = maps.terms(equation, place)
+            terms = maps.terms(equation, index)
             if terms is not None:
                 return terms
         if searches(equation):
-            return maps.operands(equation, place)[1:]
+            return maps.operands(equation, index)[1:]
         if not elementwise(equation):
             raise Refused(f"{equation.primitive.name} in array loops", "layout", equation)
-        return maps.operands(equation, place)
+        return maps.operands(equation, index)
 
     def limits(self, maps: IndexMaps, roots: Sequence[Piece]) -> Iterator[Limit]:
         """The limits of all pieces that roots need."""
-        for atom, place, *_ in self.demanded(maps, roots, None).values():
+        for atom, index, *_ in self.demanded(maps, roots, None).values():
             if atom in self.made:
-                for piece in self.pieces(maps, atom, place):
+                for piece in self.pieces(maps, atom, index):
                     yield from piece.limits
 
     def demanded(
         self, maps: IndexMaps, roots: Sequence[Piece], box: Box | None
     ) -> Mapping[Key, Piece]:
-        """All values at all places that roots need within a box, in order of evaluation."""
+        """All values at all indices that roots need within a box, in order of evaluation."""
         found: dict[Key, Piece] = {}
         seen: set[Key] = set()
         stack: list[tuple[Piece, bool]] = [(root, False) for root in reversed(roots)]
-        places = tuned.short_values if self.short else tuned.moved_values
-        most = places + tuned.values_of_equation * len(self.graph.equations)
+        indices = tuned.short_values if self.short else tuned.moved_values
+        most = indices + tuned.values_of_equation * len(self.graph.equations)
         while stack:
             if len(seen) > most:
                 raise Refused(
                     f"{len(seen)} values: moves of moved arrays", "long", values=len(seen)
                 )
             piece, ready = stack.pop()
-            key = (piece.atom, piece.place)
+            key = (piece.atom, piece.index_map)
             if ready:
                 found[key] = piece
             elif key not in seen and not isinstance(piece.atom, Literal):
                 seen.add(key)
                 stack.append((piece, True))
-                below = self.reads(maps, piece.atom, piece.place, box)
+                below = self.reads(maps, piece.atom, piece.index_map, box)
                 stack += [(p, False) for p in reversed(below)]
         return found
 
-    def reads(self, maps: IndexMaps, atom: Atom, place: IndexMap, box: Box | None) -> list[Piece]:
+    def reads(self, maps: IndexMaps, atom: Atom, index: IndexMap, box: Box | None) -> list[Piece]:
         """The pieces of a value that contribute somewhere in a box; of an array the indices."""
         if atom not in self.made:
-            return [Piece(a.array, a.place) for a in place if isinstance(a, Through)]
-        below = self.pieces(maps, atom, place)
+            return [Piece(a.array, a.index_map) for a in index if isinstance(a, Through)]
+        below = self.pieces(maps, atom, index)
         return [piece for piece in below if box is None or inside(piece.limits, box)]
 
 
@@ -229,7 +229,7 @@ class Body:
 
     Attributes:
       ahead: whether memory of the next lanes is prefetched.
-      records: loaded lanes of adjacent elements that each lane has of its own, by array, the place
+      records: loaded lanes of adjacent elements that each lane has of its own, by array, the index
         of the first, and the number of the first that is loaded.
       waiting: elements that are stored together once all are known, in the same way; None if each
         is stored on its own.
@@ -240,13 +240,13 @@ class Body:
         source: KernelGraph,
         maps: IndexMaps,
         code: Function,
-        index: Mapping[int, Value],
+        counters: Mapping[int, Value],
         box: Box | None,
         lanes: int = 1,
         outer: Body | None = None,
     ) -> None:
         self.source, self.maps, self.code = source, maps, code
-        self.index, self.box, self.lanes, self.outer = index, box, lanes, outer
+        self.counters, self.box, self.lanes, self.outer = counters, box, lanes, outer
         self.ahead = False
         self.memo: dict[Key, Value] = {}
         self.records: dict[tuple[int, IndexMap, int], Value] = {}
@@ -254,36 +254,36 @@ class Body:
         self.pointers: dict[int, Value] = {}
         self.last = len(maps.lengths) - 1
 
-    def lanes_at(self, place: IndexMap) -> int:
-        return self.lanes if self.last in loops_of(place) else 1
+    def lanes_at(self, index: IndexMap) -> int:
+        return self.lanes if self.last in loops_of(index) else 1
 
-    def value(self, atom: Atom, place: IndexMap) -> Value:
-        """A value at a place: in all lanes, or one number that they share."""
-        lanes = self.lanes_at(place)
+    def value(self, atom: Atom, index: IndexMap) -> Value:
+        """A value at an index: in all lanes, or one number that they share."""
+        lanes = self.lanes_at(index)
         self.code.lanes = lanes
         if isinstance(atom, Literal):
             return self.code.constant(atom.value, type_of(atom.type.dtype), lanes)
-        found = self.found((atom, place))
+        found = self.found((atom, index))
         if found is None:
-            self._compute(Piece(atom, place))
-            found = self.memo[atom, place]
+            self._compute(Piece(atom, index))
+            found = self.memo[atom, index]
         return found
 
     def _compute(self, wanted: Piece) -> None:
         """Computes a value after its operands, without recursion: Graphs can be deep."""
         stack = [wanted]
         while stack:
-            atom, place, *_ = stack[-1]
-            below = self.source.reads(self.maps, atom, place, self.box)
+            atom, index, *_ = stack[-1]
+            below = self.source.reads(self.maps, atom, index, self.box)
             missing = [p for p in below if not isinstance(p.atom, Literal)
-                       and self.found((p.atom, p.place)) is None]  # fmt: skip
+                       and self.found((p.atom, p.index_map)) is None]  # fmt: skip
             if missing:
                 stack += reversed(missing)
                 continue
             stack.pop()
-            if self.found((atom, place)) is None:
-                lanes = self.code.lanes = self.lanes_at(place)
-                self.memo[atom, place] = self._made(atom, place, lanes)
+            if self.found((atom, index)) is None:
+                lanes = self.code.lanes = self.lanes_at(index)
+                self.memo[atom, index] = self._made(atom, index, lanes)
 
     def found(self, key: Key) -> Value | None:
         """A value that this Body, or an outer one, has computed already."""
@@ -299,22 +299,22 @@ class Body:
         self.code.lanes = lanes
         return self.code.splat(x)
 
-    def _made(self, atom: Atom, place: IndexMap, lanes: int) -> Value:
+    def _made(self, atom: Atom, index: IndexMap, lanes: int) -> Value:
         type = type_of(atom.type.dtype)
         if atom in self.source.numbers:
             return self.code.constant(self.source.numbers[atom], type, 1)
         equation = self.source.made.get(atom)
         if equation is None:
-            return self.load(atom, place, lanes)
-        below = self.source.pieces(self.maps, atom, place)
+            return self.load(atom, index, lanes)
+        below = self.source.pieces(self.maps, atom, index)
         if isinstance(below, Moved):
             return self._moved(below, type, lanes)
         if isinstance(below, Lane):
             (piece,) = below
-            return self.code.lane(self.value(piece.atom, piece.place), below.number)
+            return self.code.lane(self.value(piece.atom, piece.index_map), below.number)
         folded = reduction(equation)
         if folded is not None:
-            values = [self.spread(self.value(p.atom, p.place), lanes) for p in below]
+            values = [self.spread(self.value(p.atom, p.index_map), lanes) for p in below]
             terms = [folded.term(self.code, [x]) for x in values]
             if folded.operation is add:  # NumPy begins with 0.0: no sum is -0.0
                 terms.insert(0, folded.start(self.code, lanes))
@@ -330,7 +330,7 @@ class Body:
         array, length = self.source.arrays.get(table), table.type.size
         if array is None:
             raise Refused("a search in computed values", "layout", equation)
-        x = self.spread(self.value(piece.atom, piece.place), lanes)
+        x = self.spread(self.value(piece.atom, piece.index_map), lanes)
         position = code.constant(0, "i64", lanes)
         for step in [1 << n for n in reversed(range(length.bit_length()))]:
             beyond = code.add(position, step)
@@ -360,7 +360,7 @@ class Body:
         return result
 
     def _applied(self, equation: Equation, pieces: Sequence[Piece], lanes: int) -> Value:
-        values = [self.value(piece.atom, piece.place) for piece in pieces]
+        values = [self.value(piece.atom, piece.index_map) for piece in pieces]
         lanes = max([1, *[v.lanes for v, p in zip(values, pieces, strict=True)
                           if not isinstance(p.atom, Literal)]])  # fmt: skip
         operands = []
@@ -376,7 +376,7 @@ class Body:
         for piece in moved:
             if self.box is not None and not inside(piece.limits, self.box):
                 continue
-            x = convert(code, self.value(piece.atom, piece.place), type)
+            x = convert(code, self.value(piece.atom, piece.index_map), type)
             counts = self.counts(piece.limits) if self.box is None and piece.limits else None
             old = result
             if old is None:
@@ -395,7 +395,7 @@ class Body:
         code, found = self.code, None
         for loop, low, high in limits:
             for test, bound in (("sge", low), ("slt", high)):
-                one = code.compare(test, self.index[loop], bound)
+                one = code.compare(test, self.counters[loop], bound)
                 found = one if found is None else code.binary("and", found, one)
         assert found is not None
         return found
@@ -415,10 +415,10 @@ class Body:
             at = self.code.at(self.code.parameters[0], array, "ptr")
             self.pointers[array] = self.code.load(at, "ptr", 1)
 
-    def address(self, array: int, type: str, shape: Sequence[int], place: IndexMap) -> Value:
+    def address(self, array: int, type: str, shape: Sequence[int], index: IndexMap) -> Value:
         """The pointer to an element; clamped to the array where elements test the limits."""
         code, total, known = self.code, None, 0
-        for along, length, stride in self.maps.element(shape, place):
+        for along, length, stride in self.maps.element(shape, index):
             if isinstance(along, Through):
                 i = self.through(along)
             elif along.loop < 0:
@@ -442,7 +442,7 @@ class Body:
 
     def along(self, along: Along) -> Value:
         """The index along an axis; the last lane's if the axis is reversed."""
-        code, i = self.code, self.index[along.loop]
+        code, i = self.code, self.counters[along.loop]
         offset = along.offset
         if along.step == -1:
             if along.loop == self.last:
@@ -454,27 +454,27 @@ class Body:
     def through(self, along: Through) -> Value:
         """The index that an index array gives, counted from the front and within the axis."""
         code = self.code
-        i = convert(code, self.value(along.array, along.place), "i64")
+        i = convert(code, self.value(along.array, along.index_map), "i64")
         code.lanes = i.lanes
         i = code.select(code.compare("slt", i, 0), code.add(i, along.length), i)
         return code.intrinsic("umin", [i, along.length - 1])
 
-    def scattered(self, shape: Sequence[int], place: IndexMap) -> bool:
+    def scattered(self, shape: Sequence[int], index: IndexMap) -> bool:
         """Whether each lane has an index of its own."""
-        return any(isinstance(a, Through) and self.lanes_at(a.place) > 1 for a in place)
+        return any(isinstance(a, Through) and self.lanes_at(a.index_map) > 1 for a in index)
 
     def addresses(
-        self, array: int, type: str, shape: Sequence[int], place: IndexMap, lanes: int
+        self, array: int, type: str, shape: Sequence[int], index: IndexMap, lanes: int
     ) -> list[Value]:
         """The pointers to the elements of all lanes, of which each has an index of its own."""
         code, pointer, total = self.code, self.pointer(array), None
-        for along, _, stride in self.maps.element(shape, place):
+        for along, _, stride in self.maps.element(shape, index):
             if isinstance(along, Through):
                 i = self.through(along)
             elif along.loop < 0:
                 i = code.constant(along.offset, "i64", 1)
             else:
-                i = code.add(code.mul(self.index[along.loop], along.step), along.offset)
+                i = code.add(code.mul(self.counters[along.loop], along.step), along.offset)
                 if along.loop == self.last:
                     code.lanes = lanes
                     i = code.add(code.splat(i), code.mul(code.iota(), along.step))
@@ -486,39 +486,39 @@ class Body:
         assert total is not None
         return [code.at(pointer, code.lane(total, lane), type) for lane in range(lanes)]
 
-    def load(self, atom: Atom, place: IndexMap, lanes: int) -> Value:
+    def load(self, atom: Atom, index: IndexMap, lanes: int) -> Value:
         code, type, shape = self.code, type_of(atom.type.dtype), atom.type.shape
         array = self.source.arrays.get(atom)
         if array is None:
             raise Refused("an operand that is not an array of the kernel", "layout")
-        if lanes > 1 and self.scattered(shape, place):
-            return self._collected(self.addresses(array, type, shape, place, lanes), type)
-        stride = self.stride(shape, place)
+        if lanes > 1 and self.scattered(shape, index):
+            return self._collected(self.addresses(array, type, shape, index, lanes), type)
+        stride = self.stride(shape, index)
         if lanes > 1 and abs(stride) != 1:
-            return self._gathered(atom, place, lanes, stride)
-        x = code.read(self.near(self.address(array, type, shape, place), type), type, lanes)
+            return self._gathered(atom, index, lanes, stride)
+        x = code.read(self.near(self.address(array, type, shape, index), type), type, lanes)
         if lanes > 1 and stride < 0:
             x = shuffled(code, [x], reversed(range(lanes)))
         return x
 
-    def stride(self, shape: Sequence[int], place: IndexMap) -> int:
+    def stride(self, shape: Sequence[int], index: IndexMap) -> int:
         """The distance of two lanes in memory, in elements."""
-        found = self.maps.element(shape, place)
+        found = self.maps.element(shape, index)
         return sum([along.step * stride for along, _, stride in found
                     if isinstance(along, Along) and along.loop == self.last])  # fmt: skip
 
-    def _gathered(self, atom: Atom, place: IndexMap, lanes: int, step: int) -> Value:
+    def _gathered(self, atom: Atom, index: IndexMap, lanes: int, step: int) -> Value:
         """Lanes that are not adjacent in memory, loaded one by one."""
         code, type = self.code, type_of(atom.type.dtype)
         array = self.source.arrays[atom]
         starts = [lane * abs(step) for lane in range(lanes)][:: 1 if step > 0 else -1]
-        record = self.record(atom.type.shape, place, abs(step))
+        record = self.record(atom.type.shape, index, abs(step))
         if record is not None:
             return self._of_record(array, type, atom.type.shape, record, starts)
-        read = math.prod([self.maps.lengths[loop] for loop in loops_of(place)])
+        read = math.prod([self.maps.lengths[loop] for loop in loops_of(index)])
         if read * size_of(type) > tuned.gathered_bytes and abs(step) > SHORT:
             raise Refused("a strided read of a large array", "layout")
-        first = self.address(array, type, atom.type.shape, place)
+        first = self.address(array, type, atom.type.shape, index)
         result = Value("poison", type, lanes)
         for lane, n in enumerate(starts):
             one = code.read(code.at(first, n, type), type, 1)
@@ -526,13 +526,13 @@ class Body:
         return result
 
     def record(
-        self, shape: Sequence[int], place: IndexMap, step: int
+        self, shape: Sequence[int], index: IndexMap, step: int
     ) -> tuple[IndexMap, int] | None:
-        """The place of the first of a lane's own elements, which are adjacent in memory, and the
+        """The index of the first of a lane's own elements, which are adjacent in memory, and the
         number of the element among them; None if lanes have no elements of their own.
         """
         number, stride, trailing = 0, 1, 0
-        for along, length in zip(reversed(place), reversed(shape), strict=True):
+        for along, length in zip(reversed(index), reversed(shape), strict=True):
             if stride == step:
                 break
             if isinstance(along, Through) or along.loop >= 0:
@@ -541,7 +541,7 @@ class Body:
             trailing += 1
         if stride != step or not trailing or self.lanes & (self.lanes - 1):
             return None
-        return (*place[: len(place) - trailing], *[FIRST] * trailing), number
+        return (*index[: len(index) - trailing], *[FIRST] * trailing), number
 
     def _of_record(
         self, array: int, type: str, shape: Sequence[int], record: tuple[IndexMap, int],
@@ -550,12 +550,12 @@ class Body:
         """An element of each lane's own ones, which begin at `starts`; those beside it are loaded,
         too: at once if nothing lies between them.
         """
-        code, (place, number), lanes = self.code, record, len(starts)
+        code, (index, number), lanes = self.code, record, len(starts)
         step = abs(starts[1] - starts[0])
         start, width = block_of(number, step, lanes)
-        key, found = (array, place, start), self.records.get((array, place, start))
+        key, found = (array, index, start), self.records.get((array, index, start))
         if found is None:
-            first = code.at(self.address(array, type, shape, place), start, type)
+            first = code.at(self.address(array, type, shape, index), start, type)
             if width == step:
                 found = code.read(first, type, lanes * step)
             else:
@@ -571,30 +571,30 @@ class Body:
         self, x: Value, array: int, shape: Sequence[int], record: tuple[IndexMap, int], step: int
     ) -> None:
         """Stores an element of each lane's own ones, with those beside it once all are known."""
-        code, (place, number), lanes = self.code, record, x.lanes
+        code, (index, number), lanes = self.code, record, x.lanes
         assert self.waiting is not None
         start, width = block_of(number, step, lanes)
-        waiting = self.waiting.setdefault((array, place, start), {})
+        waiting = self.waiting.setdefault((array, index, start), {})
         waiting[number] = x
         if len(waiting) < width:
             return
         both = transposed(code, [waiting[start + n] for n in range(width)])
-        first = code.at(self.address(array, x.type, shape, place), start, x.type)
+        first = code.at(self.address(array, x.type, shape, index), start, x.type)
         together = lanes if width == step else 1  # nothing lies between the lanes' elements
         for lane in range(0, lanes, together):
             to = code.at(first, lane * step, x.type)
             code.write(part(code, both, lane * width, together * width), to)
 
-    def store(self, x: Value, array: int, shape: Sequence[int], place: IndexMap) -> None:
-        lanes = self.lanes_at(place)
+    def store(self, x: Value, array: int, shape: Sequence[int], index: IndexMap) -> None:
+        lanes = self.lanes_at(index)
         x, type = self.spread(x, lanes), x.type
-        stride = self.stride(shape, place)
+        stride = self.stride(shape, index)
         combined = lanes > 1 and stride > 1 and self.waiting is not None
-        record = self.record(shape, place, stride) if combined else None
+        record = self.record(shape, index, stride) if combined else None
         if record is not None:
             self._to_record(x, array, shape, record, stride)
             return
-        first = self.address(array, type, shape, place)
+        first = self.address(array, type, shape, index)
         if lanes == 1 or stride == 1:
             self.code.write(x, self.near(first, type, True))
             return
@@ -602,18 +602,18 @@ class Body:
             self.code.write(self.code.lane(x, lane), self.code.at(first, lane * stride, type))
 
     def write(
-        self, x: Value, array: int, shape: Sequence[int], place: IndexMap,
+        self, x: Value, array: int, shape: Sequence[int], index: IndexMap,
         join: Callable[[Value, Value], Value] | None,
     ) -> None:  # fmt: skip
         """Stores lanes at their own indices, one after the other; `join` makes the new element of
         the old one and a lane."""
-        code, lanes = self.code, self.lanes_at(place)
+        code, lanes = self.code, self.lanes_at(index)
         x = self.spread(x, lanes)
-        if lanes > 1 and self.scattered(shape, place):
+        if lanes > 1 and self.scattered(shape, index):
             parts = [(code.lane(x, lane), at) for lane, at in enumerate(
-                self.addresses(array, x.type, shape, place, lanes))]  # fmt: skip
-        elif lanes == 1 or self.stride(shape, place) == 1:
-            parts = [(x, self.address(array, x.type, shape, place))]
+                self.addresses(array, x.type, shape, index, lanes))]  # fmt: skip
+        elif lanes == 1 or self.stride(shape, index) == 1:
+            parts = [(x, self.address(array, x.type, shape, index))]
         else:
             raise Refused("a strided write by an index array", "layout")
         for one, at in parts:
@@ -663,9 +663,9 @@ def part(code: Function, x: Value, start: int, lanes: int) -> Value:
     return code.lane(x, start) if lanes == 1 else shuffled(code, [x], range(start, start + lanes))
 
 
-def shuffled(code: Function, xs: Sequence[Value], places: Iterable[int]) -> Value:
+def shuffled(code: Function, xs: Sequence[Value], indices: Iterable[int]) -> Value:
     """Some lanes of one or two values of equal lanes."""
-    mask = [f"i32 {n}" for n in places]
+    mask = [f"i32 {n}" for n in indices]
     x, other = xs[0], xs[-1] if len(xs) > 1 else f"{xs[0].full} poison"
     text = f"shufflevector {x}, {other}, <{len(mask)} x i32> <{', '.join(mask)}>"
     return code.new(text, x.type, len(mask))

@@ -243,20 +243,20 @@ class Sum(Record):
 
     Attributes:
       reduction: the reduction.
-      place: the place of the number in the result.
+      index_map: the index of the number in the result.
     """
 
     reduction: Reduction
-    place: IndexMap
+    index_map: IndexMap
 
-    def operands(self, places: Sequence[IndexMap]) -> list[list[Piece]]:
-        """The pieces that are reduced, for operands at some places."""
+    def operands(self, indices: Sequence[IndexMap]) -> list[list[Piece]]:
+        """The pieces that are reduced, for operands at some indices."""
         equation = self.reduction.equation
         axes = equation.params.get("axes", (0,))
         mine = []
-        for place in places:
-            if tuple([a for i, a in enumerate(place) if i not in axes]) == self.place:
-                mine.append([Piece(atom, place) for atom in equation.inputs])
+        for index in indices:
+            if tuple([a for i, a in enumerate(index) if i not in axes]) == self.index_map:
+                mine.append([Piece(atom, index) for atom in equation.inputs])
         return mine
 
 
@@ -301,7 +301,7 @@ class _Program:
             if self.source.is_array(equation.inputs[0]):
                 if found.type == "half":
                     raise Refused("a sum of few rows of halves", "layout", equation)
-                sums += [Sum(found, place) for place in self.source.elements(out)]
+                sums += [Sum(found, index) for index in self.source.elements(out)]
         return sums
 
     def _writes(self) -> dict[int, Written]:
@@ -413,10 +413,10 @@ class _Program:
                 beside.append((n, one))
                 continue
             if isinstance(one, Write):
-                nests[maps] += [Root(one.pieces(some[0].place), n, write=one) for some in found]
+                nests[maps] += [Root(one.pieces(some[0].index_map), n, write=one) for some in found]
                 continue
             if one is not None:
-                found = one.operands([some[0].place for some in found])
+                found = one.operands([some[0].index_map for some in found])
             nests[maps] += [Root(p, n, one.reduction if one else None) for p in found]
         return nests, beside
 
@@ -468,8 +468,8 @@ class _Program:
             for own in found.writes:
                 maps = self.source.maps(own.value.type.shape)
                 roots = nests.setdefault(maps.lengths, (maps, []))[1]
-                places = maps.wholes(own.value.type.shape)
-                roots += [Root(own.pieces(p), n, write=own) for p in places]
+                indices = maps.wholes(own.value.type.shape)
+                roots += [Root(own.pieces(p), n, write=own) for p in indices]
         for maps, roots in nests.values():  # refused before reductions look for their nests
             self.source.demanded(maps, [piece for root in roots for piece in root.pieces], None)
         offsets: dict[Equation, tuple[IndexMaps, list[Root], tuple[int, ...]]] = {}
@@ -518,15 +518,15 @@ class _Program:
         if maps.nest(shape) == maps.lengths:
             return (0,) * len(maps.lengths)
         own = maps.of(maps.nest(shape))
-        mine = [Piece(a, place) for a in reduction.operands for place in own.wholes(shape)]
+        mine = [Piece(a, index) for a in reduction.operands for index in own.wholes(shape)]
         begin = (0,) * len(own.lengths)
         found = self.source.demanded(own, mine, None)
-        aligned = {i for i, place in found if _starts(place) == begin}
+        aligned = {i for i, index in found if _starts(index) == begin}
         stored = [root for root in roots if root.reduction is None] or roots
         theirs = [piece for root in stored for piece in root.pieces]
         votes: Counter[tuple[int, ...]] = Counter()
-        for i, place in self.source.demanded(maps, theirs, None):
-            offsets = _starts(place)
+        for i, index in self.source.demanded(maps, theirs, None):
+            offsets = _starts(index)
             if i in aligned and len(offsets) == len(begin):
                 ends = zip(offsets, own.lengths, maps.lengths, strict=True)
                 if all(0 <= o and o + m <= k for o, m, k in ends):
@@ -579,25 +579,25 @@ class _Program:
         for nest in joined:
             nest.join(code, body)
         for n, (start, units) in self.partials.items():
-            reduction, place = self.sums[n]
+            reduction, index = self.sums[n]
             at = code.at(code.parameters[1], 8 * start)
             name = by_pairs(self.module, reduction)
             value = code.call(name, reduction.type, [at, code.constant(units, "i64", 1)])
             value = reduction.result(code, value)
-            body.memo[reduction.equation.outputs[0], place] = value
+            body.memo[reduction.equation.outputs[0], index] = value
         for n in numbers:
             atom = self.graph.outputs[n]
-            for place in self.source.elements(atom):
-                x = body.value(atom, place)
-                body.store(x, self.source.outputs + n, atom.type.shape, place)
+            for index in self.source.elements(atom):
+                x = body.value(atom, index)
+                body.store(x, self.source.outputs + n, atom.type.shape, index)
         code.ret()
 
 
-def _starts(place: IndexMap) -> tuple[int, ...]:
-    """The index at which an array along all loops begins; () for other places."""
-    if any(isinstance(a, Through) for a in place):
+def _starts(index: IndexMap) -> tuple[int, ...]:
+    """The index at which an array along all loops begins; () for other indices."""
+    if any(isinstance(a, Through) for a in index):
         return ()
-    along = [a for a in place if a.loop >= 0]
+    along = [a for a in index if a.loop >= 0]
     if [(a.loop, a.step) for a in along] != [(i, 1) for i in range(len(along))]:
         return ()
     return tuple([-a.offset for a in along])

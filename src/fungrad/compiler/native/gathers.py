@@ -1,9 +1,9 @@
 """Reads and writes by index arrays: the index along an axis is an element of another array.
 
-A read (`getitem`) is a place with indirect axes. A write (`scatter`, `index_add`, `index_set`) is a
-root of a loop nest: each value is added to, or replaces, the element that its indices name, in the
-order of the values, so that elements that are named twice are exact. Indices are clamped; a program
-has one more result, whether one of them is out of bounds, and NumPy then raises.
+A read (`getitem`) is an index map with indirect axes. A write (`scatter`, `index_add`, `index_set`)
+is a root of a loop nest: each value is added to, or replaces, the element that its indices name, in
+the order of the values, so that elements that are named twice are exact. Indices are clamped; a
+program has one more result, whether one of them is out of bounds, and NumPy then raises.
 """
 
 from __future__ import annotations
@@ -101,25 +101,25 @@ def bounds(equation: Equation) -> list[tuple[Atom, int]]:
             if type(e) is str]  # fmt: skip
 
 
-def place_of(equation: Equation, place: IndexMap) -> IndexMap:
-    """The place in the array that is indexed, for a place in the selection; or in the result of a
+def index_of(equation: Equation, index: IndexMap) -> IndexMap:
+    """The index in the array that is indexed, for an index in the selection; or in the result of a
     sum along axes.
     """
     if equation.primitive is reduce_sum:
-        return tuple([a for n, a in enumerate(place) if n not in equation.params["axes"]])
-    shape, index, arrays = _indexed_shape(equation), equation.params["index"], arrays_of(equation)
-    found = layout(index, shape, [a.type.shape for a in arrays])
+        return tuple([a for n, a in enumerate(index) if n not in equation.params["axes"]])
+    shape, entries, arrays = _indexed_shape(equation), equation.params["index"], arrays_of(equation)
+    found = layout(entries, shape, [a.type.shape for a in arrays])
     start, stop = found.position, found.position + len(found.fancy)
-    rest, given, source = iter((*place[:start], *place[stop:])), iter(arrays), list[Any]()
-    axes = iter(_entries(index, shape))
-    for entry in expanded(index, len(shape)):
+    rest, given, source = iter((*index[:start], *index[stop:])), iter(arrays), list[Any]()
+    axes = iter(_entries(entries, shape))
+    for entry in expanded(entries, len(shape)):
         if entry is None:
             next(rest)
             continue
         length, _ = next(axes)
         if type(entry) is str:
             atom = next(given)
-            at = broadcast(atom.type.shape, found.fancy, place[start:stop])
+            at = broadcast(atom.type.shape, found.fancy, index[start:stop])
             source.append(Through(atom, at, length))
         elif type(entry) is slice:
             along: Any = next(rest)
@@ -147,11 +147,11 @@ class Write(Record):
     def value(self) -> Atom:
         return self.equation.inputs[WRITES.get(self.equation.primitive, 1) - 1]
 
-    def pieces(self, place: IndexMap) -> list[Piece]:
-        """The value at a place, and its indices."""
-        at = place_of(self.equation, place)
-        indices = [Piece(a.array, a.place) for a in at if isinstance(a, Through)]
-        return [Piece(self.value, place), *indices]
+    def pieces(self, index: IndexMap) -> list[Piece]:
+        """The value at an index, and its indices."""
+        at = index_of(self.equation, index)
+        indices = [Piece(a.array, a.index_map) for a in at if isinstance(a, Through)]
+        return [Piece(self.value, index), *indices]
 
 
 class Written(Record):

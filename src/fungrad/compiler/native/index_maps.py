@@ -45,12 +45,12 @@ class Through(Record):
 
     Attributes:
       array: the index array.
-      place: the place in it.
+      index_map: the index in it.
       length: the length of the axis.
     """
 
     array: Atom
-    place: tuple[Any, ...]
+    index_map: tuple[Any, ...]
     length: int
 
 
@@ -63,12 +63,12 @@ class Limit(Record):
 
 
 class Piece(Record):
-    """A value at a place, read where all limits hold; it replaces the pieces before, or is added to
-    them.
+    """A value at an index map, read where all limits hold; it replaces the pieces before, or is
+    added to them.
     """
 
     atom: Atom
-    place: IndexMap
+    index_map: IndexMap
     limits: tuple[Limit, ...] = ()
     adds: bool = False
 
@@ -90,10 +90,10 @@ class Lane(list[Piece]):
         self.number = number
 
 
-def loops_of(place: IndexMap) -> frozenset[int]:
-    """The loops in which a place varies."""
-    found = {a.loop for a in place if isinstance(a, Along) and a.loop >= 0}
-    return frozenset(found.union(*[loops_of(a.place) for a in place if isinstance(a, Through)]))
+def loops_of(index: IndexMap) -> frozenset[int]:
+    """The loops in which an index varies."""
+    found = {a.loop for a in index if isinstance(a, Along) and a.loop >= 0}
+    return frozenset(found.union(*[loops_of(a.index_map) for a in index if isinstance(a, Through)]))
 
 
 class IndexMaps:
@@ -102,7 +102,7 @@ class IndexMaps:
     Attributes:
       lengths: the lengths of the loops.
       reduced: the loops over axes that reductions reduce.
-      pieces: the pieces that values at places read, once they were asked for.
+      pieces: the pieces that values at indices read, once they were asked for.
     """
 
     def __init__(self, lengths: Sequence[int], reduced: Sequence[int] = ()) -> None:
@@ -114,14 +114,14 @@ class IndexMaps:
         """The maps of this kind of other loops."""
         return type(self)(lengths, reduced)
 
-    def in_lanes(self, equation: Equation, place: IndexMap) -> Lane | None:
+    def in_lanes(self, equation: Equation, index: IndexMap) -> Lane | None:
         """The lanes from which an element of an equation's value is taken; None if it is computed
         on its own.
         """
         return None
 
     def whole(self, shape: Sequence[int], offsets: Sequence[int] = ()) -> IndexMap:
-        """The place of a value along all loops, whose first element is at the offsets."""
+        """The index of a value along all loops, whose first element is at the offsets."""
         offsets = offsets or [0] * len(shape)
         return normal([Along(i, -o) for i, o in enumerate(offsets)], shape)
 
@@ -133,46 +133,46 @@ class IndexMaps:
         """The lengths of the axes that need loops."""
         return tuple([n for n in shape if n > 1])
 
-    def places(self, shape: Sequence[int], loops: Sequence[Along]) -> list[IndexMap]:
-        """The places of a value whose long axes are mapped to loops."""
+    def indices(self, shape: Sequence[int], loops: Sequence[Along]) -> list[IndexMap]:
+        """The indices of a value whose long axes are mapped to loops."""
         rest = iter(loops)
         return [tuple([FIRST if n == 1 else next(rest) for n in shape])]
 
     def wholes(self, shape: Sequence[int], offsets: Sequence[int] = ()) -> list[IndexMap]:
-        """The places of a value along all loops: one for each index along its short axes."""
+        """The indices of a value along all loops: one for each index along its short axes."""
         return [self.whole(shape, offsets)]
 
     def folded(self, equation: Equation) -> bool:
         """Whether an equation reduces short axes."""
         return False
 
-    def operands(self, equation: Equation, place: IndexMap) -> list[Piece]:
-        """The operands of an elementwise equation for its element at a place."""
+    def operands(self, equation: Equation, index: IndexMap) -> list[Piece]:
+        """The operands of an elementwise equation for its element at an index."""
         shape = equation.outputs[0].type.shape
-        return [Piece(a, broadcast(a.type.shape, shape, place)) for a in equation.inputs]
+        return [Piece(a, broadcast(a.type.shape, shape, index)) for a in equation.inputs]
 
-    def moved(self, equation: Equation, place: IndexMap) -> Moved | None:
+    def moved(self, equation: Equation, index: IndexMap) -> Moved | None:
         """The pieces of a moving equation; None for other equations."""
 
         if equation.primitive.reduces in REDUCED:
-            return _reduced(equation, place)
+            return _reduced(equation, index)
         sections = sections_of(equation)
         if sections is None:
             return None
-        pieces = [_piece(self, equation, section, place) for section in sections]
+        pieces = [_piece(self, equation, section, index) for section in sections]
         return Moved([piece for piece in pieces if piece is not None])
 
-    def terms(self, equation: Equation, place: IndexMap) -> list[Piece] | None:
-        """The operands of a reduction, along all reduced loops, for its element at a place.
+    def terms(self, equation: Equation, index: IndexMap) -> list[Piece] | None:
+        """The operands of a reduction, along all reduced loops, for its element at an index.
 
-        Any loops of the right lengths that do not occur in the place are suitable: they are bound
+        Any loops of the right lengths that do not occur in the index are suitable: they are bound
         variables.
         """
-        if not self.reduced or loops_of(place) & set(self.reduced):
+        if not self.reduced or loops_of(index) & set(self.reduced):
             return None
         shape = equation.inputs[0].type.shape
         axes = equation.params.get("axes", (0,))
-        rest, loops, source = iter(place), iter(self.reduced), list[Along]()
+        rest, loops, source = iter(index), iter(self.reduced), list[Along]()
         for axis, length in enumerate(shape):
             if axis not in axes:
                 source.append(next(rest))
@@ -185,10 +185,10 @@ class IndexMaps:
             return None
         return [Piece(atom, normal(source, shape)) for atom in equation.inputs]
 
-    def element(self, shape: Sequence[int], place: IndexMap) -> list[tuple[Any, int, int]]:
+    def element(self, shape: Sequence[int], index: IndexMap) -> list[tuple[Any, int, int]]:
         """The position of an element in C order: for each axis its index, length and stride."""
         terms, stride = list[tuple[Any, int, int]](), 1
-        for along, length in zip(reversed(place), reversed(shape), strict=True):
+        for along, length in zip(reversed(index), reversed(shape), strict=True):
             terms.append((along, length, stride))
             stride *= length
         return terms
@@ -217,16 +217,16 @@ class FlatMaps(IndexMaps):
     def whole(self, shape: Sequence[int], offsets: Sequence[int] = ()) -> IndexMap:
         return (Along(0),) if math.prod(shape) > 1 else ()
 
-    def operands(self, equation: Equation, place: IndexMap) -> list[Piece]:
-        return [Piece(a, place if a.type.size > 1 else ()) for a in equation.inputs]
+    def operands(self, equation: Equation, index: IndexMap) -> list[Piece]:
+        return [Piece(a, index if a.type.size > 1 else ()) for a in equation.inputs]
 
-    def moved(self, equation: Equation, place: IndexMap) -> Moved | None:
+    def moved(self, equation: Equation, index: IndexMap) -> Moved | None:
         if equation.primitive not in (reshape, broadcast_to):
             return None
-        return Moved(self.operands(equation, place))
+        return Moved(self.operands(equation, index))
 
-    def element(self, shape: Sequence[int], place: IndexMap) -> list[tuple[Any, int, int]]:
-        return [(along, self.lengths[0], 1) for along in place]
+    def element(self, shape: Sequence[int], index: IndexMap) -> list[tuple[Any, int, int]]:
+        return [(along, self.lengths[0], 1) for along in index]
 
 
 class ShortMaps(IndexMaps):
@@ -243,14 +243,14 @@ class ShortMaps(IndexMaps):
 
     nest = long
 
-    def places(self, shape: Sequence[int], loops: Sequence[Along]) -> list[IndexMap]:
+    def indices(self, shape: Sequence[int], loops: Sequence[Along]) -> list[IndexMap]:
         rest = iter(loops)
         along = [[next(rest)] if n > SHORT else [Along(-1, i) for i in range(n)] for n in shape]
         return list(itertools.product(*along))
 
     def wholes(self, shape: Sequence[int], offsets: Sequence[int] = ()) -> list[IndexMap]:
         offsets = offsets or [0] * len(shape)
-        return self.places(shape, [Along(i, -o) for i, o in enumerate(offsets)])
+        return self.indices(shape, [Along(i, -o) for i, o in enumerate(offsets)])
 
     def folded(self, equation: Equation) -> bool:
         if equation.primitive.reduces not in REDUCED:
@@ -259,13 +259,13 @@ class ShortMaps(IndexMaps):
         reduced = [shape[axis] for axis in equation.params["axes"] if shape[axis] > 1]
         return bool(reduced) and max(reduced) <= self.unrolled
 
-    def parts(self, equation: Equation, place: IndexMap) -> list[Piece]:
-        """The terms of a reduction of short axes for its element at a place."""
+    def parts(self, equation: Equation, index: IndexMap) -> list[Piece]:
+        """The terms of a reduction of short axes for its element at an index."""
         (atom,), axes = equation.inputs, equation.params["axes"]
-        rest = iter(place)
+        rest = iter(index)
         along = [[Along(-1, k) for k in range(n)] if i in axes else [next(rest)]
                  for i, n in enumerate(atom.type.shape)]  # fmt: skip
-        return [Piece(atom, place) for place in itertools.product(*along)]
+        return [Piece(atom, index) for index in itertools.product(*along)]
 
 
 class LaneMaps(ShortMaps):
@@ -301,7 +301,7 @@ class LaneMaps(ShortMaps):
 
     nest = long
 
-    def places(self, shape: Sequence[int], loops: Sequence[Along]) -> list[IndexMap]:
+    def indices(self, shape: Sequence[int], loops: Sequence[Along]) -> list[IndexMap]:
         rest, axis = iter(loops), self._axis(shape)
         long = {i: next(rest) for i, n in enumerate(shape) if n > WIDEST}
         if axis >= 0:
@@ -310,13 +310,13 @@ class LaneMaps(ShortMaps):
                  for i, n in enumerate(shape)]  # fmt: skip
         return list(itertools.product(*along))
 
-    def in_lanes(self, equation: Equation, place: IndexMap) -> Lane | None:
+    def in_lanes(self, equation: Equation, index: IndexMap) -> Lane | None:
         (out, *_), lane = equation.outputs, self.lane
         axis = self._axis(out.type.shape)
-        if min(axis, lane) < 0 or lane in loops_of(place) or place[axis].loop >= 0:
+        if min(axis, lane) < 0 or lane in loops_of(index) or index[axis].loop >= 0:
             return None
-        whole = (*place[:axis], Along(lane), *place[axis + 1 :])
-        return Lane(Piece(out, whole), place[axis].offset)
+        whole = (*index[:axis], Along(lane), *index[axis + 1 :])
+        return Lane(Piece(out, whole), index[axis].offset)
 
 
 def flat(equations: Sequence[Equation], types: Sequence[Any]) -> bool:
@@ -326,14 +326,14 @@ def flat(equations: Sequence[Equation], types: Sequence[Any]) -> bool:
     return len(shapes) <= 1 and all(elementwise(e) or e.primitive in moving for e in equations)
 
 
-def normal(place: Sequence[Along], shape: Sequence[int]) -> IndexMap:
-    """A place in which axes of length 1 belong to no loop."""
-    return tuple([FIRST if n == 1 else along for along, n in zip(place, shape, strict=True)])
+def normal(index: Sequence[Along], shape: Sequence[int]) -> IndexMap:
+    """An index in which axes of length 1 belong to no loop."""
+    return tuple([FIRST if n == 1 else along for along, n in zip(index, shape, strict=True)])
 
 
-def broadcast(shape: Sequence[int], out: Sequence[int], place: IndexMap) -> IndexMap:
-    """The place in an operand that corresponds to a place in the result."""
-    return normal(place[len(out) - len(shape) :], shape)
+def broadcast(shape: Sequence[int], out: Sequence[int], index: IndexMap) -> IndexMap:
+    """The index in an operand that corresponds to an index in the result."""
+    return normal(index[len(out) - len(shape) :], shape)
 
 
 # --- primitives that move elements ----------------------------------------------------------------
@@ -375,12 +375,12 @@ def moved_operands(equation: Equation) -> set[Atom]:
 
 def _in_place(section: Section) -> bool:
     """Whether a section reads its operand at the indices of the output."""
-    box, place = section.box, section.place
-    return len(box) == len(place) and all(
+    box, index = section.box, section.place
+    return len(box) == len(index) and all(
         along is not None
         and along.offset == r.start
         and (len(r) == 1 or (along.loop, along.step) == (n, 1))
-        for n, (r, along) in enumerate(zip(box, place, strict=True))
+        for n, (r, along) in enumerate(zip(box, index, strict=True))
     )
 
 
@@ -396,22 +396,22 @@ def moves_deeply(graph: Graph) -> bool:
     return False
 
 
-def _reduced(equation: Equation, place: IndexMap) -> Moved | None:
+def _reduced(equation: Equation, index: IndexMap) -> Moved | None:
     """A reduction along axes of length 1; a sum is added to the 0.0 that NumPy begins with."""
     (atom,), axes = equation.inputs, equation.params["axes"]
     if any(atom.type.shape[axis] != 1 for axis in axes):
         return None
-    rest = iter(place)
+    rest = iter(index)
     source = [FIRST if i in axes else next(rest) for i in range(atom.type.ndim)]
     adds = equation.primitive.reduces is np.add
     return Moved([Piece(atom, normal(source, atom.type.shape), (), adds)])
 
 
-def _piece(maps: IndexMaps, equation: Equation, section: Section, place: IndexMap) -> Piece | None:
-    """A section at a place of the output; None if it is nowhere in it."""
+def _piece(maps: IndexMaps, equation: Equation, section: Section, index: IndexMap) -> Piece | None:
+    """A section at an index of the output; None if it is nowhere in it."""
     box, operand, axes, adds = section
     limits, source = list[Limit](), list[Along]()
-    for along, r, n in zip(place, box, equation.outputs[0].type.shape, strict=True):
+    for along, r, n in zip(index, box, equation.outputs[0].type.shape, strict=True):
         if len(r) < n:
             found = maps.limited(along, r.start, r.stop)
             if found is None:
@@ -421,7 +421,7 @@ def _piece(maps: IndexMaps, equation: Equation, section: Section, place: IndexMa
         if axis is None:
             raise Refused("a reshape that joins or splits axes", "layout")
         if axis.loop >= 0:
-            along = place[axis.loop]
+            along = index[axis.loop]
             offset = axis.offset + axis.step * (along.offset - box[axis.loop].start)
             axis = Along(along.loop, offset, 1 if along.loop < 0 else along.step * axis.step)
         source.append(axis)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.element_operations import convert, cost, type_of
 from fungrad.compiler.native.element_values import Body, KernelGraph, Key
-from fungrad.compiler.native.gathers import Write, place_of
+from fungrad.compiler.native.gathers import Write, index_of
 from fungrad.compiler.native.index_maps import LaneMaps, Piece, loops_of
 from fungrad.compiler.native.llvm_ir import Function, Operand, Value
 from fungrad.compiler.native.loop_nests import BoxNest, Root, adds
@@ -40,7 +40,7 @@ class LaneNest(BoxNest):
         super().__init__(source, maps, roots, name)
         self.lanes, self.box = maps.width, [(0, n) for n in maps.lengths]
         loaded = [p for p in self.demanded.values() if p.atom in source.arrays
-                  and len(loops_of(p.place)) == len(maps.lengths)]  # fmt: skip
+                  and len(loops_of(p.index_map)) == len(maps.lengths)]  # fmt: skip
         registers = host().vector_bytes // 2  # 32 of AVX-512, 16 of AVX2
         self.count = min(tuned.items_at_once, -(-registers // max(1, len(loaded))))
         made = [source.made[p.atom] for p in self.demanded.values() if p.atom in source.made]
@@ -48,13 +48,13 @@ class LaneNest(BoxNest):
         if any(len(stretches) > 1 for stretches in self.cuts):
             raise Refused("pieces of items", "layout")
         sums = [root for root in roots if root.reduction is not None]
-        if any(maps.lane not in loops_of(p.place) for root in sums for p in root.pieces):
+        if any(maps.lane not in loops_of(p.index_map) for root in sums for p in root.pieces):
             raise Refused("a sum over items without lanes", "layout")
 
     def unit(self, code: Function, entry: Body, unit: Value) -> None:
         """One unit; what its items share is computed ahead of them."""
-        index = {len(self.maps.lengths) - 1: code.constant(0, "i64", 1)}
-        shared = Body(self.source, self.maps, code, index, self.box, self.lanes, entry)
+        counters = {len(self.maps.lengths) - 1: code.constant(0, "i64", 1)}
+        shared = Body(self.source, self.maps, code, counters, self.box, self.lanes, entry)
         self.settle(shared, self.demanded)
         self.totals = dict[int, Value]()
         for n, root in enumerate(self.roots):
@@ -66,14 +66,14 @@ class LaneNest(BoxNest):
             root = self.roots[n]
             assert root.write is not None
             shape = self.source.graph.outputs[root.number].type.shape
-            place = place_of(root.write.equation, root.pieces[0].place)
+            index = index_of(root.write.equation, root.pieces[0].index_map)
             array, x = self.source.outputs + root.number, code.get(total)
-            shared.write(x, array, shape, place, adds(code, x.type))
+            shared.write(x, array, shape, index, adds(code, x.type))
 
     def _once(self, root: Root, write: Write) -> bool:
         """Whether all items add to the same lanes of an output."""
-        place = place_of(write.equation, root.pieces[0].place)
-        return loops_of(place) == {len(self.maps.lengths) - 1}
+        index = index_of(write.equation, root.pieces[0].index_map)
+        return loops_of(index) == {len(self.maps.lengths) - 1}
 
     def written(self, body: Body, root: Root, write: Write, counted: Value | None) -> None:
         """Adds to an output, or to what a unit adds to it at its end."""
@@ -83,7 +83,9 @@ class LaneNest(BoxNest):
             return
         code, (piece, *_) = body.code, root.pieces
         x = convert(
-            code, body.spread(body.value(piece.atom, piece.place), self.lanes), code.get(total).type
+            code,
+            body.spread(body.value(piece.atom, piece.index_map), self.lanes),
+            code.get(total).type,
         )
         code.set(total, adds(code, x.type)(code.get(total), x))
 
@@ -98,16 +100,16 @@ class LaneNest(BoxNest):
         """Some items at once."""
         bodies = []
         for n in range(count):
-            index = self.indices(code, code.add(first, n) if n else first)
-            index |= {len(self.maps.lengths) - 1: code.constant(0, "i64", 1)}
-            bodies.append(Body(self.source, self.maps, code, index, self.box, self.lanes, entry))
+            counters = self.counters(code, code.add(first, n) if n else first)
+            counters |= {len(self.maps.lengths) - 1: code.constant(0, "i64", 1)}
+            bodies.append(Body(self.source, self.maps, code, counters, self.box, self.lanes, entry))
         for piece in self.demanded.values():
             for body in bodies:
-                body.value(piece.atom, piece.place)
+                body.value(piece.atom, piece.index_map)
         for body in bodies:
             self.body(body, None)
 
     def settle(self, body: Body, demanded: Mapping[Key, Piece]) -> None:
         """Numbers that are taken from lanes have to wait for these."""
-        if len(self.maps.lengths) - 1 in body.index:
+        if len(self.maps.lengths) - 1 in body.counters:
             super().settle(body, demanded)

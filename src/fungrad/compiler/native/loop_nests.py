@@ -19,7 +19,7 @@ from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.block_sums import Reduction, reduction
 from fungrad.compiler.native.element_operations import convert, cost, takes_halves, type_of
 from fungrad.compiler.native.element_values import Body, KernelGraph, Key, inside
-from fungrad.compiler.native.gathers import Write, place_of
+from fungrad.compiler.native.gathers import Write, index_of
 from fungrad.compiler.native.index_maps import IndexMaps, Limit, Piece, loops_of
 from fungrad.compiler.native.llvm_ir import Function, Operand, Value
 from fungrad.compiler.native.machine_code import host
@@ -39,7 +39,7 @@ class Root(Record):
     """The result of a nest: an output that is stored, or a reduction.
 
     Attributes:
-      pieces: the values, at their places; two for a contraction.
+      pieces: the values, at their indices; two for a contraction.
       number: the index of the output, or of the reduction.
       reduction: None for an output.
       limits: the part of the nest that has its elements.
@@ -100,8 +100,8 @@ class Nest:
     def _times(self, piece: Piece) -> int:
         """How often a value is computed: outside of the inner loops if it is invariant in them."""
         inner = self.maps.reduced or (len(self.maps.lengths) - 1,)
-        read = self.source.reads(self.maps, piece.atom, piece.place, None)
-        loops = loops_of(piece.place).union(*[loops_of(p.place) for p in read])
+        read = self.source.reads(self.maps, piece.atom, piece.index_map, None)
+        loops = loops_of(piece.index_map).union(*[loops_of(p.index_map) for p in read])
         if not loops.isdisjoint(inner):
             return self.elements
         return self.elements // math.prod([self.maps.lengths[i] for i in inner]) if loops else 1
@@ -272,8 +272,8 @@ class Nest:
     def settle(self, body: Body, demanded: Mapping[Key, Piece]) -> None:
         """Computes loop-invariant values ahead of the loop."""
         for piece in demanded.values():
-            if loops_of(piece.place) <= body.index.keys():
-                body.value(piece.atom, piece.place)
+            if loops_of(piece.index_map) <= body.counters.keys():
+                body.value(piece.atom, piece.index_map)
 
     def unit(self, code: Function, entry: Body, unit: Value) -> None:
         raise NotImplementedError
@@ -301,11 +301,11 @@ class Nest:
             return
         if reduction is None:
             (piece,) = root.pieces
-            x = body.value(piece.atom, piece.place)
+            x = body.value(piece.atom, piece.index_map)
             array = self.source.outputs + root.number
-            body.store(x, array, piece.atom.type.shape, piece.place)
+            body.store(x, array, piece.atom.type.shape, piece.index_map)
             return
-        values = [body.spread(body.value(p.atom, p.place), body.lanes) for p in root.pieces]
+        values = [body.spread(body.value(p.atom, p.index_map), body.lanes) for p in root.pieces]
         variable = self.vectors[self.sum_of(root)]
         reduction.add(code, variable, reduction.term(code, values), counted)
 
@@ -313,24 +313,24 @@ class Nest:
         """Writes a value at its indices; what does not count adds nothing."""
         code, (piece, *_) = body.code, root.pieces
         type_ = self.source.graph.outputs[root.number].type
-        place = place_of(write.equation, piece.place)
-        x = convert(code, body.value(piece.atom, piece.place), type_of(type_.dtype))
+        index = index_of(write.equation, piece.index_map)
+        x = convert(code, body.value(piece.atom, piece.index_map), type_of(type_.dtype))
         if counted is not None and write.adds:
             x = code.select(counted, body.spread(x, body.lanes), 0)
-        if x.lanes > 1 and body.lanes_at(place) == 1:
+        if x.lanes > 1 and body.lanes_at(index) == 1:
             total = reduction(write.equation)
             assert total is not None
             if x.type == "half":
                 raise Refused("sums of halves in lanes, row by row", "layout", write.equation)
             x = total.across(code, x)
         array = self.source.outputs + root.number
-        body.write(x, array, type_.shape, place, adds(code, x.type) if write.adds else None)
+        body.write(x, array, type_.shape, index, adds(code, x.type) if write.adds else None)
 
     def add_tail(self, body: Body, root: Root, tails: Value, counted: Value | None) -> None:
         """Adds a single element to a reduction."""
         code, reduction = body.code, root.reduction
         assert reduction is not None
-        x = reduction.term(code, [body.value(p.atom, p.place) for p in root.pieces])
+        x = reduction.term(code, [body.value(p.atom, p.index_map) for p in root.pieces])
         if counted is not None:
             x = code.select(counted, x, reduction.start(code, 1))
         at = code.at(tails, 8 * self.sum_of(root))
@@ -405,7 +405,7 @@ class BoxNest(Nest):
         ends = [code.constant(n, "i64", 1) for n in (0, self.last)]
         code.for_range(first, stop, lambda row: self.row(code, entry, row, *ends))
 
-    def indices(self, code: Function, row: Value) -> dict[int, Value]:
+    def counters(self, code: Function, row: Value) -> dict[int, Value]:
         """The indices of the outer loops."""
         found: dict[int, Value] = {}
         for loop in reversed(range(len(self.maps.lengths) - 1)):
@@ -417,7 +417,7 @@ class BoxNest(Nest):
 
     def row(self, code: Function, entry: Body, row: Value, low: Value, high: Value) -> None:
         """The elements of a row from `low` to `high`."""
-        index = self.indices(code, row)
+        counters = self.counters(code, row)
         after = code.label("row")
         for outer in itertools.product(*self.boxes[:-1]):
             fits = None
@@ -425,16 +425,16 @@ class BoxNest(Nest):
                 if (first, stop) == (0, self.maps.lengths[loop]):
                     continue
                 for test, bound in (("sge", first), ("slt", stop)):
-                    one = code.compare(test, index[loop], bound)
+                    one = code.compare(test, counters[loop], bound)
                     fits = one if fits is None else code.binary("and", fits, one)
             if fits is None:
-                self.stretches(code, entry, index, row, outer, low, high)
+                self.stretches(code, entry, counters, row, outer, low, high)
                 code.goto(after)
                 break
             yes, no = code.label("box"), code.label("beside")
             code.branch(fits, yes, no)
             code.begin(yes)
-            self.stretches(code, entry, index, row, outer, low, high)
+            self.stretches(code, entry, counters, row, outer, low, high)
             code.goto(after)
             code.begin(no)
         else:
@@ -443,7 +443,7 @@ class BoxNest(Nest):
         code.begin(after)
 
     def stretches(
-        self, code: Function, entry: Body, index: dict[int, Value], row: Value,
+        self, code: Function, entry: Body, counters: dict[int, Value], row: Value,
         outer: Sequence[tuple[int, int]], low: Value, high: Value,
     ) -> None:  # fmt: skip
         """The boxes along a row in order, and the borders between them."""
@@ -453,7 +453,7 @@ class BoxNest(Nest):
             if first > before:
                 self.border(code, row, *self.clipped(code, low, high, before, first))
             box = [*outer, stretch]
-            body = Body(self.source, self.maps, code, index, box, 1, entry)
+            body = Body(self.source, self.maps, code, counters, box, 1, entry)
             self.settle(body, self.source.demanded(self.maps, self.pieces, box))
             self.vector_loop(code, body, *self.clipped(code, low, high, first, stop))
             before = stop
@@ -477,8 +477,8 @@ class BoxNest(Nest):
             at = i if exact else code.intrinsic("smin", [i, code.sub(high, lanes)])
             if not exact:
                 at = code.intrinsic("smax", [at, first])
-            index = {**outer.index, len(self.maps.lengths) - 1: at}
-            body = Body(self.source, self.maps, code, index, outer.box, lanes, outer)
+            counters = {**outer.counters, len(self.maps.lengths) - 1: at}
+            body = Body(self.source, self.maps, code, counters, outer.box, lanes, outer)
             counted = None
             if not exact and (self.sums or self.writes) and lanes > 1:
                 code.lanes = lanes
@@ -506,10 +506,10 @@ class BoxNest(Nest):
                      ("ptr", "tails"), *[("ptr", f"extra{n}") for n in self.extra]]  # fmt: skip
             code = Function(module, self.name, "void", given, attributes="internal")
             entry = self.entry(code, dict(zip(self.extra, code.parameters[5:], strict=True)))
-            index = self.indices(code, code.parameters[1])
+            counters = self.counters(code, code.parameters[1])
 
             def step(i: Value) -> None:
-                inner = {**index, len(self.maps.lengths) - 1: i}
+                inner = {**counters, len(self.maps.lengths) - 1: i}
                 body = Body(self.source, self.maps, code, inner, None, 1, entry)
                 for root in self.roots:
                     if root.reduction is None:

@@ -78,16 +78,16 @@ def columns_of(source: KernelGraph, maps: IndexMaps, roots: Sequence[Root]) -> l
         return []
     price, kept = dict[Key, float](), dict[Atom, None]()
     demanded = source.demanded(maps, [piece for root in roots for piece in root.pieces], None)
-    for key, (atom, place, *_) in demanded.items():
-        made, loops = source.made.get(atom), loops_of(place)
-        below = [(p, (p.atom, p.place)) for p in source.reads(maps, atom, place, None)]
+    for key, (atom, index, *_) in demanded.items():
+        made, loops = source.made.get(atom), loops_of(index)
+        below = [(p, (p.atom, p.index_map)) for p in source.reads(maps, atom, index, None)]
         if loops <= {last} and not (made and reduction(made) and not maps.folded(made)):
             own = _cost(made, maps, len(below)) if made else 0.0
             price[key] = own + sum([price.get(k, -math.inf) for p, k in below
                                     if not isinstance(p.atom, Literal)])  # fmt: skip
             continue
         for p, k in below:
-            along = [a for a in p.place if a != FIRST]
+            along = [a for a in p.index_map if a != FIRST]
             if (
                 price.get(k, 0.0) >= tuned.buffered_ns
                 and along == [Along(last)]
@@ -116,7 +116,7 @@ def _with_columns(
     nest.columns = ahead = dict[int, BoxNest]()
     for n, atom in enumerate(columns):
         own = nest.maps.of(nest.maps.nest(atom.type.shape))
-        pieces = [Piece(atom, place) for place in own.wholes(atom.type.shape)]
+        pieces = [Piece(atom, index) for index in own.wholes(atom.type.shape)]
         roots = [Root(pieces, source.pointers + n - source.outputs)]
         ahead[nest.buffer] = found = BoxNest(source, own, roots, f"{name}ahead{n}")
         nest.buffer += whole_lines(atom.type.nbytes)
@@ -141,7 +141,7 @@ class BufferedNest(BoxNest):
 
         def offsets(box: Box | None) -> list[int]:
             read = self.source.demanded(maps, self.pieces, box).values()
-            return [p.place[0].offset for p in read if p.atom in mine]
+            return [p.index_map[0].offset for p in read if p.atom in mine]
 
         boxes = [n for box in itertools.product(*self.boxes) for n in offsets(box)]
         borders = offsets(None)
@@ -193,7 +193,7 @@ class BufferedNest(BoxNest):
 
 
 def _kept(source: KernelGraph, maps: IndexMaps, roots: Sequence[Root]) -> list[Atom]:
-    """The expensive values that are read at several places, or at one and for a buffer; all of the
+    """The expensive values that are read at several indices, or at one and for a buffer; all of the
     one shape that saves most.
     """
     if (
@@ -218,10 +218,10 @@ def _kept(source: KernelGraph, maps: IndexMaps, roots: Sequence[Root]) -> list[A
 def _recompute(source: KernelGraph, maps: IndexMaps, pieces: Sequence[Piece]) -> dict[Atom, float]:
     """The nanoseconds of an element of each value that is computed where it is read."""
     recompute: dict[Atom, float] = {}
-    for atom, place, *_ in source.demanded(maps, pieces, None).values():
+    for atom, index, *_ in source.demanded(maps, pieces, None).values():
         made = source.made.get(atom)
         if made is not None and atom not in recompute:
-            before = dict.fromkeys(p.atom for p in source.reads(maps, atom, place, None))
+            before = dict.fromkeys(p.atom for p in source.reads(maps, atom, index, None))
             price = _cost(made, maps, len(before))
             recompute[atom] = price + sum([recompute.get(a, 0.0) for a in before])
     return recompute
@@ -237,18 +237,18 @@ def _kept_of_shape(
     saved, own, kept = 0.0, IndexMaps(shape), list[Atom]()
     used: dict[Atom, set[tuple[bool, IndexMap]]] = {}
     for piece in pieces:
-        used.setdefault(piece.atom, set()).add((False, piece.place))
+        used.setdefault(piece.atom, set()).add((False, piece.index_map))
     for equation in reversed(source.graph.equations):
         for atom in reversed(equation.outputs):
-            places = used.get(atom, set())
-            again = (len(places) - 1) * recompute.get(atom, 0.0)
-            along = [[(a.loop, a.step) for a in place] for _, place in places]
+            indices = used.get(atom, set())
+            again = (len(indices) - 1) * recompute.get(atom, 0.0)
+            along = [[(a.loop, a.step) for a in index] for _, index in indices]
             straight = all(a == [(0, 1), (1, 1)] for a in along)
             if again >= tuned.buffered_ns and atom.type.shape == shape and straight:
                 kept.append(atom)
                 saved += again
-                places = {(True, own.whole(shape))}
-            for ahead, place in places:
-                for piece in source.reads(own if ahead else maps, atom, place, None):
-                    used.setdefault(piece.atom, set()).add((ahead, piece.place))
+                indices = {(True, own.whole(shape))}
+            for ahead, index in indices:
+                for piece in source.reads(own if ahead else maps, atom, index, None):
+                    used.setdefault(piece.atom, set()).add((ahead, piece.index_map))
     return saved, kept

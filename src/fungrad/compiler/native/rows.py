@@ -37,7 +37,7 @@ class RowNest(Nest):
     """Items and the reduced loops within them.
 
     Attributes:
-      phase: the first phase in which each value (at a place) can be computed.
+      phase: the first phase in which each value (at an index) can be computed.
       needed: the phases that need each value.
       kept: the buffered values, and the offsets of their buffers in bytes.
       group: the number of rows that run each phase together.
@@ -86,8 +86,8 @@ class RowNest(Nest):
 
     def _operands(self, key: Key) -> list[Key]:
         piece = self.demanded[key]
-        below = self.source.reads(self.maps, piece.atom, piece.place, None)
-        return [(p.atom, p.place) for p in below if (p.atom, p.place) in self.demanded]
+        below = self.source.reads(self.maps, piece.atom, piece.index_map, None)
+        return [(p.atom, p.index_map) for p in below if (p.atom, p.index_map) in self.demanded]
 
     def _phases(self) -> None:
         self.phase: dict[Key, int] = {}
@@ -96,9 +96,9 @@ class RowNest(Nest):
             self.phase[key] = max(before, default=0)
         self.last_phase = max(self.phase.values(), default=0)
 
-    def _inside(self, place: IndexMap) -> bool:
-        """Whether a value at a place varies within an item."""
-        return bool(loops_of(place) & set(self.inner))
+    def _inside(self, index: IndexMap) -> bool:
+        """Whether a value at an index varies within an item."""
+        return bool(loops_of(index) & set(self.inner))
 
     def _buffers(self) -> None:
         """Chooses the values that are kept, and the phases in which each is computed or read."""
@@ -112,7 +112,9 @@ class RowNest(Nest):
                 recompute[key] = own + sum(recompute[k] for k in self._operands(key))
         self.needed: dict[Key, set[int]] = {key: set() for key in self.demanded}
         for root in self.roots:
-            keys = [(p.atom, p.place) for p in root.pieces if (p.atom, p.place) in recompute]
+            keys = [
+                (p.atom, p.index_map) for p in root.pieces if (p.atom, p.index_map) in recompute
+            ]
             for key in keys:
                 self.needed[key].add(max(self.phase[k] for k in keys))
         self.kept: dict[Key, int] = {}
@@ -131,7 +133,7 @@ class RowNest(Nest):
                 self.needed[k] |= phases
 
     def _group(self) -> None:
-        """Decides whether rows run in groups, and places the buffers for these."""
+        """Decides whether rows run in groups, and lays out the buffers for these."""
         self.group, self.row_bytes, self.shared_by = 1, self.buffer, dict[Key, int]()
         own = [key for key in self.demanded if not self._inside(key[1])
                and (loops_of(key[1]) or self._late(key))]  # fmt: skip
@@ -150,7 +152,7 @@ class RowNest(Nest):
         self.group = self.lanes
         self.per = -(-self.per // self.group) * self.group
         read = {k for key in self.demanded if self._inside(key[1]) for k in self._operands(key)}
-        read |= {(p.atom, p.place) for root in self.roots for p in root.pieces}
+        read |= {(p.atom, p.index_map) for root in self.roots for p in root.pieces}
         self.buffer *= self.group
         for key in own:
             if key in read or self.reduction(key) is not None:
@@ -193,7 +195,7 @@ class RowNest(Nest):
                     continue
                 if self.reduction(key) is None:
                     if self.phase[key] == now:
-                        x = all_of.value(piece.atom, piece.place)
+                        x = all_of.value(piece.atom, piece.index_map)
                         if key in self.shared_by:
                             x = all_of.spread(x, self.group)
                             code.write(x, code.at(self.buffers, self.shared_by[key]))
@@ -205,14 +207,14 @@ class RowNest(Nest):
                 one = functools.partial(self._one_of, code, entry, first, now)
                 code.for_range(0, self.group, one)
         for root in self.roots:
-            if not any(self._inside(p.place) for p in root.pieces):
+            if not any(self._inside(p.index_map) for p in root.pieces):
                 super().element(all_of, root, None)
 
     def _one_of(self, code: Function, entry: Body, first: Value, now: int, slot: Value) -> None:
         """One phase of an item of a group."""
         (loop,), self.slot = self.outer, slot
-        index = {loop: code.add(first, slot)}
-        outer = Body(self.source, self.maps, code, index, self.box, self.lanes, entry)
+        counters = {loop: code.add(first, slot)}
+        outer = Body(self.source, self.maps, code, counters, self.box, self.lanes, entry)
         for key, offset in self.shared_by.items():
             if self.phase[key] + (self.reduction(key) is not None) <= now:
                 type = type_of(key[0].type.dtype)
@@ -228,15 +230,15 @@ class RowNest(Nest):
     def settle(self, body: Body, demanded: Any) -> None:
         """Computes ahead the values that depend on no loop and no reduction."""
         for key, piece in demanded.items():
-            if not loops_of(piece.place) and not self._late(key):
-                body.value(piece.atom, piece.place)
+            if not loops_of(piece.index_map) and not self._late(key):
+                body.value(piece.atom, piece.index_map)
 
     def _late(self, key: Key) -> bool:
         return self.phase[key] > 0 or self.reduction(key) is not None
 
     def item(self, code: Function, entry: Body, item: Value) -> None:
         """All phases of an item."""
-        index, counted = dict[int, Value](), None
+        counters, counted = dict[int, Value](), None
         lengths = self.maps.lengths
         for loop in reversed(self.outer):
             n = lengths[loop]
@@ -245,23 +247,23 @@ class RowNest(Nest):
                 group = code.sub(item, code.mul(above, self.groups))
                 at = code.mul(group, self.lanes)
                 if n % self.lanes:
-                    index[loop] = code.intrinsic("smin", [at, n - self.lanes])
-                    counted = self.fresh_lanes(code, code.sub(at, index[loop]), self.lanes)
+                    counters[loop] = code.intrinsic("smin", [at, n - self.lanes])
+                    counted = self.fresh_lanes(code, code.sub(at, counters[loop]), self.lanes)
                 else:
-                    index[loop] = at
+                    counters[loop] = at
             else:
                 above = code.binary("sdiv", item, n)
-                index[loop] = code.sub(item, code.mul(above, n))
+                counters[loop] = code.sub(item, code.mul(above, n))
             item = above
-        outer = Body(self.source, self.maps, code, index, self.box, self.lanes, entry)
+        outer = Body(self.source, self.maps, code, counters, self.box, self.lanes, entry)
         for now in range(self.last_phase + 1):
             for key, piece in self.demanded.items():
                 if self.phase[key] == now and not self._inside(key[1]):
                     if self.reduction(key) is None:
-                        outer.value(piece.atom, piece.place)
+                        outer.value(piece.atom, piece.index_map)
             self.run(code, outer, now, counted)
         for root in self.roots:
-            if not any(self._inside(p.place) for p in root.pieces):
+            if not any(self._inside(p.index_map) for p in root.pieces):
                 self.element(outer, root, counted)
 
     def fresh_lanes(self, code: Function, known: Value, lanes: int) -> Value:
@@ -274,8 +276,8 @@ class RowNest(Nest):
         reductions = [(key, r) for key in self.demanded if self.phase[key] == now
                       for r in [self.reduction(key)] if r is not None]  # fmt: skip
         roots = [root for root in self.roots
-                 if any(self._inside(p.place) for p in root.pieces)
-                 and max([self.phase.get((p.atom, p.place), 0) for p in root.pieces]) == now
+                 if any(self._inside(p.index_map) for p in root.pieces)
+                 and max([self.phase.get((p.atom, p.index_map), 0) for p in root.pieces]) == now
                  ]  # fmt: skip
         return reductions, roots, [key for key in self.kept if min(self.needed[key]) == now]
 
@@ -286,8 +288,8 @@ class RowNest(Nest):
             return
         variables = [code.initialised(found.start(code, self.lanes)) for _, found in reductions]
 
-        def step(index: dict[int, Value], lanes: int, fresh: Value | None) -> None:
-            body = Body(self.source, self.maps, code, {**outer.index, **index}, self.box,
+        def step(counters: dict[int, Value], lanes: int, fresh: Value | None) -> None:
+            body = Body(self.source, self.maps, code, {**outer.counters, **counters}, self.box,
                         lanes, outer)  # fmt: skip
             body.ahead = self.far
             for key in self.kept:
@@ -295,12 +297,12 @@ class RowNest(Nest):
                     body.memo[key] = self.buffered(body, key)
             for (key, found), variable in zip(reductions, variables, strict=True):
                 piece = self.demanded[key]
-                terms = self.source.reads(self.maps, piece.atom, piece.place, None)
-                values = [body.spread(body.value(p.atom, p.place), lanes) for p in terms]
+                terms = self.source.reads(self.maps, piece.atom, piece.index_map, None)
+                values = [body.spread(body.value(p.atom, p.index_map), lanes) for p in terms]
                 found.add(code, variable, found.term(code, values), fresh)
             for key in kept:
                 piece = self.demanded[key]
-                self.buffered(body, key, body.value(piece.atom, piece.place))
+                self.buffered(body, key, body.value(piece.atom, piece.index_map))
             for root in roots:
                 self.element(body, root, fresh if self.along else counted)
 
@@ -310,32 +312,34 @@ class RowNest(Nest):
             outer.memo[key] = found.result(code, found.across(code, x) if self.along else x)
 
     def loops(
-        self, code: Function, left: Sequence[int], index: dict[int, Value],
+        self, code: Function, left: Sequence[int], counters: dict[int, Value],
         step: Callable[[dict[int, Value], int, Value | None], None],
     ) -> None:  # fmt: skip
         """Writes the reduced loops `left`, outermost first. The remainder of the innermost one is
         the smallest vector that covers it."""
         if not left:
-            step(index, self.lanes, None)
+            step(counters, self.lanes, None)
             return
         loop, *rest = left
         n, lanes = self.maps.lengths[loop], self.lanes
         if loop < len(self.maps.lengths) - 1:
-            code.for_range(0, n, lambda i: self.loops(code, rest, {**index, loop: i}, step))
+            code.for_range(0, n, lambda i: self.loops(code, rest, {**counters, loop: i}, step))
         else:
-            code.for_range(0, n - n % lanes, lambda i: step({**index, loop: i}, lanes, None), lanes)
+            code.for_range(
+                0, n - n % lanes, lambda i: step({**counters, loop: i}, lanes, None), lanes
+            )
             if n % lanes:
                 short = max(2, 1 << (n % lanes - 1).bit_length())
                 at, known = (code.constant(k, "i64", 1) for k in (n - short, short - n % lanes))
                 fresh = self.fresh_lanes(code, known, short) if short > n % lanes else None
-                step({**index, loop: at}, short, fresh)
+                step({**counters, loop: at}, short, fresh)
 
     def buffered(self, body: Body, key: Key, x: Value | None = None) -> Value:
         """Loads a value from its buffer at a Body's index, or stores `x` there."""
         code, type = body.code, type_of(self.demanded[key].atom.type.dtype)
         at = None
         for loop in self.inner:
-            i = body.index[loop]
+            i = body.counters[loop]
             at = i if at is None else code.add(code.mul(at, self.maps.lengths[loop]), i)
         assert at is not None
         at = at if self.along else code.mul(at, self.lanes)
@@ -351,7 +355,7 @@ class RowNest(Nest):
 
     def element(self, body: Body, root: Root, counted: Value | None) -> None:
         """Stores an output, or adds to a reduction; a value that an item has once counts once."""
-        once = self.along and not any(self._inside(p.place) for p in root.pieces)
+        once = self.along and not any(self._inside(p.index_map) for p in root.pieces)
         if root.reduction is not None and once:
             self.add_tail(body, root, self.tails, None)
         else:
@@ -381,8 +385,8 @@ def reduced_loops(maps: IndexMaps, equation: Equation) -> tuple[int, ...]:
     if reduction(equation) is None or maps.folded(equation):
         return ()
     shape, axes = equation.inputs[0].type.shape, equation.params.get("axes", (0,))
-    (place, *_) = maps.wholes(shape)
-    return tuple(sorted([place[a].loop for a in axes if place[a].loop >= 0]))
+    (index, *_) = maps.wholes(shape)
+    return tuple(sorted([index[a].loop for a in axes if index[a].loop >= 0]))
 
 
 def for_arrays(source: KernelGraph) -> set[Atom]:
@@ -403,8 +407,8 @@ def embedded(
     once for each index along short axes. Why there are no such loops.
     """
     if not source.is_array(atoms[0]):
-        places = source.elements(atoms[0])
-        return [[Piece(atom, place) for atom in atoms] for place in places]
+        indices = source.elements(atoms[0])
+        return [[Piece(atom, index) for atom in atoms] for index in indices]
     shape = atoms[0].type.shape
     long = list(maps.long(shape))
     loops = [i for i, n in enumerate(maps.lengths) if n > 1]
@@ -414,8 +418,8 @@ def embedded(
     for chosen in itertools.combinations(loops, len(long)):
         if [maps.lengths[i] for i in chosen] != long or list(chosen) not in (loops, outer):
             continue
-        places = maps.places(shape, [Along(i) for i in chosen])
-        pieces = [[Piece(atom, place) for atom in atoms] for place in places]
+        indices = maps.indices(shape, [Along(i) for i in chosen])
+        pieces = [[Piece(atom, index) for atom in atoms] for index in indices]
         needed = [p for some in pieces for p in some]
         mine = attempted(functools.partial(source.demanded, maps, needed, None))
         if isinstance(mine, Refusal):

@@ -19,7 +19,7 @@ from fungrad.numpy.protocol.result_order import results_in_order
 from fungrad.primitives import sort as s
 from fungrad.primitives.contraction import convolution as convolving
 from fungrad.primitives.elementwise.family import select
-from fungrad.primitives.movement.gather import ARRAY, Index, getitem
+from fungrad.primitives.movement.gather import picked
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     cast,
     flip,
@@ -203,22 +203,18 @@ def interp(
     slopes = concatenate([none, slopes, none])
     after = s.searchsorted(xp, x, side="right")
     base = np.maximum(after - 1, 0)
-    start = _picked(xp, base)
+    start = picked(xp, base)
     offset = x - start
-    slope = _picked(slopes, after)
+    slope = picked(slopes, after)
     knot = np.logical_and(offset == 0, after > 0)
-    slope = select(knot, (_picked(slopes, base) + slope) * 0.5, slope)
+    slope = select(knot, (picked(slopes, base) + slope) * 0.5, slope)
     below, above = x < xp[0], x > xp[last]
     outside = np.logical_or(below, above)
-    result = _picked(fp, base) + slope * select(outside, 0.0, offset)
+    result = picked(fp, base) + slope * select(outside, 0.0, offset)
     result = select(np.isnan(x), x, result)
     if left is not None:
         result = select(below, array_of(left), result)
     return result if right is None else select(above, array_of(right), result)
-
-
-def _picked(x: Any, indices: Any) -> Any:
-    return getitem(x, indices, index=Index((ARRAY,)))
 
 
 # --- convolution ----------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from fungrad.numpy.protocol.operands import array_of, axis_index, flattened, pro
 from fungrad.numpy.sorting import joined_flat
 from fungrad.primitives import sort as s
 from fungrad.primitives.elementwise.family import select
-from fungrad.primitives.movement.gather import ARRAY, Index, getitem, scatter
+from fungrad.primitives.movement.gather import ARRAY, Index, getitem, picked, scatter
 from fungrad.primitives.movement.reshape_broadcast_cast import cast, concatenate, moveaxis, reshape
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Tracer, shape_of
@@ -30,14 +30,10 @@ from fungrad.tracing.trace import Tracer, shape_of
 _PLAIN_UNIQUE: Any = np.unique
 
 
-def _picked(x: Any, indices: Any) -> Any:
-    return getitem(x, indices, index=Index((ARRAY,)))
-
-
 def _unique_flat(x: Any, values: Any) -> Any:
     """The known unique values of a vector, read from the sorted one, where ties share."""
     ordered = s.sort(x, axis=0)
-    return _picked(ordered, np.searchsorted(known(ordered, "np.unique"), values))
+    return picked(ordered, np.searchsorted(known(ordered, "np.unique"), values))
 
 
 def _unique(
@@ -61,7 +57,7 @@ def _unique(
         axis = axis_index(axis, len(ar.shape))
         values = getitem(ar, indices, index=Index((*[slice(None)] * axis, ARRAY)))
     elif np.isnan(result[0]).any() if ar.dtype.kind in "fc" else False:
-        values = _picked(flattened(ar), indices)
+        values = picked(flattened(ar), indices)
     else:
         values = _unique_flat(flattened(ar), result[0])
     extras = result[2:] if not return_index else result[1:]
@@ -110,7 +106,7 @@ def unique(
     else:
         columns = reshape(x, shape=(number, math.prod(rest)))
         order = np.lexsort(columns.T[::-1]) if math.prod(rest) else np.arange(number)
-        ordered = _picked(x, order)
+        ordered = picked(x, order)
     differ = ordered[1:] != ordered[:-1]
     if equal_nan and x.dtype.kind in "fc":
         differ = np.logical_and(differ, ~(np.isnan(ordered[1:]) & np.isnan(ordered[:-1])))
@@ -118,13 +114,13 @@ def unique(
     first = concatenate(np.ones(1, np.bool_), differ, axis=0)
     starts = flatnonzero(first, size=size + 1, fill_value=number)
     there = starts[:-1] < number
-    values = _picked(ordered, select(there, starts[:-1], 0))
+    values = picked(ordered, select(there, starts[:-1], 0))
     if fill_value is not None:
         kept = reshape(there, shape=(size, *[1] * len(rest)))
         values = select(kept, values, cast(array_of(fill_value), x.dtype))
     results = [values if axis is None else moveaxis(values, 0, axis_index(axis, len(shape)))]
     if return_index:
-        results.append(_picked(order, select(there, starts[:-1], 0)))
+        results.append(picked(order, select(there, starts[:-1], 0)))
     if return_inverse:
         indices = scatter(np.cumsum(first) - 1, order, index=Index((ARRAY,), unique=True),
                          shape=(number,))  # fmt: skip
@@ -180,7 +176,7 @@ def isin(
         return np.full(shape_of(element), bool(invert))
     ordered = s.sort(test, axis=0)
     indices = s.searchsorted(ordered, element, side="left")
-    nearest = _picked(ordered, np.minimum(indices, number - 1))
+    nearest = picked(ordered, np.minimum(indices, number - 1))
     return nearest != element if invert else nearest == element
 
 
@@ -199,8 +195,8 @@ def intersect1d(
     _, first, second = np.intersect1d(
         known(x, "np.intersect1d"), known(y, "np.intersect1d"), assume_unique, return_indices=True
     )
-    picked = _picked(x, first)
-    return (picked, first, second) if return_indices else picked
+    common = picked(x, first)
+    return (common, first, second) if return_indices else common
 
 
 @implements(np.setdiff1d)
@@ -209,7 +205,7 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     x, y = flattened(array_of(ar1)), flattened(array_of(ar2))
     values, others = known(x, "np.setdiff1d"), known(y, "np.setdiff1d")
     if assume_unique:
-        return _picked(x, np.flatnonzero(np.isin(values, others, invert=True)))
+        return picked(x, np.flatnonzero(np.isin(values, others, invert=True)))
     return _unique_flat(x, np.setdiff1d(values, others))
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from fungrad.errors import MissingExtraError, MissingRuleError
 from fungrad.primitives.elementwise.family import Partial, elementwise
-from fungrad.primitives.movement.gather import ARRAY, Index, getitem
 from fungrad.primitives.primitive import Later, Primitive
 from fungrad.support.lazy import find_spec, imported
 from fungrad.tracing.source_location import user_line
@@ -79,11 +78,6 @@ def special(
     rules = [unknown(name, p) if isinstance(p, str) else p for p in partials]
     ufunc = getattr(functions or scipy_special(), name)
     return elementwise(name, ufunc, partials=rules, **options)
-
-
-def picked(x: Any, *indices: Any, lead: int = 0) -> Any:
-    """x[indices] after `lead` leading axes, also for an ndarray x and traced indices."""
-    return getitem(x, *indices, index=Index((slice(None),) * lead + (ARRAY,) * len(indices)))
 
 
 def unknown(function: str, argument: str) -> Callable[..., Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import fungrad.compiler.backend_choice  # noqa: F401 - loops are compiled
+from fungrad.control_flow.unroll import value_of
 from fungrad.errors import ArgumentError
 from fungrad.inspect.digits.causes import advice_of, first_overflow, operations_of
 from fungrad.inspect.digits.error_sweep import (
@@ -160,12 +161,12 @@ def _report(
     outputs = []
     total: dict[Site, np.ndarray] = {}
     small = _numbers(reverse) <= SMALL
-    count = sum(np.size(_plain(r)) for r in results)
+    count = sum(np.size(value_of(r)) for r in results)
     for path, result in zip(paths, results, strict=True):
         if not typeof(result).inexact:
             continue
         mine = type(result) is Tracer and result.owner is reverse
-        value = _plain(result)
+        value = value_of(result)
         sweeps = _seeds(value, count, small) if mine else []
         summed: dict[Site, np.ndarray] = {}
         errors = []
@@ -279,12 +280,6 @@ def _checked(report: Digits, f: Any, flat: Any, leaves: Sequence[Any]) -> Digits
         tuple(sorted(trace.operations.doubtful)),
     )
     return dataclasses.replace(report, check=check)
-
-
-def _plain(value: Any) -> Any:
-    while type(value) is Tracer:
-        value = value.inner
-    return value
 
 
 def _numbers(reverse: VjpTrace) -> int:

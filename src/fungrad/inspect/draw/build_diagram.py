@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from fungrad.inspect.draw.diagram import Box, Diagram, Edge, Fold, Level, folded
+from fungrad.inspect.why.ablate_stops import is_stop
 from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, free_variables
 from fungrad.ir.printer import Letters, holds_graph, value_text
-from fungrad.primitives.stop_gradient import stop, stop_order
 
 FAMILIES = {
     "algebra": ("contraction", "linalg", "fft", "polynomial_roots"),
@@ -303,7 +303,7 @@ class _Level:
             str(source) if source else "",
             linecache.getline(source.file, source.line).strip() if source else "",
             equation.scope,
-            int(_is_stop(equation)),
+            int(is_stop(equation.primitive)),
         )
 
     def _repeat_ports(self) -> None:
@@ -358,7 +358,7 @@ def _together(variables: Sequence[Any], key: Callable[[Any], Hashable]) -> list[
 def _cut(equation: Equation, position: int) -> tuple[str, str]:
     """The cut of an input's derivative: ("stop", its name), ("zero", ""), or ("", "") for none."""
     cuts: Any = equation.primitive.cuts
-    if _is_stop(equation):
+    if is_stop(equation.primitive):
         return "stop", _stop_text(equation)
     if not equation.inputs[position].type.inexact:
         return "", ""
@@ -370,13 +370,9 @@ def _stop_text(equation: Equation) -> str:
     return " ".join([f"“{name}”" if name else "", f"order ≥ {order}" if order > 1 else ""]).strip()
 
 
-def _is_stop(equation: Equation) -> bool:
-    return equation.primitive is stop or equation.primitive is stop_order
-
-
 def _detail(equation: Equation, literals: list[str], params: str) -> str:
     """The line below the name of a primitive."""
-    if _is_stop(equation):
+    if is_stop(equation.primitive):
         return _stop_text(equation)
     if any(map(holds_graph, equation.params.values())):
         length = equation.params.get("length")

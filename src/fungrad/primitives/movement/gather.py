@@ -182,6 +182,11 @@ getitem: Primitive = Primitive(
 """`getitem(x, *arrays, index=)`: NumPy's x[index], with the arrays as its entries ARRAY."""
 
 
+def picked(x: Any, *indices: Any, lead: int = 0) -> Any:
+    """x[indices] after `lead` leading axes, also for an ndarray x and traced indices."""
+    return getitem(x, *indices, index=Index((slice(None),) * lead + (ARRAY,) * len(indices)))
+
+
 def repeatable(arrays: Sequence[Any]) -> bool:
     """Whether index arrays have axes, so that they may name an element more than once."""
     return any(map(shape_of, arrays))

@@ -110,7 +110,7 @@ def _eval_roots(p: Any, *, start: int = 0) -> Any:
         )
     count = used.shape[-1]
     rows = used.reshape(math.prod(p.shape[:-1]), count)
-    roots = np.zeros((len(rows), count - 1), _complex(p.dtype))
+    roots = np.zeros((len(rows), count - 1), np.result_type(p.dtype, np.complex64))
     degrees = count - 1 - np.argmax(rows[:, ::-1] != 0, axis=1)  # without the roots that are 0
     for degree in np.unique(degrees).tolist():
         chosen = rows[degrees == degree, : degree + 1]
@@ -122,12 +122,8 @@ def _eval_roots(p: Any, *, start: int = 0) -> Any:
     return roots.reshape(*p.shape[:-1], count - 1)
 
 
-def _complex(dtype: Any) -> Any:
-    return np.result_type(dtype, np.complex64)
-
-
 def _type_roots(p: Type, *, start: int = 0) -> Type:
-    return Type((*p.shape[:-1], p.shape[-1] - 1 - start), _complex(p.dtype))
+    return Type((*p.shape[:-1], p.shape[-1] - 1 - start), np.result_type(p.dtype, np.complex64))
 
 
 def _slopes(p: Any, roots: Any) -> Any:

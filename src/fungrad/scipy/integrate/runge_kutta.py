@@ -23,8 +23,9 @@ from fungrad.compiler.cost_model import costs
 from fungrad.errors import AbstractValueError
 from fungrad.lax.control import scan, while_loop
 from fungrad.numpy.protocol.implements import known
+from fungrad.primitives.movement.gather import picked
 from fungrad.primitives.stop_gradient import no_gradient, stop_gradient
-from fungrad.scipy.optional import picked, scipy_module
+from fungrad.scipy.optional import scipy_module
 from fungrad.tracing.trace import EVAL, current
 
 Slope = Callable[[Any, Any], Any]

@@ -15,10 +15,10 @@ from fungrad.custom_rules.closures_and_arguments import valueless
 from fungrad.errors import UnsupportedArgumentError
 from fungrad.numpy.protocol.implements import known
 from fungrad.numpy.protocol.operands import array_of, axis_index
+from fungrad.primitives.movement.gather import picked
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.scipy.interpolate.splines import CubicSpline, make_interp_spline
-from fungrad.scipy.optional import picked
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of
 

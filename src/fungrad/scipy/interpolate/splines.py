@@ -16,11 +16,11 @@ from fungrad.custom_rules.closures_and_arguments import valueless
 from fungrad.errors import UnsupportedArgumentError
 from fungrad.numpy.protocol.implements import known
 from fungrad.numpy.protocol.operands import array_of, axis_index
+from fungrad.primitives.movement.gather import picked
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.scipy.interpolate.piecewise import CubicHermiteSpline, PPoly, column, prepared
 from fungrad.scipy.linalg.equations import solve_banded
-from fungrad.scipy.optional import picked
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of
 from fungrad.tree_util import register_pytree_node

@@ -17,11 +17,11 @@ import numpy as np
 
 from fungrad.numpy.protocol.implements import known
 from fungrad.numpy.protocol.operands import array_of, axis_indices
+from fungrad.primitives.movement.gather import picked
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.scipy.ndimage.filters import PADDING, correlate1d, gaussian_filter, prepared
 from fungrad.scipy.ndimage.splines import along_axis, check_order, coefficients, sampled
-from fungrad.scipy.optional import picked
 from fungrad.tracing.trace import EVAL, shape_of
 
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.protocol.operands import axis_indices
+from fungrad.primitives.movement.gather import picked
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.reduction.cumulative import linear_recurrence
 from fungrad.scipy.ndimage.filters import PADDING, prepared
-from fungrad.scipy.optional import picked
 from fungrad.tracing.trace import shape_of
 
 _PREPADDING = 12

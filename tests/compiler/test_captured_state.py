@@ -56,6 +56,19 @@ class Slotted:
     __slots__ = ("rate",)
 
 
+class PrivatelySlotted:
+    __slots__ = ("__rate",)
+
+    def __init__(self) -> None:
+        self.set(2.0)
+
+    def set(self, rate: float) -> None:
+        self.__rate = rate
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.__rate
+
+
 def changed_global() -> tuple[Callable[..., Any], Callable[[], None], str]:
     def change() -> None:
         globals()["RATE"] += 1.0
@@ -102,6 +115,17 @@ def changed_nested_array() -> Any:
 def hidden_class_attribute() -> Any:
     model = Model()
     return lambda x: model(x), lambda: setattr(model, "scale", 3.0), "`model.scale` has changed"
+
+
+def changed_private_slot() -> Any:
+    scaled = PrivatelySlotted()
+    return scaled, lambda: scaled.set(3.0), "__rate` was 2.0 and is 3.0 now"
+
+
+def changed_in_a_set() -> Any:
+    scaled = {PrivatelySlotted()}
+    change = next(iter(scaled)).set
+    return lambda x: sum(f(x) for f in scaled), lambda: change(3.0), "__rate` was 2.0 and is 3.0"
 
 
 def changed_slot() -> Any:
@@ -278,7 +302,8 @@ CASES = [
     changed_sparse_matrix,
     changed_global, changed_global_array, changed_closure, changed_default, changed_attribute,
     changed_nested_array, hidden_class_attribute, changed_slot, changed_item, changed_length,
-    changed_deque, changed_set, changed_partial, changed_tuple, changed_function,
+    changed_private_slot, changed_in_a_set, changed_deque, changed_set, changed_partial,
+    changed_tuple, changed_function,
 ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import threading
 import types
 import warnings
@@ -294,7 +295,17 @@ def changed_sparse_matrix() -> Any:
     return lambda x: held @ x, lambda: held.data.fill(3.0), "`held.data` has changed"
 
 
+def changed_environment() -> Any:
+    os.environ["FUNGRAD_TEST_RATE"] = "2.0"
+
+    def f(x: Any) -> Any:
+        return x * float(os.environ["FUNGRAD_TEST_RATE"]) * float(os.getenv("FUNGRAD_TEST_RATE", 1))
+
+    return f, lambda: os.environ.update(FUNGRAD_TEST_RATE="3.0"), "os.environ.*' and is b'3.0' now"
+
+
 CASES = [
+    changed_environment,
     changed_defaults, changed_keyword_default, changed_code, changed_order, changed_numpy_function,
     changed_nn_function, changed_compiled_function, changed_module, changed_metaclass,
     changed_context, changed_thread_local, changed_dict_of_a_subclass, changed_counter,
@@ -310,6 +321,7 @@ CASES = [
 @pytest.mark.parametrize("case", CASES)
 def test_a_change_compiles_anew_and_warns(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "RATE", 2.0)
+    monkeypatch.delenv("FUNGRAD_TEST_RATE", raising=False)
     monkeypatch.setitem(globals(), "WEIGHTS", WEIGHTS.copy())
     f, change, words = case()
     compiled = fg.jit(f)
@@ -580,6 +592,21 @@ def test_state_of_static_arguments(case: Any) -> None:
         change()
         with pytest.warns(CapturedStateWarning, match="has changed|was .* now"):
             assert f(X) == value
+
+
+def test_state_of_the_data_of_a_node() -> None:
+    model = Stepper(2.0)
+    scaled = type(
+        "Scaled", (), {"__init__": lambda self, x, model: vars(self).update(x=x, m=model)}
+    )
+    fg.tree_util.register_pytree_node(
+        scaled, lambda s: ((s.x,), s.m), lambda model, xs: scaled(xs[0], model)
+    )
+    f = fg.jit(lambda s: s.m.value(s.x))
+    assert f(scaled(X, model)) == 6.0
+    model.rate = 3.0
+    with pytest.warns(CapturedStateWarning, match="rate` was 2.0"):
+        assert f(scaled(X, model)) == 9.0
 
 
 def test_several_static_arguments_change_apart() -> None:

@@ -1,9 +1,14 @@
 """The text of traced values: shown as it is, computed with as the text of the number."""
 
+# ruff: noqa: UP031
+
 from __future__ import annotations
 
+import io
+import json
 import pickle
 import pprint
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -78,3 +83,46 @@ def test_a_text_is_shown_as_it_is(capsys):
     assert capsys.readouterr().out.count(words) == 5
     assert kept[0].startswith(words) and len(kept[0]) > 20  # its trace is over
     assert type(pickle.loads(pickle.dumps(kept[0]))) is str
+
+
+def by_a_name(x):
+    text = "%.3f" % x
+    return float(text) * x
+
+
+def from_a_comprehension(x):
+    return sum([float(part) for part in ("%.3f %.3f" % (x, x)).split()]) * x
+
+
+READ = [
+    lambda x: float("%.3f" % x) * x,
+    lambda x: json.loads('{"x": %.3f}' % x)["x"] * x,
+    lambda x: float(Decimal(f"{x:.3f}")) * x,
+    lambda x: np.loadtxt(io.StringIO(f"{x:.3f} 1.0"))[0] * x,
+    lambda x: float(np.format_float_positional(x, precision=3)) * x,
+    lambda x: np.array(["%.3f" % x]).astype(float)[0] * x,
+    lambda x: sum(map(float, ("%.3f" % x).split())) * x,
+    by_a_name,
+    from_a_comprehension,
+]
+
+
+@pytest.mark.parametrize("f", READ)
+def test_a_number_that_is_read_from_a_plain_text_is_an_error(f):
+    for transform in (fg.grad, fg.jit):
+        with pytest.raises(GradientCutError):
+            transform(f)(2.0)
+
+
+def test_a_number_that_is_cut_on_purpose_is_read_from_its_text():
+    for f in (lambda x: float("%.1f" % stop(x)) * x, lambda x: float(f"{stop(x):.1f}") * x):
+        assert fg.grad(f)(2.04) == fg.jit(fg.grad(f))(2.04) == 2.0
+
+
+def test_a_text_of_numbers_is_shown_and_stored():
+    def f(x):
+        text = "%.3f" % x
+        print("x = %.3f, %s" % (x, f"{x:.2f} and {float('2'):.1f}"), {text: float("1.0")})
+        return x * len("%.3f" % x)
+
+    assert fg.grad(f)(2.0) == fg.jit(fg.grad(f))(2.0) == 5.0

@@ -9,6 +9,7 @@ of their objects all attributes are places.
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 import zlib
@@ -267,6 +268,8 @@ class _Reader(CodeWalk[str]):
     def visit_function(self, f: FunctionType, name: str) -> None:
         if not _is_read(f.__code__):
             self.enqueue(f.__name__, getattr(f, "__wrapped__", None))
+            if f is os.getenv:
+                self.enqueue("os.environ", os.environ)
             return
         for variable, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
             if variable != "__class__":
@@ -287,7 +290,9 @@ class _Reader(CodeWalk[str]):
                     self._place(variable, f.__globals__, variable)
 
     def visit_module(self, value: ModuleType, name: str) -> None:
-        if not _is_of_package(value.__name__):
+        if value is os:
+            self.namespace(dict.fromkeys(("environ", "getenv")), vars(os), name)
+        elif not _is_of_package(value.__name__):
             self.namespace(vars(value), vars(value), name)
 
     def visit_class(self, value: type, name: str) -> None:

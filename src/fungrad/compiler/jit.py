@@ -461,8 +461,10 @@ class Jitted(OfFunction):
         return outdated
 
     def _static_values(self) -> list[Any]:
-        """The static arguments of all programs."""
-        return [static.value for key in list(self._cache) for _, static in key[1]]
+        """The static arguments of all programs, and the data of their pytrees' nodes."""
+        keys = list(self._cache)
+        static = [static.value for key in keys for _, static in key[1]]
+        return static + [data for key in keys for data in _node_data(key[0])]
 
     def _key(
         self, static: Any, dynamic: Any, leaves: Sequence[Any], treedef: pytree.TreeDef
@@ -644,6 +646,12 @@ if TYPE_CHECKING:
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
         def lower(self, *args: P.args, **kwargs: P.kwargs) -> Lowered: ...
+
+
+def _node_data(treedef: pytree.TreeDef) -> list[Any]:
+    """The auxiliary data of all nodes of a tree."""
+    own = [] if treedef.aux is None else [treedef.aux]
+    return own + [data for child in treedef.children for data in _node_data(child)]
 
 
 def _programs(entry: Staged | Paths) -> list[tuple[Staged, Sequence[Question]]]:

@@ -193,6 +193,10 @@ class GraphTrace(Trace):
             self._layouts[atom] = known
         return self._layouts[atom]
 
+    def is_cut(self, tracer: Tracer) -> bool:
+        made_by = next((e for e in reversed(self.equations) if tracer.extra in e.outputs), None)
+        return made_by is not None and made_by.primitive.cuts is True
+
     def count_on(self, rows: frozenset[Any]) -> None:
         """Adds the numbers of those of its inputs that have to be in C order to `rows`."""
         if self.rows is not None:

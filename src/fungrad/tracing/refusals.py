@@ -117,18 +117,20 @@ _REMAINDERS = frozenset(
 _TEXTS = frozenset(["format_float_positional", "format_float_scientific"])
 
 
-def formatted() -> bool:
-    """Whether the method that calls this was called by `text % tracer`, or by a function of NumPy
-    that makes a text of a number.
+def formatted() -> FrameType | None:
+    """The frame of the user, if the method that calls this was called by `text % tracer`, or by a
+    function of NumPy that makes a text of a number.
 
     Operators of numbers and arrays call a method of the tracer for `%`, and never ask for a float.
     """
-    frame = sys._getframe(2)
+    frame: Any = sys._getframe(2)
     code = frame.f_code
     if code.co_name in _TEXTS and frame.f_globals.get("__name__") == "numpy._core.arrayprint":
-        return True
+        while frame is not None and is_library(frame.f_code.co_filename):
+            frame = frame.f_back
+        return frame  # type: ignore[no-any-return]
     instruction, argument = code.co_code[frame.f_lasti : frame.f_lasti + 2]
-    return instruction == _BINARY_OP and argument in _REMAINDERS
+    return frame if instruction == _BINARY_OP and argument in _REMAINDERS else None
 
 
 _OFF = (

@@ -138,6 +138,10 @@ class Trace:
             return value.owner.concrete(value, error, asked, read)
         return read(value)
 
+    def is_cut(self, tracer: Tracer) -> bool:
+        """Whether one of its tracers is the result of `stop_gradient`: its number may be read."""
+        return False
+
     def stands_for(self, tracer: Tracer) -> bool:
         """Whether this trace substitutes another value for a tracer that it does not own."""
         return False

@@ -9,10 +9,11 @@ together, "x = " + str(x), are plain.
 
 from __future__ import annotations
 
+import builtins
 import operator
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from fungrad.errors import AbstractValueError, GradientCutError
 from fungrad.tracing.source_location import user_line
@@ -106,9 +107,17 @@ def _question(name: str) -> Any:
 
 
 def _number(name: str) -> Any:
-    def method(self: TracedText) -> NoReturn:
+    asked = f"{name[2:-2]}() of the text"
+
+    def method(self: TracedText) -> Any:
+        owner = self.tracer.owner
+        if owner.is_cut(self.tracer):
+            read = getattr(builtins, name[2:-2])
+            return owner.concrete(
+                self.tracer, AbstractValueError, asked, lambda value: read(self.words_of(value))
+            )
         raise GradientCutError(
-            f"{name[2:-2]}() of the text of a traced value of type {self.tracer.type}"
+            f"{asked} of a traced value of type {self.tracer.type}"
             f"{user_line()} would cut its gradient silently. Take the value itself, x; where no "
             "gradient is wanted, fg.stop_gradient(x)."
         )

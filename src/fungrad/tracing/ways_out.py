@@ -70,7 +70,10 @@ def value_of(node: ast.expr | None, names: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Name):
         return names.get(node.id)
     if isinstance(node, ast.Attribute):
-        return inspect.getattr_static(value_of(node.value, names), node.attr, None)
+        owner = value_of(node.value, names)
+        if isinstance(owner, ModuleType) and node.attr in vars(owner):
+            return vars(owner)[node.attr]  # np.float64 itself, which is another where it is called
+        return inspect.getattr_static(owner, node.attr, None)
     keys = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", ())
     return frozenset(key.value for key in keys if isinstance(key, ast.Constant))
 

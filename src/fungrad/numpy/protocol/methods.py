@@ -6,6 +6,7 @@ numbers, copies, methods that raise an error, and those that NumPy's loops over 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -28,6 +29,7 @@ from fungrad.numpy.protocol import array_api, operands
 from fungrad.numpy.protocol.result_order import copy_in_order
 from fungrad.primitives.primitive import Later
 from fungrad.tracing.aliasing import fresh
+from fungrad.tracing.read_texts import cuts_by_text
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import OfArrays, OfNumbers, Tracer, registry, words
 from fungrad.tracing.traced_text import text_of
@@ -62,8 +64,11 @@ def _is_integer(self: Tracer) -> bool:
 
 def _format(self: Tracer, spec: str) -> str:
     """A traced value in a text: its number does not cut a gradient. Without a format it is shown
-    where its number would hold for the present values alone, as it may be printed.
+    where its number would hold for the present values alone, as it may be printed. A text that is
+    read as a number is an error, as `float(x)` is.
     """
+    if cuts_by_text(self, sys._getframe(1)):
+        float(self)
     if not spec:
         try:
             return text_of(self, self.owner.concrete(self, AbstractValueError, "", str), str)

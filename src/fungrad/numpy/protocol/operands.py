@@ -24,6 +24,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import cast, number, res
 from fungrad.tracing.aliasing import fresh
 from fungrad.tracing.code_origin import origin
 from fungrad.tracing.concrete_answers import whole
+from fungrad.tracing.read_texts import cuts_by_text
 from fungrad.tracing.refusals import bound_before, formatted, refused_number, refused_store, stored
 from fungrad.tracing.trace import (
     STRONG,
@@ -185,7 +186,8 @@ def _of(x: Tracer, asked: str, answer: Any) -> Any:
 def _float(self: Tracer) -> float:
     if stored() and not may_be_plain(self):
         raise refused_store(self.type)
-    if formatted() and self.dtype.kind != "c":  # its number does not cut a gradient
+    frame = formatted()
+    if frame is not None and self.dtype.kind != "c" and not cuts_by_text(self, frame):
         return self.owner.concrete(self, AbstractValueError, "format(x) by %", float)
     number: float = _of(self, "float()", float)
     return number

@@ -28,7 +28,7 @@ OTHERS = {
     "no axes": np.array(1.5),
     "empty": np.ones((0, 1, 1)),
 }
-OPERATORS = (operator.add, operator.sub, operator.mul, operator.truediv)
+OPERATORS = (operator.add, np.subtract, operator.mul, np.multiply, operator.truediv)
 
 
 def _losses(apply, other):
@@ -54,6 +54,19 @@ def test_a_boolean_operand_masks_an_infinite_slope():
     inside = np.array([True, False])
     slope = fg.grad(lambda x: np.sum(np.sqrt(x) * inside))(np.array([4.0, 0.0]))
     np.testing.assert_array_equal(slope, [0.25, 0.0])
+
+
+def test_an_operand_of_objects_is_an_array_of_their_values():
+    def loss(x):
+        return np.sum(x * np.array([x[0], 2.0], dtype=object))
+
+    np.testing.assert_array_equal(fg.grad(loss)(ROW), [1.5, 2.0])
+
+
+def test_times_are_refused_beside_floats():
+    for multiply in (operator.mul, np.multiply):
+        with pytest.raises(fg.errors.GradientCutError):
+            fg.grad(lambda x: np.sum(multiply(x, np.array([1], "m8[s]")).astype(float)))(ROW)  # noqa: B023
 
 
 def test_an_operand_that_is_written_into_later_keeps_its_numbers():

@@ -77,7 +77,7 @@ def _getitem(self: Tracer, index: Any) -> Any:
     trace = current()
     if trace is EVAL:
         return outlived(self)[index]
-    static = static_index(index)
+    static = of_int(index) if type(index) is int else static_index(index)
     if static is None:
         try:
             x, static, arrays = parsed(self, index)

@@ -51,11 +51,11 @@ class Apart:
 class Alias:
     """The arrays that share elements with a handle: its `base`, which `step` links it to, and its
     views (weak references).
-
-    `refusal` says why the handle is read-only; it is empty if the handle is writeable.
     """
 
     views: Sequence[weakref.ref[Tracer]] = ()
+    refusal = ""
+    """Why the handle is read-only; empty if it is writeable."""
     limit = 8
     """The number of views above which those that no longer exist are removed."""
     memory: MemoryLayout | None = None
@@ -68,7 +68,8 @@ class Alias:
     def __init__(self, base: Tracer | None, step: Any, refusal: str) -> None:
         self.base = base
         self.step = step
-        self.refusal = refusal
+        if refusal:
+            self.refusal = refusal
 
 
 def alias_of(tracer: Tracer) -> Alias | None:

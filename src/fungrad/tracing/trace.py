@@ -447,6 +447,10 @@ class Registry(Hooks):
     """A ufunc of traced values and instances of subclasses of ndarray."""
     lifted_function: Callable[[Any, Any, Any, Any], Any]
     """A function of NumPy's of traced values and instances of subclasses of ndarray."""
+    at_once: Any
+    """By the primitive of a ufunc, the function of a tracer and all operands, one of which it is,
+    that records their result in an eager reverse mode or returns None; or None.
+    """
     numbers: Callable[[Any, Any], Any]
     """Converts operands of a ufunc that are all Python numbers, so that results are NumPy's."""
 
@@ -688,6 +692,12 @@ class Tracer(metaclass=_TracerClass):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         trace = current()
+        if trace is self.owner and trace.note is not None and method == "__call__" and not kwargs:
+            at_once = registry.at_once[ufuncs.get(ufunc)]
+            if at_once is not None and type(self.inner) in STRONG:
+                found = at_once(self, *inputs)
+                if found is not None:
+                    return found
         if trace is EVAL:
             if has_type_alone(self):
                 return self.owner.again(self.__array_ufunc__, ufunc, method, *inputs, **kwargs)

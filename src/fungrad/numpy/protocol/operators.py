@@ -36,7 +36,7 @@ from fungrad.tracing.trace import (
     current,
     registry,
 )
-from fungrad.transforms.engine.operators import of_comparison, of_one, of_two
+from fungrad.transforms.engine.operators import OfUfuncs, of_comparison, of_one, of_two
 
 BINARY: dict[str, Any] = {
     "add": e.add, "sub": e.sub, "mul": e.mul, "truediv": e.div, "floordiv": u.floor_divide,
@@ -235,6 +235,7 @@ def install() -> None:
             method = of_one(primitive, getattr(operator, name), method)
         setattr(Tracer, f"__{name}__", method)
     registry.operand = operand
+    registry.at_once = OfUfuncs()
 
 
 install()

@@ -337,7 +337,7 @@ def _transpose_concatenate(ct: Any, *xs: Type, axis: int) -> Any:
     for x in xs:
         stop = start + x.shape[axis]
         if type(ct) is np.ndarray:
-            pieces.append(ct[(*before, slice(start, stop))])
+            pieces.append(ct[(*before, slice(start, stop))] if before else ct[start:stop])
         else:
             pieces.append(slice_axis(ct, axis=axis, start=start, stop=stop))
         start = stop

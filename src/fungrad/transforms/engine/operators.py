@@ -8,24 +8,28 @@ and a number, a record holds the operands. All other operands go `otherwise`: to
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy import ndarray
 
+from fungrad.ir.canonical import DOUBLE
 from fungrad.primitives.elementwise.on_floats import slope
 from fungrad.primitives.primitive import Primitive
 from fungrad.tracing.trace import NO_PARAMS, STRONG, Tracer, current
 from fungrad.tracing.tracing_check import are_caught
-from fungrad.transforms.engine.tape import ARRAYS, NUMBERS
+from fungrad.transforms.engine.tape import NUMBERS, ONE, TWO
 
 blank = object.__new__
 """Makes a Tracer in a third of the time of a call of its class."""
 REFUSED = (ArithmeticError, ValueError, TypeError)
-BOOL = np.dtype(np.bool_)
+SINGLE = np.dtype(np.float32)
 CONSTANTS = STRONG - {np.bool_} | {float, int}
-"""The classes of operands without a derivative beside an array; booleans mask the cotangent."""
+"""The classes of operands without a derivative beside an array: booleans mask the cotangent. Arrays
+of other dtypes than floats (booleans, times, objects) take the general way.
+"""
 
 Operator = Callable[..., Any]
 
@@ -40,7 +44,7 @@ def of_one(primitive: Primitive, apply: Callable[[Any], Any], otherwise: Operato
     """
     by: Any = None
 
-    def operator(self: Any) -> Any:
+    def method(self: Any) -> Any:
         nonlocal by
         trace: Any = current()
         if trace is not self.owner or trace.note is None:
@@ -59,7 +63,7 @@ def of_one(primitive: Primitive, apply: Callable[[Any], Any], otherwise: Operato
         elif type(x) in STRONG and primitive.plain:
             value = apply(x)
             trace.slots = out = trace.slots + 1
-            trace.note((primitive, NO_PARAMS, self.extra, (x,), value, out, ARRAYS))
+            trace.note((primitive, NO_PARAMS, self.extra, (x,), value, out, ONE))
         else:
             return otherwise(self)
         traced = blank(Tracer)
@@ -68,7 +72,7 @@ def of_one(primitive: Primitive, apply: Callable[[Any], Any], otherwise: Operato
         traced.extra = out
         return traced
 
-    return operator
+    return method
 
 
 def of_two(
@@ -85,7 +89,7 @@ def of_two(
       otherwise: computes it where that is not recorded at once.
       swapped: whether the first value is the second operand.
     """
-    product = primitive.degree == "multilinear"
+    product = apply is operator.mul
     linear = primitive.degree == "linear"
     one, two = map(float, primitive.slopes[:: -1 if swapped else 1]) if linear else (0.0, 0.0)
     reads_other = (0 if swapped else 1) in primitive.reads  # type: ignore[operator]
@@ -109,7 +113,7 @@ def of_two(
             return None
         return found if type(value) is float else None
 
-    def operator(self: Any, other: Any) -> Any:
+    def method(self: Any, other: Any) -> Any:
         trace: Any = current()
         if trace is not self.owner or trace.note is None:
             return otherwise(self, other)
@@ -124,7 +128,7 @@ def of_two(
             if type(y) is not float and type(y) is not int:
                 return otherwise(self, other)
             if product:
-                value = apply(x, y)
+                value = x * y
                 p, q = y, x
             elif linear:
                 value = apply(y, x) if swapped else apply(x, y)
@@ -138,18 +142,17 @@ def of_two(
             trace.note((primitive, slot, self.extra, p, q, out, NUMBERS))
         elif type(x) in STRONG and type(y) in (STRONG if slot else CONSTANTS):
             if not slot and type(y) is ndarray:
-                if y.dtype is BOOL:
+                if y.dtype is not DOUBLE and y.dtype is not SINGLE:
                     return otherwise(self, other)
                 if reads_other:
                     y = trace.keeper.keep(y)
             trace.slots = out = trace.slots + 1
             if swapped:
                 value = apply(y, x)
-                slots, args = (slot, self.extra), (y, x)
+                trace.note((primitive, self.extra, slot, (y, x), value, out, TWO))
             else:
                 value = apply(x, y)
-                slots, args = (self.extra, slot), (x, y)
-            trace.note((primitive, NO_PARAMS, slots, args, value, out, ARRAYS))
+                trace.note((primitive, slot, self.extra, (x, y), value, out, TWO))
         else:
             return otherwise(self, other)
         traced = blank(Tracer)
@@ -158,13 +161,13 @@ def of_two(
         traced.extra = out
         return traced
 
-    return operator
+    return method
 
 
 def of_comparison(apply: Callable[[Any, Any], bool], otherwise: Operator) -> Operator:
     """A comparison of a traced float with a number, traced or not."""
 
-    def operator(self: Any, other: Any) -> Any:
+    def method(self: Any, other: Any) -> Any:
         trace: Any = current()
         if trace is not self.owner or trace.note is None or type(self.inner) is not float:
             return otherwise(self, other)
@@ -177,4 +180,29 @@ def of_comparison(apply: Callable[[Any, Any], bool], otherwise: Operator) -> Ope
             return otherwise(self, other)
         return apply(self.inner, number)
 
-    return operator
+    return method
+
+
+class OfUfuncs(dict[Any, Any]):
+    """By primitive, if it is elementwise and of one or two operands, the function of a tracer and
+    of these; None for all others. It returns None where nothing is recorded at once.
+    """
+
+    def __missing__(self, primitive: Any) -> Any:
+        if not isinstance(primitive, Primitive) or not primitive.plain:
+            return None
+        if len(primitive.slopes) == 1:
+            alone = of_one(primitive, primitive.eval, _not)
+            found: Any = lambda self, x: alone(x)  # noqa: E731
+        elif len(primitive.slopes) == 2:
+            left = of_two(primitive, primitive.eval, _not)
+            right = of_two(primitive, primitive.eval, _not, swapped=True)
+            found = lambda self, x, y: left(x, y) if x is self else right(y, x)  # noqa: E731
+        else:
+            return None
+        self[primitive] = found
+        return found
+
+
+def _not(*operands: Any) -> None:
+    """For operands whose result is not recorded at once."""

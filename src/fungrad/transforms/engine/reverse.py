@@ -12,6 +12,8 @@ from typing import Any
 
 from numpy import ndarray
 
+from fungrad.ir.canonical import DOUBLE
+from fungrad.ir.types import of_doubles
 from fungrad.primitives.elementwise.family import plain
 from fungrad.primitives.primitive import types_of
 from fungrad.tracing.aliasing import private, received, with_memory
@@ -37,7 +39,7 @@ from fungrad.tracing.trace import (
     typeof,
 )
 from fungrad.tracing.traced_again import traced
-from fungrad.transforms.engine.tape import ARRAYS, NUMBERS, READS, Tape, walk
+from fungrad.transforms.engine.tape import NUMBERS, ONE, READS, TWO, Tape, walk
 
 blank = object.__new__
 """Makes a Tracer in a third of the time of a call of its class."""
@@ -113,7 +115,7 @@ class VjpTrace(Trace):
         if primitive.plain and type(value) in STRONG:
             output = primitive.eval(value)
             self.slots = slot = self.slots + 1
-            self.tape.extend((primitive, params, x.extra, (value,), output, slot, ARRAYS))
+            self.tape.extend((primitive, params, x.extra, (value,), output, slot, ONE))
         else:
             kept: Any = (value,)
             output = saved = primitive.eval(value, **params)
@@ -131,11 +133,12 @@ class VjpTrace(Trace):
     def item(self, getitem: Any, x: Tracer, index: Any) -> Any:
         params = index.params or {"index": index}
         value = x.inner
-        if x.owner is not self or type(value) is not ndarray or self.parent is not EVAL:
+        if self.note is None or x.owner is not self or type(value) is not ndarray:
             return self.process(getitem, (x,), params)
+        kept = of_doubles(value.shape) if value.dtype is DOUBLE else types_of((value,))
         output = value[index.entries]
         self.slots = slot = self.slots + 1
-        self.tape.extend((getitem, params, (x.extra,), types_of((value,)), None, slot, READS))
+        self.note((getitem, params, (x.extra,), kept, None, slot, READS))
         traced = blank(Tracer)
         traced.owner = self
         traced.inner = output
@@ -223,9 +226,9 @@ class VjpTrace(Trace):
         for record in self.tape.backwards():
             origin, out, _, _, slots, other, _ = record
             if out in live if type(out) is int else not live.isdisjoint(out):
-                if origin is NUMBERS and other:
-                    live.add(other)
-                live.update((slots,) if type(slots) is int else filter(None, slots))
+                if origin is NUMBERS or origin is TWO:
+                    slots = slots, other
+                live.update(filter(None, (slots,) if type(slots) is int else slots))
                 kept.extend(record)
         self.tape = Tape(kept[::-1])
         self.note = None  # it holds the whole tape

@@ -28,9 +28,13 @@ NUMBERS = object()
 """The origin of a record on floats: (primitive, second slot, first slot, derivative by the first,
 derivative by the second, output slot). The second slot is 0 if there is none.
 """
-ARRAYS = object()
-"""The origin of a record of a plain primitive on one or two strong values, none of them a boolean:
-(primitive, params, slot or pair of slots, args, output, output slot).
+ONE = object()
+"""The origin of a record of a plain primitive on one strong value: (primitive, params, slot, args,
+output, output slot).
+"""
+TWO = object()
+"""The origin of a record of a plain primitive on two strong values, of which one may be a constant,
+but no boolean: (primitive, second slot, first slot, args, output, output slot).
 """
 READS = object()
 """The origin of a record of `getitem` by a basic index on an array; otherwise as any record."""
@@ -91,7 +95,7 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
                 new = cotangent * output
                 cotangents[params] = new if held is None else held + new
             continue
-        if origin is ARRAYS:
+        if origin is TWO or origin is ONE:
             cotangent = cotangents[out]
             if cotangent is None:
                 continue
@@ -99,11 +103,13 @@ def walk(tape: Tape, cotangents: list[Any]) -> None:
             if type(cotangent) not in WHOLE:
                 cotangent = whole(cotangent)
                 if type(cotangent) is Masked:
+                    if origin is TWO:
+                        slots = slots, params
                     partials = primitive.partials
                     _scale_masked(cotangents, cotangent, output, args, slots, partials)
                     continue
-            if type(slots) is not int:
-                _scale_two(cotangents, cotangent, output, args, slots, primitive)
+            if origin is TWO:
+                _scale_two(cotangents, cotangent, output, args, slots, params, primitive)
                 continue
             (x,) = args
             new = primitive.direct[0](cotangent, output, x)
@@ -155,11 +161,11 @@ def _of_outputs(cotangents: list[Any], slots: Sequence[int]) -> tuple[Any, ...] 
 
 
 def _scale_two(
-    cotangents: list[Any], cotangent: Any, output: Any, args: Any, slots: Any, primitive: Any
-) -> None:
+    cotangents: list[Any], cotangent: Any, output: Any, args: Any, slot_x: int, slot_y: int,
+    primitive: Any,
+) -> None:  # fmt: skip
     """The short path of two arrays. An operand that was broadcast takes the plain path."""
     x, y = args
-    slot_x, slot_y = slots
     by_x, by_y = primitive.direct
     shape = cotangent.shape
     if slot_x:

@@ -379,6 +379,41 @@ def test_warnings_are_at_the_line_of_the_step(monkeypatch):
 # --- random loops ---------------------------------------------------------------------------------
 
 
+# --- independent steps ----------------------------------------------------------------------------
+
+
+def test_independent_steps_are_one_batch():
+    x = rng.normal(size=(10, 400))
+
+    def rows(x):
+        return np.stack([np.tanh(x[i]) * (i + 1.0) for i in range(10)])
+
+    def parts(x):
+        return np.concatenate([x[i] * x[i, ::-1] for i in range(10)])
+
+    def written(x):
+        y = np.zeros(10)
+        for i in range(10):
+            y[i] = np.max(x[i] * x[0])
+        return y
+
+    for f in (rows, parts, written, lambda x: np.apply_along_axis(np.max, 1, x)):
+        found = same(f, x)
+        assert len(found.equations) <= 6 and not lengths(found)
+        gradient = fg.grad(lambda x, f=f: np.sum(f(x) ** 2))
+        np.testing.assert_allclose(fg.jit(gradient)(x), gradient(x), rtol=1e-12)
+
+
+def test_steps_that_stay():
+    def alone(x):  # nothing joins the results
+        first, *_, last = [np.tanh(x[i]) for i in range(10)]
+        return first - last
+
+    few = rng.normal(size=(10, 4))
+    assert len(same(lambda x: np.stack([np.tanh(x[i]) for i in range(10)]), few).equations) > 10
+    assert len(same(alone, rng.normal(size=(10, 400))).equations) > 10
+
+
 def random_loop(seed: int) -> tuple[Any, tuple[Any, ...]]:
     """A function of two arrays with a random loop, perhaps in another, and code around it."""
     r = np.random.default_rng(seed)

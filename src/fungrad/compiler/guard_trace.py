@@ -13,7 +13,6 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from fungrad.compiler.cost_model import costs
 from fungrad.errors import BranchError
 from fungrad.ir.graph import Atom, Graph, Variable, effectful
 from fungrad.retracing.graph_transforms import drop_dead
@@ -24,6 +23,7 @@ from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer, check_reached, current, enter, leave
 
 differentiated_loops: Any = Module("fungrad.compiler.passes.loops.differentiated_loops")
+pipeline: Any = Module("fungrad.compiler.passes.pipeline")
 
 
 class Question(Record):
@@ -173,7 +173,7 @@ class GuardTrace(GraphTrace):
         """Runs a function under reverse mode; its long loops are scans in the results."""
         starts, first = [tracer.inner for tracer in tracers], len(self.equations)
         results = trace.run(f, *tracers)
-        if self.questions or len(self.equations) - first < costs.rerolled_equations:
+        if self.questions or not pipeline.may_have_loops(self.equations[first:]):
             return trace, results
         self.count()
         if self._effects:  # the values may depend on them

@@ -16,7 +16,7 @@ from fungrad.compiler.native.axis_splits import joins_or_splits
 from fungrad.compiler.native.block_sums import reduction
 from fungrad.compiler.native.fused import known_equation
 from fungrad.compiler.native.gathers import before_loops, writes, written
-from fungrad.compiler.native.index_maps import SHORT, moved_operands
+from fungrad.compiler.native.index_maps import SHORT, moved_operands, shifts
 from fungrad.compiler.native.levels import Levels, costly_joins
 from fungrad.compiler.native.short_axes import matrix_of, times_vector, unrollable
 from fungrad.compiler.native.single_equations import separate
@@ -200,13 +200,15 @@ def _levels(
       equations: some of its equations.
       cut: 0 ends clusters at reductions of large arrays to a number, or along axes of other
         lengths than the main ones; 1 also at reductions along other axes than those, at reshapes
-        that join or split axes, and at moves of values that have been moved; 2 begins clusters at
-        those, too; 3 leaves small matrices to NumPy.
+        that join or split axes, and at moves of values that have been moved or need a reduction; 2
+        begins clusters at those, too, and ends them at joins; 3 leaves small matrices to NumPy.
     """
     level: dict[Atom, int] = {}
     available = Levels()
     ended: set[Atom] = set()
     axes, wrote, moves = _main_axes(equations), written(graph), dict[Atom, int]()
+    summed: set[Atom] = set()
+    """The values that need a reduction of their cluster."""
     joins = costly_joins(graph)
     for equation in equations:
         reduced = _reduced(equation)
@@ -219,10 +221,15 @@ def _levels(
             times = {a: moves.get(a, 0) * (level.get(a) == found) + (a in moved)
                      for a in equation.inputs}  # fmt: skip
             deep = max(times.values(), default=0)
-            if cut >= 1 and deep > tuned.cluster_moves:
-                ended.update(a for a, n in times.items() if n > tuned.cluster_moves)
+            part = shifts(equation)
+            ends_here = [a for a, n in times.items()
+                         if n > tuned.cluster_moves or (part and a in summed)]  # fmt: skip
+            if cut >= 1 and ends_here:
+                ended.update(ends_here)
                 found, deep = available.odd(equation.inputs, later=True), 1
             moves.update((v, deep) for v in equation.outputs)
+            if reduced or any(a in summed and level.get(a) == found for a in equation.inputs):
+                summed.update(equation.outputs)
             if equation in joins:
                 ended.update(equation.inputs)
                 found = available.odd(equation.inputs, later=True)
@@ -231,6 +238,7 @@ def _levels(
                 found = min(levels) if len(levels) == 1 else found
             unlike = any(dict(axes).get(axis, n) != n for axis, n in reduced)
             ends = unlike or (cut >= 1 and other) or _reduces_all(equation)
+            ends = ends or (cut >= 2 and part and len(equation.inputs) > 1)
             if ends or equation.outputs[0] in wrote:
                 ended.add(equation.outputs[0])
         else:

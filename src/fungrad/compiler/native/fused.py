@@ -219,12 +219,11 @@ def _known_complex(equation: Equation) -> str | None:
 
 def _work(equation: Equation) -> float:
     """Estimated nanoseconds per element; 0 for equations that move elements, unless they add
-    several parts, for each of which NumPy makes a call. NumPy's reads and writes by index arrays,
+    parts, for each of which NumPy makes a call. NumPy's reads and writes by index arrays,
     and reductions along an axis, take the time of several calls.
     """
     if movable(equation):
-        added = sum([part.adds for part in sections_of(equation) or ()])
-        return added * tuned.one_call_ns if added > 1 else 0.0
+        return tuned.one_call_ns * sum([part.adds for part in sections_of(equation) or ()])
     if equation.primitive is full:
         return 0.0
     if elementwise(equation):

@@ -24,6 +24,10 @@ from fungrad.compiler.passes.simplify.driver import (
 from fungrad.control_flow.call import is_call
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
 from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.movement.gather import scatter
+from fungrad.primitives.movement.reshape_broadcast_cast import concatenate
+from fungrad.primitives.movement.scatter import index_add, index_set
+from fungrad.primitives.movement.stack_iota import stack
 from fungrad.primitives.stop_gradient import stop, stop_order
 from fungrad.retracing.graph_transforms import drop_dead, memoised
 from fungrad.retracing.inlining import (
@@ -265,10 +269,23 @@ def settle(graph: Graph) -> Graph:
     return rewritten(graph, replace)
 
 
+def may_have_loops(equations: Sequence[Equation]) -> bool:
+    """Whether equations may have a loop that Python ran: there are many, or they join or write as
+    many values as a loop has steps.
+    """
+    products = sum([e.primitive is dot_general for e in equations])
+    if len(equations) + costs.rerolled_product * products >= costs.rerolled_equations:
+        return True
+    if len(equations) < 2 * costs.rerolled_steps:
+        return False
+    writes = sum([e.primitive in (scatter, index_add, index_set) for e in equations])
+    joined = [len(e.inputs) for e in equations if e.primitive in (stack, concatenate)]
+    return max(writes, *joined, 0) >= costs.rerolled_steps
+
+
 def reroll_loops(graph: Graph) -> Graph:
     """Makes loops that Python ran while the function was traced scans again."""
-    products = sum([e.primitive is dot_general for e in graph.equations])
-    if len(graph.equations) + costs.rerolled_product * products < costs.rerolled_equations:
+    if not may_have_loops(graph.equations):
         return graph
     first = drop_dead(forward_stores(simplify_moves(graph)))
     result: Graph = imported("fungrad.compiler.passes.loops.reroll").reroll(first)

@@ -149,14 +149,16 @@ def sections_written(
     equation: Equation, operand: int = 0, adds: bool = False
 ) -> list[Section] | None:
     """The index maps of operands written at an index: into zeros the first, or -1 for ones; into
-    the first operand the second.
+    the first operand the second. Boxes ascend: a slice of a negative step reads backwards.
     """
     shape = equation.outputs[0].type.shape
     written = selected(equation.params["index"], shape)
     if written is None:
         return None
-    box, axes = written
-    place = tuple([FIRST if axis is None else Along(axis) for axis in axes])
+    ranges, axes = written
+    box = tuple([r if r.step > 0 else r[::-1] for r in ranges])
+    along = [Along(i) if r.step > 0 else Along(i, len(r) - 1, -1) for i, r in enumerate(ranges)]
+    place = tuple([FIRST if axis is None else along[axis] for axis in axes])
     part = Section(box, operand, () if operand < 0 else place, adds)
     return [part] if operand < 1 else [whole(equation, straight(len(shape))), part]
 

@@ -155,7 +155,11 @@ def with_slices(graph: Graph) -> Graph:
         items = _stacked(joiner, equation)
         if items is not None and len(joiner.pieces(items)) * costs.joined_items <= len(items):
             added, stacked = joiner.joined(equation, items)
-            if stacked is not None and stacked.type == equation.outputs[0].type:
+            type_ = equation.outputs[0].type
+            if stacked is not None and stacked.type.shape != type_.shape:
+                added.append(applied(equation, reshape, stacked, shape=type_.shape))
+                (stacked,) = added[-1].outputs
+            if stacked is not None and stacked.type == type_:
                 equations += added
                 names[equation.outputs[0]] = stacked
                 continue
@@ -178,23 +182,25 @@ def _with_reads(equations: Sequence[Equation], read: set[Atom]) -> Iterator[Equa
 
 
 def _stacked(joiner: Stacks, equation: Equation) -> list[Atom] | None:
-    """The values that an equation stacks along axis 0, also if each has got that axis before."""
+    """The values that an equation stacks along axis 0, or joins along it: of one shape, which may
+    have got that axis before.
+    """
     if equation.primitive is stack:
         return list(equation.inputs)
     if (
         equation.primitive is not concatenate
         or equation.params["axis"]
         or len(equation.inputs) < costs.joined_items
+        or len({atom.type for atom in equation.inputs}) > 1
     ):
         return None
-    items: list[Atom] = []
-    for atom in equation.inputs:
-        if atom not in joiner.made:
-            return None
-        made, _ = joiner.made[atom]
-        if made.primitive is not reshape:
-            return None
-        if atom.type.shape != (1, *made.inputs[0].type.shape):
-            return None
-        items.append(made.inputs[0])
-    return items
+    made = [joiner.made[a][0] for a in equation.inputs if a in joiner.made]
+    if len(made) == len(equation.inputs) and all(map(_adds_axis, made)):
+        return [e.inputs[0] for e in made]
+    return list(equation.inputs)
+
+
+def _adds_axis(equation: Equation) -> bool:
+    """Whether an equation is a reshape that adds axis 0."""
+    shape: tuple[int, ...] = (1, *equation.inputs[0].type.shape) if equation.inputs else ()
+    return equation.primitive is reshape and equation.outputs[0].type.shape == shape

@@ -7,18 +7,23 @@ loop (a literal, an item of an array, a value of another loop), one for each ste
 Guard: parameters are the same in all steps, but for reads that do not depend on the loop.
 Replacement: one scan. Values that are read after the loop are stacked, and so are the values from
 outside: items of one array in order are a slice of it. Loops in the body are found likewise.
+Steps that carry nothing, whose results are joined, are no scan but one batch, also where they are
+fewer equations: the body for all steps at once, as by `vmap`.
 Reason: a gradient through 500 steps that read an array takes 7 us a call in place of 148, through
-500 of a hidden Markov model 58 us in place of 9,202 (benchmarks/python_loops.py).
+500 of a hidden Markov model 58 us in place of 9,202 (benchmarks/python_loops.py); that of
+`np.apply_along_axis` of 100 rows of 1,000 numbers 28 us in place of 6,480 (benchmarks/cliffs.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.passes.loops.item_stacks import Stacks, with_slices
+from fungrad.compiler.passes.loops.open_scan import OpenScan, movable
 from fungrad.compiler.passes.loops.traced_loops import (
     StepValue,
     TracedLoop,
@@ -30,22 +35,37 @@ from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.types import PYTHON_SCALARS, Type, of_value
 from fungrad.primitives.elementwise.ufuncs import power
 from fungrad.primitives.movement.gather import getitem
-from fungrad.primitives.movement.stack_iota import unstack
+from fungrad.primitives.movement.reshape_broadcast_cast import concatenate
+from fungrad.primitives.movement.stack_iota import stack, unstack
 from fungrad.retracing.graph_transforms import drop_dead, memoised
-from fungrad.retracing.inlining import copied, placed
+from fungrad.retracing.inlining import Renaming, copied, placed, rewired
 
 
 def reroll(graph: Graph) -> Graph:
-    """The Graph with scans in place of its loops; the Graph itself if that is not much shorter."""
+    """The Graph with batches in place of loops whose steps are independent, and scans in place of
+    other loops; without the scans if it is not much shorter with them.
+    """
+    joined = [len(e.inputs) for e in graph.equations if e.primitive in (stack, concatenate)]
+    if max(joined, default=0) >= costs.rerolled_steps:
+        batched = _with_loops(_reads_first(graph), costs.rerolled_steps, _Scan.batched)
+        graph = batched or graph
     if sum(map(rerolled_weight, graph.equations)) < costs.rerolled_equations:
         return graph
-    result = _reads_first(graph)
+    result = _with_loops(_reads_first(graph), costs.rerolled_equations, _Scan.graph)
+    return result if result and 2 * _length(result) <= _length(graph) else graph
+
+
+def _with_loops(
+    graph: Graph, least: int, replaced: Callable[[_Scan], Graph | None]
+) -> Graph | None:
+    """The Graph with its loops of at least so many equations replaced; None if none is."""
+    result: Graph | None = None
     for _ in range(costs.rerolled_loops):
-        rerolled = _with_one_loop(result)
+        rerolled = _with_one_loop(graph, least, replaced)
         if rerolled is None:
             break
-        result = rerolled
-    return result if 2 * _length(result) <= _length(graph) else graph
+        result = graph = rerolled
+    return result
 
 
 def _reads_first(graph: Graph) -> Graph:
@@ -72,17 +92,19 @@ def _length(graph: Graph) -> float:
     return result
 
 
-def _with_one_loop(graph: Graph) -> Graph | None:
-    """The Graph with the first of its loops as a scan; None if it has none."""
-    trace = TracedLoops(graph)
+def _with_one_loop(
+    graph: Graph, least: int, replaced: Callable[[_Scan], Graph | None]
+) -> Graph | None:
+    """The Graph with the first of its loops that can be replaced; None if it has none."""
+    trace = TracedLoops(graph, least)
     loops: list[TracedLoop] = []
     for period, start, stop in trace.periods():
         if all(stop <= other.start or other.stop <= start for other in loops):
             loop = trace.loop(period, start, stop)
             if loop is not None:
                 loops.append(loop)
-    graphs = (_Scan(trace, loop).graph() for loop in sorted(loops, key=lambda loop: loop.start))
-    return next((drop_dead(with_slices(drop_dead(f))) for f in graphs if f is not None), None)
+    graphs = (replaced(_Scan(trace, x)) for x in sorted(loops, key=lambda loop: loop.start))
+    return next((g for g in graphs if g is not None), None)
 
 
 class _Scan:
@@ -97,6 +119,12 @@ class _Scan:
         self.trace, self.loop = trace, loop
         self.equations = trace.equations
         self.before: list[Equation] = []
+        """Equations that stack what the steps read."""
+        self.items: list[Equation] = []
+        """Equations that take the values of the steps from their stacks."""
+        self.outside: Sequence[Equation] = ()
+        self.after: Sequence[Equation] = ()
+        """The equations before the loop, with those that it moves there, and after it."""
         self.constants = list(trace.graph.constants)
         self.consts: dict[Variable, tuple[Variable, Variable]] = {}
         self.carry: dict[StepValue, tuple[Variable, Atom]] = {}
@@ -104,6 +132,39 @@ class _Scan:
 
     def graph(self) -> Graph | None:
         """The Graph with the scan; None if values of the steps cannot be stacked."""
+        made = self._made()
+        return None if made is None else self._in_place([made])
+
+    def batched(self) -> Graph | None:
+        """The Graph with one batch in place of a loop whose steps are independent and whose results
+        are joined; None for other loops, and for so small arrays that a call costs more.
+        """
+        made = self._made()
+        if made is None or self.carry:
+            return None
+        opened = OpenScan(made)
+        body, wanted = opened.equations, [v for v, _ in opened.ys if isinstance(v, Variable)]
+        sizes = [atom.type.size for e in body for atom in (*e.inputs, *e.outputs)]
+        largest = max(sizes) * opened.length
+        if not costs.small_array <= largest <= costs.hoisted_stack or not all(map(movable, body)):
+            return None
+        equations, stacks = opened.for_all_steps(body, wanted)
+        self.constants += opened.constants
+        names: Renaming = dict(zip(made.outputs, stacks, strict=True))
+        self.items = [rewired(e, names) for e in self.items]
+        result = self._in_place(equations)
+        made_of = {e.outputs[0] for e in equations}
+        left = any(e.primitive is unstack and e.inputs[0] in made_of for e in result.equations)
+        return None if left else result
+
+    def _in_place(self, equations: list[Equation]) -> Graph:
+        """The Graph with equations in place of the loop."""
+        whole = (*self.outside, *self.before, *equations, *self.items, *self.after)
+        graph = self.trace.graph.replace(constants=tuple(self.constants), equations=whole)
+        return drop_dead(with_slices(drop_dead(graph)))
+
+    def _made(self) -> Equation | None:
+        """The scan; None if values of the steps cannot be stacked."""
         loop, names = self.loop, dict[StepValue, Variable]()
         inside = [n for n in range(loop.period) if n not in loop.outside]
         body = []
@@ -168,15 +229,16 @@ class _Scan:
             return None
         return self.xs.setdefault(tuple(atoms), (Variable(strong), atoms))[0]
 
-    def _replaced(self, body: list[Equation], names: dict[StepValue, Variable]) -> Graph | None:
-        """The Graph with the scan of a body, whose values have names."""
+    def _replaced(self, body: list[Equation], names: dict[StepValue, Variable]) -> Equation | None:
+        """The scan of a body, whose values have names."""
         loop, graph, like = self.loop, self.trace.graph, self.equations[self.loop.start]
         moved = [e for n, e in enumerate(self.equations[loop.start : loop.stop])
                  if n % loop.period in loop.outside]  # fmt: skip
-        before = [*self.equations[: loop.start], *moved]
-        after = self.equations[loop.stop :]
+        self.outside = before = [*self.equations[: loop.start], *moved]
+        self.after = self.equations[loop.stop :]
         given, reverse = self._stacks(before)
-        ys = self._ys(names, {a for e in (*before, *after) for a in e.inputs} | {*graph.outputs})
+        read = {a for e in (*before, *self.after) for a in e.inputs} | {*graph.outputs}
+        ys = self._ys(names, read)
         if None in given or any(v.type.weak for v, _ in ys):
             return None
         outputs = [*self._carried_on(names), *[v for v, _ in ys]]
@@ -191,10 +253,9 @@ class _Scan:
         params = {"body": reroll(inner), "counts": counts, "length": loop.times,
                   "reverse": reverse, "unroll": 1, "checkpoint": None}  # fmt: skip
         whole = placed(like, scan, (*arguments, *given), (*finals, *arrays), params)  # type: ignore[arg-type]
-        items = [placed(like, unstack, (x,), tuple(values[::-1] if reverse else values), {})
-                 for x, (_, values) in zip(arrays, ys, strict=True)]  # fmt: skip
-        equations = (*before, *self.before, whole, *items, *after)
-        return graph.replace(constants=tuple(self.constants), equations=equations)
+        self.items = [placed(like, unstack, (x,), tuple(values[::-1] if reverse else values), {})
+                      for x, (_, values) in zip(arrays, ys, strict=True)]  # fmt: skip
+        return whole
 
     def _stacks(self, before: list[Equation]) -> tuple[list[Atom | None], bool]:
         """The arrays of the values that each step gets one of, and whether the scan runs backwards:

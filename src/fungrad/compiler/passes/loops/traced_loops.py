@@ -73,10 +73,11 @@ class TracedLoops:
       params: the same for its parameters.
       maker: for each operand the number of the equation that makes it; -1 for others.
       which: which output of it; a number of its own for other operands.
+      least: the fewest equations of a loop.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph, self.equations = graph, graph.equations
+    def __init__(self, graph: Graph, least: int) -> None:
+        self.graph, self.equations, self.least = graph, graph.equations, least
         count = len(graph.equations)
         self.words = np.empty(count, np.int64)
         weights = list(map(rerolled_weight, graph.equations))
@@ -107,7 +108,7 @@ class TracedLoops:
                 for start, stop in runs(self._same(period)):
                     if stop - start < (costs.rerolled_steps - 1) * period:
                         break
-                    if self._weight(start, stop) >= costs.rerolled_equations:
+                    if self._weight(start, stop) >= self.least:
                         periods.append((start - stop, period, start, stop + period))
         for _, period, start, stop in sorted(periods):
             yield period, start, stop
@@ -126,14 +127,14 @@ class TracedLoops:
         low, high = 0, (stop - start) // period
         for _ in range(costs.rerolled_divisions):
             first, last = start + low * period, start + high * period
-            short = self._weight(first, last) < costs.rerolled_equations
+            short = self._weight(first, last) < self.least
             if high - low < costs.rerolled_steps or short:
                 return None
             checked = self._checked(period, start + low * period, high - low)
             if isinstance(checked, TracedLoop):
                 outside = sum([self._weight(first + n, first + n + 1) for n in checked.outside])
                 weight = self._weight(first, first + period) - outside
-                return checked if weight * checked.times >= costs.rerolled_equations else None
+                return checked if weight * checked.times >= self.least else None
             if not 0 < checked < high - low:
                 return None
             if 2 * checked < high - low:

@@ -90,6 +90,8 @@ def filled(writer: Writer, equation: Equation) -> Atom | None:
         sections, value = sections_of(e), e.inputs[e.primitive is index_add].type
         if sections is None or value.dtype != output.type.dtype or value.weak:
             return None
+        if any(along is not None and along.step < 0 for along in sections[-1].place):
+            return None
         boxes.append(sections[-1].box)
     shape = output.type.shape
     cut = [i for i, n in enumerate(shape) if any(part[i] != range(n) for part in boxes)]

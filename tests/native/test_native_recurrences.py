@@ -26,10 +26,14 @@ CUMULATIVE: dict[str, tuple[Callable[..., Any], Any]] = {
     "the smallest, backwards": (lambda x: lax.cummin(x, reverse=True), LINE),
     "rows": (lambda x: np.cumsum(x, axis=1), TABLE),
     "columns": (lambda x: np.cumprod(1.0 + 0.01 * x, axis=0), TABLE),
+    "products of rows": (lambda x: np.prod(1.0 + 0.01 * x, axis=1), TABLE),
+    "products of adjacent axes": (lambda x: np.prod(1.0 + 0.01 * x, axis=(0, 1)), CUBE),
+    "products of all others": (
+        lambda x: fg.grad(lambda x: np.sum(np.prod(1.0 + 0.01 * x, axis=1)))(x), CUBE),
     "a middle axis": (lambda x: np.cumsum(x * x, axis=1) * x, CUBE),
     "of integers": (lambda x: np.cumsum((x * 100).astype(np.int32)), LINE),
     "of truth values": (lambda x: np.cumsum(x > 1.0), LINE),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CUMULATIVE)

@@ -489,3 +489,23 @@ def test_where_a_probability_underflows_its_logarithm_is_no_nan():
     with np.errstate(all="ignore"):
         assert stats.gamma.logsf(2000.0, 3.0) == -INF
         assert fg.grad(stats.gamma.logsf)(2000.0, 3.0) == 0.0
+
+
+# --- work -----------------------------------------------------------------------------------------
+
+
+def test_gradients_do_not_evaluate_log_densities():
+    x, counts = np.linspace(0.1, 2.0, 7), np.arange(7)
+    for f, arg, absent in (
+        (lambda x: stats.gamma.logpdf(x, 2.0), x, "xlogy"),
+        (stats.cauchy.logpdf, x, "log"),
+        (lambda mu: stats.poisson.logpmf(counts, mu), x, "xlogy"),
+    ):
+        graph = fg.jit(fg.grad(lambda x, f=f: np.sum(f(x)))).lower(arg).optimised
+        assert absent not in [e.primitive.name for e in graph.equations]
+
+
+def test_terms_of_constant_data_are_computed_once():
+    counts = np.arange(100_000) % 9
+    lowered = fg.jit(lambda mu: np.sum(stats.poisson.logpmf(counts, mu))).lower(2.0)
+    assert "gammaln" not in str(lowered.optimised)

@@ -16,6 +16,10 @@ class CostModel:
     """
     folded_constant: int = 1 << 16
     """The most elements of a value that is computed at compile time: staging."""
+    folded_alike: int = 1 << 21
+    """The same of one that is not larger than the constants that it is computed of: log densities
+    of data, whose normalisation has no parameters.
+    """
     expanded_equations: int = 1 << 17
     """The most equations of a Graph after inlining of its calls: staging."""
     attempted_equations: int = 1 << 13
@@ -43,6 +47,10 @@ class CostModel:
     rerolled_terms: int = 1 << 16
     rerolled_steps: int = 6
     """The fewest steps of such a loop: benchmarks/python_loops.py, as all of these."""
+    batched_elements: int = 1 << 8
+    """The fewest elements of the values of a loop whose independent steps become one batch:
+    benchmarks/cliffs.py, apply_along_axis.
+    """
     rerolled_lags: int = 4
     """A step reads values of at most so many steps before it, which the scan carries."""
     rerolled_operands: int = 8

@@ -1,5 +1,5 @@
-"""Cumulative sums, products and extrema, and linear recurrences along an axis: one element after
-the other, as in NumPy.
+"""Cumulative sums, products and extrema, linear recurrences, and products of all elements or of all
+others: along adjacent axes, one element after the other, as in NumPy.
 
 Rows are independent of each other: along a last axis some of them run side by side, since each step
 waits for the one before; along others lanes are columns. Threads share rows.
@@ -7,6 +7,7 @@ waits for the one before; along others lanes are columns. Threads share rows.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -29,8 +30,21 @@ from fungrad.primitives.reduction.cumulative import (
     cumsum,
     linear_recurrence,
 )
+from fungrad.primitives.reduction.reduce import product_of_others, reduce_prod
 
-OPERATION: Mapping[Any, Any] = {cumsum: add, cumprod: mul, cummax: maximum, cummin: minimum}
+OPERATION: Mapping[Any, Any] = {
+    cumsum: add, cumprod: mul, cummax: maximum, cummin: minimum, reduce_prod: mul,
+    product_of_others: mul,
+}  # fmt: skip
+ROUNDED_ONCE = (linear_recurrence, reduce_prod, product_of_others)
+"""Those that NumPy does not compute in halves, step by step."""
+
+
+def _axes(equation: Equation) -> tuple[int, ...]:
+    """The axes along which the steps follow one another."""
+    params = equation.params
+    axes: tuple[int, ...] = params["axes"] if "axes" in params else (params["axis"],)
+    return axes
 
 
 def _refusal(equation: Equation) -> Refusal | None:
@@ -38,17 +52,20 @@ def _refusal(equation: Equation) -> Refusal | None:
     name, atoms = equation.primitive.name, (*equation.inputs, *equation.outputs)
     out = equation.outputs[0].type
     for dtype in [a.type.dtype for a in atoms]:
-        passes = equation.primitive is linear_recurrence and TYPES.get(dtype) == "half"
+        passes = equation.primitive in ROUNDED_ONCE and TYPES.get(dtype) == "half"
         if dtype not in TYPES or out.dtype.kind not in "fi" or passes:
             return refusal(f"{name} of {dtype}", "dtype", equation)
-    if any(isinstance(a, Literal) for a in atoms) or not out.size:
+    axes = _axes(equation)
+    if not axes or axes != tuple(range(axes[0], axes[-1] + 1)):
+        return refusal(f"{name} along axes that are not adjacent", "layout", equation)
+    if any(isinstance(a, Literal) for a in atoms) or not equation.inputs[-1].type.size:
         return refusal(f"{name} of an empty array or a number", equation=equation)
     return None
 
 
 def _numpy_ns(equation: Equation) -> float:
     """An estimate of NumPy's time for a recurrence."""
-    size = equation.outputs[0].type.size
+    size = equation.inputs[-1].type.size
     if equation.primitive is not linear_recurrence:
         return costs.numpy_call + tuned.numpy_accumulated_ns * size
     length: int = equation.outputs[0].type.shape[equation.params["axis"]]
@@ -59,21 +76,25 @@ class _Recurrence:
     """The loops of a recurrence.
 
     Attributes:
-      length, inner: the length of its axis, and the number of elements after each of them.
+      length, inner: the length of its axes, and the number of elements after each of them.
       rows: the number of recurrences, or of groups of lanes of them.
+      overlaps: whether the last group of lanes may compute columns of the one before again.
     """
+
+    overlaps = True
 
     def __init__(self, graph: Graph, equation: Equation) -> None:
         self.graph, self.equation = graph, equation
         self.out = equation.outputs[0].type
-        shape, axis = self.out.shape, equation.params["axis"]
-        self.length, self.inner = shape[axis], math.prod(shape[axis + 1 :])
+        shape, axes = equation.inputs[-1].type.shape, _axes(equation)
+        self.length = math.prod([shape[axis] for axis in axes])
+        self.inner = math.prod(shape[axes[-1] + 1 :])
         self.type = type_of(self.out.dtype)
         lanes = host().vector_bytes // size_of(self.type)
-        while lanes > self.inner:
+        while lanes > self.inner or (self.inner % lanes and not self.overlaps):
             lanes //= 2
         self.lanes, self.groups = lanes, -(-self.inner // lanes)
-        self.rows = self.out.size // (self.length * self.inner) * self.groups
+        self.rows = math.prod(shape[: axes[0]]) * self.groups
         self.side = (
             tuned.recurrences_at_once
             if self.inner == 1 and self.rows >= tuned.recurrences_at_once
@@ -99,16 +120,20 @@ class _Recurrence:
         cost = tuned.recurrence_ns * self.length * self.rows / self.side
         return kernel_of(self.graph, module, units=units, cost_ns=cost)
 
+    def _begins(self, row: Value, side: int, length: int) -> list[Value]:
+        """Where some recurrences begin in an array with a number of elements along their axes."""
+        code = self.code
+        if self.inner == 1:
+            return [code.mul(code.add(row, n), length) for n in range(side)]
+        above = code.binary("sdiv", row, self.groups)
+        column = code.mul(code.sub(row, code.mul(above, self.groups)), self.lanes)
+        column = code.intrinsic("smin", [column, self.inner - self.lanes])
+        return [code.add(code.mul(above, length * self.inner), column)]
+
     def _row(self, row: Value, side: int) -> None:
         """All steps of some recurrences, which begin at a row."""
         code, length = self.code, self.length
-        if self.inner > 1:
-            above = code.binary("sdiv", row, self.groups)
-            column = code.mul(code.sub(row, code.mul(above, self.groups)), self.lanes)
-            column = code.intrinsic("smin", [column, self.inner - self.lanes])
-            start = [code.add(code.mul(above, length * self.inner), column)]
-        else:
-            start = [code.mul(code.add(row, n), length) for n in range(side)]
+        start = self._begins(row, side, length)
         states = [code.variable(self.type, self.lanes) for _ in start]
 
         def step(i: Value, first: bool) -> None:
@@ -140,8 +165,62 @@ class _Recurrence:
         return operation(code, y, xs[0])
 
 
-_KERNEL = Single(
-    _refusal, lambda graph, equation: _Recurrence(graph, equation).kernel(), _numpy_ns,
-    separate=True,
-)  # fmt: skip
+class _Product(_Recurrence):
+    """The loops of a product of all elements."""
+
+    def _row(self, row: Value, side: int) -> None:
+        code, start = self.code, self._begins(row, side, self.length)
+        states = [code.variable(self.type, self.lanes) for _ in start]
+        for begin, state in zip(start, states, strict=True):
+            code.set(state, self._read(0, begin))
+
+        def step(i: Value) -> None:
+            at = code.mul(i, self.inner)
+            for begin, state in zip(start, states, strict=True):
+                code.set(state, self._next(code.get(state), [self._read(0, code.add(begin, at))]))
+
+        code.for_range(1, self.length, step)
+        for to, state in zip(self._begins(row, side, 1), states, strict=True):
+            code.write(code.get(state), code.at(self.pointers[-1], to, self.type))
+
+
+class _ProductOfOthers(_Recurrence):
+    """The loops of products of all other elements: those before each, then times those after it.
+
+    The second sweep reads what the first one wrote: no other thread may write there.
+    """
+
+    overlaps = False
+
+    def _row(self, row: Value, side: int) -> None:
+        code, start = self.code, self._begins(row, side, self.length)
+        states = [code.variable(self.type, self.lanes) for _ in start]
+
+        def sweep(i: Value, back: bool) -> None:
+            at = code.mul(code.sub(self.length - 1, i) if back else i, self.inner)
+            for begin, state in zip(start, states, strict=True):
+                here = code.add(begin, at)
+                to, product = code.at(self.pointers[-1], here, self.type), code.get(state)
+                code.set(state, self._next(product, [self._read(0, here)]))
+                if back:
+                    product = self._next(code.read(to, self.type, self.lanes), [product])
+                code.write(product, to)
+
+        for back in (False, True):
+            for state in states:
+                code.set(state, code.constant(1, self.type, self.lanes))
+            code.for_range(0, self.length, functools.partial(sweep, back=back))
+
+
+def _written(graph: Graph, equation: Equation) -> Kernel:
+    """The kernel of a recurrence, or of products."""
+    loops = _Recurrence
+    if equation.primitive is reduce_prod:
+        loops = _Product
+    elif equation.primitive is product_of_others:
+        loops = _ProductOfOthers
+    return loops(graph, equation).kernel()
+
+
+_KERNEL = Single(_refusal, _written, _numpy_ns, separate=True)
 KERNELS = dict.fromkeys((*OPERATION, linear_recurrence), _KERNEL)

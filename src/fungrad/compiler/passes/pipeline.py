@@ -158,8 +158,8 @@ def _is_stop(equation: Equation) -> bool:
 
 
 def fold(graph: Graph) -> Graph:
-    """Constant folding: evaluates equations on constants if the result is of moderate size and
-    nothing raises or warns.
+    """Constant folding: evaluates equations on constants if the result is of moderate size, or not
+    larger than the constants, and nothing raises or warns.
 
     Without it Hessians of Rosenbrock's function cost 1.48 times as much (calls and elements of
     `ablation`).
@@ -186,7 +186,9 @@ def fold(graph: Graph) -> Graph:
 def _foldable(equation: Equation) -> bool:
     primitive: Any = equation.primitive
     alone = is_pure(equation) and not primitive.multiple
-    most = costs.small_array if primitive.view else costs.folded_constant  # views are no work
+    largest = min(max(a.type.size for a in equation.inputs), costs.folded_alike)
+    most = max(costs.folded_constant, largest)
+    most = costs.small_array if primitive.view else most  # views are no work
     return alone and all(v.type.size <= most for v in equation.outputs)
 
 

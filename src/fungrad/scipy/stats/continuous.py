@@ -125,7 +125,7 @@ class Continuous(Distribution):
         >>> float(fg.grad(laplace.pdf)(1.0).round(6))
         -0.18394
         """
-        return settled(np.exp(self._at("logpdf", x, args, kwargs)))
+        return settled(np.exp(settled(self._at("logpdf", x, args, kwargs))))
 
     def _quantile(self, method: str, q: Any, args: Any, kwargs: Any) -> Any:
         with np.errstate(all="ignore"):

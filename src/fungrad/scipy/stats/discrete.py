@@ -37,7 +37,8 @@ class Discrete(Distribution):
             k = k if loc is None else k - stop_gradient(loc, name="loc")
             whole = np.floor(k)
             broken = whole < k if method == "logpmf" else None
-            return self._on_support(method, whole * self._validity(shapes), shapes, broken)
+            value = self._on_support(method, whole, shapes, broken) * self._validity(shapes)
+            return cast(value, typeof(shapes[0]).dtype)
 
     def logpmf(self, k: Any, *args: Any, **kwargs: Any) -> Any:
         """The logarithm of the probability of k; -inf where it is 0, as for k not an integer.
@@ -115,6 +116,7 @@ bernoulli = Discrete(
     support=(0.0, 1.0),
     inner=0.0,
     valid=_fraction,
+    infinite=lambda k, p: select(k > 0, p == 0, p == 1),
     logpmf=lambda k, p: xlogy(k, p) + xlog1py(1.0 - k, -p),
     cdf=lambda k, p: 1.0 - (1.0 - k) * p,
     sf=lambda k, p: (1.0 - k) * p,
@@ -139,6 +141,7 @@ binom = Discrete(
     inner=0.0,
     integers=("n",),
     valid=lambda n, p: _count(n) & _fraction(p),
+    infinite=lambda k, n, p: ((k > 0) & (p == 0)) | ((k < n) & (p == 1)),
     logpmf=lambda k, n, p: (
         gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
         + xlogy(k, p) + xlog1py(n - k, -p)
@@ -156,6 +159,7 @@ betabinom = Discrete(
     inner=0.0,
     integers=("n",),
     valid=lambda n, a, b: _count(n) & (a > 0) & (b > 0),
+    infinite=lambda k, n, a, b: False,
     logpmf=lambda k, n, a, b: (
         -np.log(n + 1.0) - betaln(n - k + 1.0, k + 1.0) + betaln(k + a, n - k + b) - betaln(a, b)
     ),
@@ -169,6 +173,7 @@ poisson = Discrete(
     support=(0.0, np.inf),
     inner=0.0,
     valid=lambda mu: mu >= 0,
+    infinite=lambda k, mu: (k > 0) & (mu == 0),
     logpmf=lambda k, mu: xlogy(k, mu) - gammaln(k + 1.0) - mu,
     cdf=lambda k, mu: gammaincc(k + 1.0, mu),
     sf=lambda k, mu: gammainc(k + 1.0, mu),
@@ -182,6 +187,7 @@ nbinom = Discrete(
     support=(0.0, np.inf),
     inner=0.0,
     valid=lambda n, p: (n > 0) & (p > 0) & (p <= 1),
+    infinite=lambda k, n, p: (k > 0) & (p == 1),
     logpmf=lambda k, n, p: (
         gammaln(n + k) - gammaln(k + 1.0) - gammaln(n) + n * np.log(p) + xlog1py(k, -p)
     ),
@@ -197,6 +203,7 @@ geom = Discrete(
     support=(1.0, np.inf),
     inner=1.0,
     valid=lambda p: (p > 0) & (p <= 1),
+    infinite=lambda k, p: (k > 1) & (p == 1),
     logpmf=lambda k, p: xlog1py(k - 1.0, -p) + np.log(p),
     logsf=lambda k, p: xlog1py(k, -p),
     mean=lambda p: 1.0 / p,

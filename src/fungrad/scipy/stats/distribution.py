@@ -50,7 +50,12 @@ def log1mexp(v: Any) -> Any:
 
 def settled(value: Any) -> Any:
     """The value, with derivative 0 where it is infinite."""
-    return select(np.abs(value) == np.inf, stop_gradient(value), value)
+    return _settled_where(np.abs(value) == np.inf, value)
+
+
+def _settled_where(singular: Any, value: Any) -> Any:
+    """The value, with derivative 0 where it is singular."""
+    return value if singular is False else select(singular, stop_gradient(value), value)
 
 
 class Family:
@@ -177,6 +182,8 @@ class Distribution(Family):
       open: whether the lower end, where the density is 0, is excluded.
       inner: a point inside the support, for all parameters.
       everywhere: whether the formula of logpdf also holds for infinite x.
+      infinite: a function of (y, *shapes): where in the support the logarithm of the density is
+        infinite, if elsewhere than at its ends.
       valid: a function that checks the shapes; None if all have to be positive.
       symmetric: whether the density is even.
       integers: the names of integer shapes, which are constants.
@@ -208,6 +215,7 @@ class Distribution(Family):
         open: bool = False,
         inner: float = 0.5,
         everywhere: bool = False,
+        infinite: Formula | None = None,
         valid: Callable[..., Any] | None = None,
         symmetric: bool = False,
         integers: tuple[str, ...] = (),
@@ -219,6 +227,7 @@ class Distribution(Family):
         self._open = open
         self._inner = inner
         self._everywhere = everywhere
+        self._infinite = infinite
         self._valid = valid or (_positive if self.shapes else None)
         self._integers = tuple(s in integers for s in self.shapes)
         self._parameters = (*self.shapes, *self._parameters_of_place)
@@ -323,12 +332,29 @@ class Distribution(Family):
         below, above = LIMITS[method]
         inside = self._formula(method)(select(either, self._inner, y), *shapes)
         inside = inside if less is None else inside - less
-        inside = settled(inside) if method.startswith("log") else inside
+        if method in self._densities:
+            inside = _settled_where(self._singular(method, y, shapes), inside)
+        elif method.startswith("log"):
+            inside = settled(inside)
         if below == above:
             result = select(either, below, inside)
         else:
             result = select(low, below, select(high, above, inside))
         return cast(result, typeof(y).dtype)
+
+    def _singular(self, method: str, y: Any, shapes: list[Any]) -> Any:
+        """Where in the support the logarithm of the density is infinite: its formula is evaluated
+        at the ends alone, not at all y. Numbers that overflow do not count.
+        """
+        if self._infinite is not None:
+            return self._infinite(y, *shapes)
+        found: Any = False
+        for bound in self._support(*shapes):
+            if not is_infinite(bound):
+                end = np.float64(bound) if type(bound) is float else stop_gradient(bound)
+                value = self._formula(method)(end, *map(stop_gradient, shapes))
+                found = found | ((y == bound) & (np.abs(value) == np.inf))
+        return found
 
     def _at(self, method: str, x: Any, args: Any, kwargs: Any) -> Any:
         raise NotImplementedError

@@ -146,7 +146,9 @@ class _Scan:
         body, wanted = opened.equations, [v for v, _ in opened.ys if isinstance(v, Variable)]
         sizes = [atom.type.size for e in body for atom in (*e.inputs, *e.outputs)]
         largest = max(sizes) * opened.length
-        if not costs.small_array <= largest <= costs.hoisted_stack or not all(map(movable, body)):
+        if not costs.batched_elements <= largest <= costs.hoisted_stack or not all(
+            map(movable, body)
+        ):
             return None
         equations, stacks = opened.for_all_steps(body, wanted)
         self.constants += opened.constants

@@ -11,6 +11,7 @@ import pytest
 import fungrad as fg
 import fungrad.scipy.linalg
 from fungrad.compiler.native import lapack
+from fungrad.primitives.linalg import factors
 
 pytestmark = pytest.mark.skipif(not lapack.available(), reason="NumPy's LAPACK is not OpenBLAS")
 LARGE = 200
@@ -148,6 +149,78 @@ def test_systems_of_equations_are_native(f: Any, first: Any, second: Any) -> Non
         assert run.lower(a, b).refused == ()
     for x, y in zip(found, fg.grad(f, argnums=(0, 1))(a, b), strict=True):
         close(x, y)
+
+
+def turned(a: Any) -> Any:
+    return np.swapaxes(a, -1, -2)
+
+
+def of_all(a: Any, b: Any) -> Any:
+    equations = np.linalg.solve(a, b), np.linalg.solve(turned(a), b)
+    numbers = np.linalg.slogdet(a), np.linalg.det(turned(a)) * np.linalg.det(a)
+    return *equations, np.linalg.inv(a), np.linalg.inv(turned(a)), *numbers[0], numbers[1]
+
+
+@pytest.mark.parametrize("definite", [False, True])
+@pytest.mark.parametrize("shape", [(70, 70), (2, 45, 45)])
+def test_equations_of_a_matrix_share_its_factors(shape: Any, definite: bool) -> None:
+    a, b = matrix(shape) / 7, matrix((*shape[:-1], 2))
+    a = a @ turned(a) + np.eye(shape[-1]) if definite else a
+    run = fg.jit(of_all)
+    for x, y in zip(run(a, b), of_all(a, b), strict=True):
+        close(x, y)
+    assert run.lower(a, b).refused == ()
+    if definite:
+        factor = fg.jit(lambda a, b: (np.linalg.cholesky(a), np.linalg.solve(a, b)))(a, b)[0]
+        close(factor, np.linalg.cholesky(a))
+        with pytest.raises(np.linalg.LinAlgError, match="positive definite"):
+            fg.jit(lambda a: np.linalg.cholesky(-a) + np.linalg.inv(-a))(a)
+
+
+@pytest.mark.parametrize("shape", [(60, 60), (130, 130), (3, 45, 45)])
+def test_equations_alone_are_numpys_to_the_bit(shape: Any) -> None:
+    a, b = matrix(shape), matrix((*shape[:-1], 2))
+    a = np.tril(a) + turned(np.tril(a, -1)) / 3 + 2 * shape[-1] * np.eye(shape[-1])
+    for f in (
+        lambda a, b: np.linalg.inv(turned(a)),
+        lambda a, b: turned(np.linalg.inv(a)),
+        lambda a, b: -np.linalg.solve(a, b),
+        lambda a, b: np.linalg.solve(turned(a), b),
+        lambda a, b: np.linalg.cholesky(a) * 2.0,
+    ):
+        run = fg.jit(f)
+        np.testing.assert_array_equal(run(a, b), f(a, b))
+        assert run.lower(a, b).refused == ()
+
+
+def test_triangles_are_solved_by_substitution() -> None:
+    a, b = np.tril(matrix((60, 60))) + 9 * np.eye(60), matrix((60, 1))
+    for x in (a, a.T.copy(), a[::-1, ::-1].copy()):
+        close(fg.jit(of_solve)(x, b), of_solve(x, b))
+    a[40, 40] = 0.0
+    with pytest.raises(np.linalg.LinAlgError):
+        fg.jit(fg.grad(of_solve))(a, b)
+
+
+@pytest.mark.parametrize("f", [of_solve, of_triangle, of_log_determinant, of_determinant])
+def test_other_libraries_give_the_same_numbers(f: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = matrix((60, 60)) / 9 + 2 * np.eye(60), matrix((60, 1))
+    gradient = fg.grad(lambda a, b: f(a, b) + of_qr(a))
+    expected = fg.jit(gradient)(a, b)
+    monkeypatch.setattr(lapack, "available", lambda: False)
+    monkeypatch.setattr(factors, "exchanges", lambda: None)
+    run = fg.jit(lambda a, b: gradient(a, b))
+    close(run(a, b), expected)
+    assert run.lower(a, b).refused != ()
+
+
+def test_stacks_are_native_by_default() -> None:
+    fg.config.backend = "auto"
+    for f, n in ((of_log_determinant, 24), (lambda a, b: np.sum(np.linalg.cholesky(a) ** 3), 8)):
+        a, run = matrix((100, n, n)), fg.jit(fg.grad(f))
+        a = a @ turned(a) + np.eye(n)
+        run(a, 0.0)
+        assert run.lower(a, 0.0).refused == ()
 
 
 NEARLY_SINGULAR = np.diag([1e-12, *np.arange(1.0, 9.0)]) + np.eye(9, k=1)

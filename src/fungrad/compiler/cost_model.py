@@ -152,6 +152,8 @@ class Tuned:
     """What an entry in machine code saves per call: small."""
     lapack_ns: float = 6_000.0
     """A factorisation on NumPy, besides its arithmetic: small."""
+    lapack_element_ns: float = 5.0
+    """The same for an element of its matrices: `benchmarks.cliffs`."""
     trips: int = 100
     """The assumed trip count of a loop of unknown length: loops."""
     quick_ns: tuple[float, float] = (9.0, 0.1)
@@ -370,6 +372,8 @@ class Tuned:
     """The most rows and columns of a factorisation; LAPACK is as fast beyond: `benchmarks.cliffs`.
 
     """
+    lapack_rows: int = 40
+    """The most rows of a factorisation by loops where LAPACK can be called: `benchmarks.cliffs`."""
     factor_term_ns: float = 0.12
     """A multiplication and an addition of a factorisation: `benchmarks.cliffs`."""
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.cost_model import tuned
-from fungrad.compiler.native import equal_values, factorisations, lapack
+from fungrad.compiler.native import equal_values, factorisations, lapack, matrix_factors
 from fungrad.compiler.native.clusters import NAME, Once, cluster_graph, with_clusters
 from fungrad.compiler.native.fused import cheap_kernel
 from fungrad.compiler.native.generators import Generator, chosen
@@ -103,7 +103,8 @@ def _takes_time(equation: Equation) -> bool:
 
 def _factorises(equation: Equation) -> bool:
     """Whether an equation is a factorisation that else is a call of LAPACK."""
-    return factorisations.factorised(equation) or lapack.by_lapack(equation)
+    own = factorisations.factorised(equation) or matrix_factors.by_lapack(equation)
+    return own or lapack.by_lapack(equation)
 
 
 def _part(graph: Graph, large: bool = False) -> Kernel | Refusal:
@@ -193,7 +194,7 @@ small_kernel = Generator(_small)
 loop_kernel = Generator(_loops, _loops_refusal)
 sequence_kernel = Generator(_in_order, _sequence_refusal)
 OF_STACKS = frozenset((*factorisations.RULES, *factorisations.LIGHT, *lapack.RULES,
-                       *equal_values.RULES))  # fmt: skip
+                       *matrix_factors.KERNELS, *equal_values.RULES))  # fmt: skip
 """The primitives of which a stack is a loop over its matrices."""
 LOOP_GENERATORS = (small_kernel, loop_kernel)
 """The generators of one loop."""
@@ -347,7 +348,7 @@ def _steps(graph: Graph) -> tuple[list[_Step], dict[Atom, Any]]:
     known, lines, modules = dict[Atom, Any](), 0, set[Module]()
     large = lapack.available() and any(map(_factorises, graph.equations))
     make = Once(partial(_part, large=large)).of
-    graph = _with_copies(graph, make) if large else graph
+    graph = _with_copies(matrix_factors.by_calls(graph), make) if large else graph
     clustered = with_clusters(graph, make, 0, loops=False, most=math.inf)
     for equation in (clustered or graph).equations:
         primitive, params, (out, *more) = equation.primitive, equation.params, equation.outputs

@@ -15,6 +15,7 @@ from fungrad.compiler.loop_ir.printer import Later
 from fungrad.compiler.native import (
     entry,
     factorisations,
+    lapack,
     machine_code,
     short_axes,
     symbols,
@@ -71,7 +72,7 @@ class Native(CheckedBackend):
         on_numpy = functools.partial(_NUMPY.compile, better)
         if not usable():
             return on_numpy()
-        if factorised_once(better) is better:
+        if lapack.available() or factorised_once(better) is better:
             found = self._whole(better, Later(on_numpy, graph, _NUMPY.compile))
             if not isinstance(found, Refusal):
                 return found
@@ -232,7 +233,9 @@ def _numpy_ns(equation: Equation) -> float:
     if primitive in short_axes.UNROLLED and (unrollable(equation) or is_narrow_product(equation)):
         return costs.numpy_call + short_axes.numpy_ns(equation)
     if primitive.module.startswith("fungrad.primitives.linalg."):
-        return tuned.lapack_ns + tuned.factor_term_ns * factorisations.terms(equation)
+        elements = tuned.lapack_element_ns * equation.inputs[0].type.size
+        arithmetic = tuned.factor_term_ns * factorisations.terms(equation)
+        return tuned.lapack_ns + elements + arithmetic
     own = single(equation) if primitive in SINGLE else None
     if own is not None and own.numpy_ns is not None:
         return own.numpy_ns(equation)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.cost_model import tuned
+from fungrad.compiler.native.block_sums import JOINING, Reduction
 from fungrad.compiler.native.element_operations import convert, type_of
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
 from fungrad.compiler.native.generators import Single
@@ -56,7 +57,8 @@ def _refusal(equation: Equation) -> Refusal | None:
         return refusal("a stack of matrices", equation=equation)
     lengths = [n for a in equation.inputs for n in a.type.shape]
     rows = max(lengths, default=0)
-    if not min(lengths, default=0) or not tuned.unrolled_rows < rows <= tuned.factor_rows:
+    most = math.inf if substitutes(equation) else tuned.factor_rows
+    if not min(lengths, default=0) or not tuned.unrolled_rows < rows <= most:
         return refusal(f"a matrix of {rows} rows or columns", "long", equation, rows=rows)
     return None
 
@@ -64,9 +66,16 @@ def _refusal(equation: Equation) -> Refusal | None:
 def factorised(equation: Equation) -> bool:
     """Whether an equation is a factorisation of a matrix of suitable size, or of a stack."""
     shapes = [a.type.shape for a in equation.inputs]
+    most = math.inf if substitutes(equation) else tuned.factor_rows
     return equation.primitive in RULES and all(
-        tuned.unrolled_rows < shape[-2] <= tuned.factor_rows for shape in shapes
+        tuned.unrolled_rows < shape[-2] <= most for shape in shapes
     )
+
+
+def substitutes(equation: Equation) -> bool:
+    """Whether an equation is a triangular system with one column: the matrix is read once."""
+    alone = equation.primitive is solve and equation.inputs[1].type.shape[-1] == 1
+    return alone and bool(equation.params["triangle"])
 
 
 def terms(equation: Equation) -> float:
@@ -120,8 +129,12 @@ class Writer:
 
     def kernel(self, rules: Rules) -> Kernel:
         """The kernel by one of some rules."""
-        code = self.code
         rules[self.equation.primitive](self, **self.equation.params)
+        return self.finished()
+
+    def finished(self) -> Kernel:
+        """The kernel of what is written."""
+        code = self.code
         code.ret(code.constant(0, "i32"))
         cost = 20.0 + tuned.factor_term_ns * self.terms
         return kernel_of(self.graph, code.module, scratch=self.scratch, cost_ns=cost,
@@ -201,6 +214,12 @@ class Writer:
         self.each(self.rows, columns, lambda i, j: self.put(made, i, j, self.get(x, i, j)))
         return made
 
+    def copied(self, given: Value, to: Value, count: int) -> None:
+        """Copies numbers in double precision."""
+        name = "llvm.memcpy.p0.p0.i64"
+        self.code.module.declare(f"declare void @{name}(ptr, ptr, i64, i1)")
+        self.code.raw(f"call void @{name}({to}, {given}, i64 {8 * count}, i1 false)")
+
     def lower(self, x: Matrix) -> Matrix:
         """A copy of the lower triangle."""
         made = self.room(self.rows)
@@ -250,6 +269,41 @@ class Writer:
             code.store(code.div(code.load(place, "double", x.lanes), by), place)
 
         self.row(x, start, x.width, once)
+
+    def lanes_below(self, count: Value) -> Value:
+        """The mask of the first lanes of a vector."""
+        code = self.code
+        lanes, code.lanes = code.lanes, self.widest
+        found = code.compare("slt", code.iota(), code.splat(count))
+        code.lanes = lanes
+        return found
+
+    def row_sum(
+        self, start: Operand, stop: Operand, term: Callable[[Callable[..., Value]], Value]
+    ) -> Value:
+        """The sum of `term(get)` over columns, by vectors: `get(x, row)` are the numbers of a row
+        of a matrix in some of the columns, 0 beyond them.
+        """
+        code, lanes = self.code, self.widest
+        total = code.initialised(code.constant(0.0, "double", lanes))
+        start, stop = [code.of(x, "i64", 1) for x in (start, stop)]
+        last = code.add(start, code.binary("and", code.sub(stop, start), -lanes))
+
+        def whole(j: Value) -> None:
+            def get(x: Matrix, row: Operand) -> Value:
+                return convert(code, code.load(self.at(x, row, j), x.type, lanes), "double")
+
+            code.set(total, code.add(code.get(total), term(get)))
+
+        inside = self.lanes_below(code.sub(stop, last))
+
+        def rest(x: Matrix, row: Operand) -> Value:
+            return convert(code, code.load_where(inside, self.at(x, row, last), x.type), "double")
+
+        code.for_range(start, last, whole, lanes)
+        code.set(total, code.add(code.get(total), term(rest)))
+        sums = Reduction(self.equation, JOINING[np.add], "double")
+        return sums.across(code, code.get(total))
 
     def exchange(self, x: Matrix, first: Value, second: Value) -> None:
         """Exchanges two rows."""
@@ -323,6 +377,11 @@ class Writer:
             pivot = self.get(a, r, r)
             self.must(code.compare("une", pivot, 0.0))
             start, stop = (0, r) if lower else (code.add(r, 1), n)
+            if b.width == 1:
+                row = Matrix(b.pointer, n)
+                known = self.row_sum(start, stop, lambda get: code.mul(get(a, r), get(row, 0)))
+                self.put(b, r, 0, code.div(code.sub(self.get(b, r, 0), known), pivot))
+                return
             code.for_range(start, stop, lambda j: self.subtract(b, r, self.get(a, r, j), (b, j)))
             self.divide(b, r, pivot)
 
@@ -349,7 +408,7 @@ def _solve(made: Writer, triangle: str = "") -> None:
     made.each(made.rows, columns, lambda i, j: made.put(x, i, j, made.get(b, i, j)))
 
 
-def _sign_and_log(made: Writer, a: Matrix, sign: Value) -> tuple[Value, Value]:
+def sign_and_log(made: Writer, a: Matrix, sign: Value) -> tuple[Value, Value]:
     """Those of the determinant, from the triangle and the sign of the exchanges."""
     code = made.code
     total = code.initialised(code.constant(0.0, "double"))
@@ -372,7 +431,7 @@ def _one(made: Writer) -> Value:
 
 
 def _determinant(made: Writer, a: Matrix, sign: Value) -> Value:
-    signed, total = _sign_and_log(made, a, sign)
+    signed, total = sign_and_log(made, a, sign)
     return made.code.mul(signed, FUNCTIONS[exp](made.code, total))
 
 
@@ -380,7 +439,7 @@ def _determinant(made: Writer, a: Matrix, sign: Value) -> Value:
 def _slogdet(made: Writer) -> None:
     a, sign = made.copy(made.inputs[0], made.rows), _one(made)
     made.eliminate(a, None, sign)
-    for x, out in zip(_sign_and_log(made, a, sign), made.outputs, strict=True):
+    for x, out in zip(sign_and_log(made, a, sign), made.outputs, strict=True):
         if out is not None:
             made.put(out, 0, 0, x)
 

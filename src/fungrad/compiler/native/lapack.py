@@ -14,7 +14,7 @@ from typing import Any
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native import products
 from fungrad.compiler.native.element_operations import type_of
-from fungrad.compiler.native.factorisations import FLOATS, Matrix, Writer, terms
+from fungrad.compiler.native.factorisations import FLOATS, Matrix, Writer, substitutes, terms
 from fungrad.compiler.native.generators import Single
 from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.llvm_ir import Value
@@ -34,7 +34,7 @@ from fungrad.support.rules import Rules
 
 RULES = Rules()
 """What writes a factorisation by LAPACK."""
-_WORK, _IWORK = "work", "iwork"
+WORK, _IWORK = "work", "iwork"
 """A workspace and its length, as arguments of a routine."""
 _ROWS, _LEFT, _AS_IT_IS, _TRANSPOSED, _DIAGONAL = 101, 141, 111, 112, 131
 _OF = {"upper": 121, "lower": 122}
@@ -49,14 +49,15 @@ def _address(name: str) -> int:
 
 
 @functools.cache
-def _integer() -> str:
+def integer_type() -> str:
     """The type of the library's integers."""
     library: Any = openblas()
     return "i64" if imported("ctypes").sizeof(library.integer) == 8 else "i32"
 
 
 _ROUTINES = (
-    "dgeqrf_", "dorgqr_", "dgesdd_", "dsyevd_", "cblas_dgemm", "cblas_sgemm", "cblas_dtrsm",
+    "dgeqrf_", "dorgqr_", "dgesdd_", "dsyevd_", "dgetrf_", "dgetrs_", "dgetri_", "dgesv_",
+    "dpotrf_", "dpotrs_", "dpotri_", "cblas_dgemm", "cblas_sgemm", "cblas_dtrsm",
 )  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def available() -> bool:
     return all(map(_address, _ROUTINES))
 
 
-def _unknown(equation: Equation) -> Refusal | None:
+def unknown(equation: Equation) -> Refusal | None:
     """Why an equation has no routine, by its numbers and the library."""
     atoms = (*equation.inputs, *equation.outputs)
     if any(a.type.dtype not in FLOATS or isinstance(a, Literal) for a in atoms):
@@ -85,7 +86,7 @@ def _refusal(equation: Equation) -> Refusal | None:
         return refusal("a matrix without elements", equation=equation)
     if unrollable(equation):
         return refusal("a factorisation in registers", equation=equation)
-    return _unknown(equation)
+    return unknown(equation)
 
 
 def by_lapack(equation: Equation) -> bool:
@@ -96,15 +97,15 @@ def by_lapack(equation: Equation) -> bool:
         known = _large_triangle(equation)
     else:
         known = equation.primitive in RULES and not unrollable(equation)
-    return known and equation.inputs[0].type.size > 0 and _unknown(equation) is None
+    return known and equation.inputs[0].type.size > 0 and unknown(equation) is None
 
 
-class _Lapack(Writer):
+class Lapack(Writer):
     """The function of a factorisation by LAPACK."""
 
     def integer(self, number: int) -> Value:
         """The pointer to an integer."""
-        return self.code.initialised(self.code.constant(number, _integer()))
+        return self.code.initialised(self.code.constant(number, integer_type()))
 
     def letter(self, which: str) -> Value:
         """The pointer to a letter."""
@@ -112,6 +113,10 @@ class _Lapack(Writer):
 
     def run(self, name: str, *args: Value | int | str) -> None:
         """Calls a routine, with workspaces; a failure leaves the program to NumPy."""
+        self.must(self.succeeds(name, *args))
+
+    def succeeds(self, name: str, *args: Value | int | str) -> Value:
+        """Calls a routine, with workspaces; whether it has no failure."""
         sizes = _workspaces(name, [None if isinstance(x, Value) else x for x in args])
         given = []
         for x in args:
@@ -124,19 +129,24 @@ class _Lapack(Writer):
         info = self.integer(0)
         symbol(f"fg_{name}", _address(f"{name}_"))
         self.code.call(f"fg_{name}", "void", [*given, info])
-        self.must(self.code.compare("eq", self.code.get(info), 0))
+        return self.code.compare("eq", self.code.get(info), 0)
 
     def in_fortran_order(self) -> tuple[Value, int, int]:
         """A copy of the matrix, and its lengths."""
         (a,), (m, n) = self.inputs, self.equation.inputs[0].type.shape
-        made, code = self.memory(m * n), self.code
+        made = self.memory(m * n)
+        self.turn(a, made, m, n)
+        return made, m, n
+
+    def turn(self, a: Matrix, to: Value, m: int, n: int) -> None:
+        """Copies a matrix to memory in Fortran's order."""
+        code = self.code
 
         def copy(i: Value, j: Value) -> None:
-            to = code.at(made, code.add(code.mul(j, m), i), "double")
-            code.store(self.get(a, i, j), to)
+            place = code.at(to, code.add(code.mul(j, m), i), "double")
+            code.store(self.get(a, i, j), place)
 
         self.tiles(m, n, copy)
-        return made, m, n
 
     def out(self, place: int, given: Value, rows: int, columns: int, width: int) -> None:
         """Stores a result that is in Fortran's order, of columns of a width."""
@@ -166,7 +176,9 @@ def _workspaces(name: str, args: Sequence[Any]) -> dict[Any, int]:
     """The lengths of the workspaces that a routine wants: -1 asks it."""
     ctypes, library = imported("ctypes"), openblas()
     integer: Any = library and library.integer
-    wanted = {x: kind() for x, kind in ((_WORK, ctypes.c_double), (_IWORK, integer)) if x in args}
+    wanted = {x: kind() for x, kind in ((WORK, ctypes.c_double), (_IWORK, integer)) if x in args}
+    if not wanted:
+        return {}
     given = []
     for x in args:
         if x in wanted:
@@ -179,11 +191,11 @@ def _workspaces(name: str, args: Sequence[Any]) -> dict[Any, int]:
 
 
 @RULES.rule(qr)
-def _qr(made: _Lapack) -> None:
+def _qr(made: Lapack) -> None:
     a, m, n = made.in_fortran_order()
     k = min(m, n)
     tau, code = made.memory(k), made.code
-    made.run("dgeqrf", m, n, a, m, tau, _WORK)
+    made.run("dgeqrf", m, n, a, m, tau, WORK)
     r = made.outputs[1]
     if r is not None:
 
@@ -193,29 +205,29 @@ def _qr(made: _Lapack) -> None:
 
         made.tiles(k, n, store)
     if made.outputs[0] is not None:
-        made.run("dorgqr", m, k, k, a, m, tau, _WORK)
+        made.run("dorgqr", m, k, k, a, m, tau, WORK)
         made.out(0, a, m, k, m)
 
 
 @RULES.rule(eigh, eigenspaces, eigvalsh)
-def _eigh(made: _Lapack, lower: bool) -> None:
+def _eigh(made: Lapack, lower: bool) -> None:
     a, n, _ = made.in_fortran_order()
     w, vectors = made.memory(n), len(made.outputs) > 1
     letters = "V" if vectors else "N", "L" if lower else "U"
-    made.run("dsyevd", *letters, n, a, n, w, _WORK, _IWORK)
+    made.run("dsyevd", *letters, n, a, n, w, WORK, _IWORK)
     made.row_out(0, w, n)
     if vectors:
         made.out(1, a, n, n, n)
 
 
 @RULES.rule(svd, svdvals)
-def _svd(made: _Lapack, full: bool | None = None) -> None:
+def _svd(made: Lapack, full: bool | None = None) -> None:
     a, m, n = made.in_fortran_order()
     k = min(m, n)
     s, job = made.memory(k), "N" if full is None else "A" if full else "S"
     columns, rows = (m, n) if full else (k, k)
     u, vh = [made.memory(1 if full is None else x) for x in (m * columns, rows * n)]
-    made.run("dgesdd", job, m, n, a, m, s, u, m, vh, rows, _WORK, made.memory(8 * k))
+    made.run("dgesdd", job, m, n, a, m, s, u, m, vh, rows, WORK, made.memory(8 * k))
     if full is None:
         made.row_out(0, s, k)
         return
@@ -225,7 +237,7 @@ def _svd(made: _Lapack, full: bool | None = None) -> None:
 
 
 def _factorisation(graph: Graph, equation: Equation) -> Kernel:
-    made = _Lapack(graph, equation)
+    made = Lapack(graph, equation)
     made.terms += terms(equation)
     return made.kernel(RULES)
 
@@ -244,7 +256,7 @@ class _Blas(Writer):
         self.number = type_of(equation.outputs[0].type.dtype)
 
     def length(self, number: int) -> Value:
-        return self.code.constant(number, _integer(), 1)
+        return self.code.constant(number, integer_type(), 1)
 
     def call(self, name: str, flags: Sequence[int], *args: Value) -> None:
         """Calls a routine of CBLAS."""
@@ -286,12 +298,6 @@ class _Blas(Writer):
             self.put(x, i, j, code.load(at, "double"))
 
         self.each(rows, columns, store)
-
-    def copied(self, given: Value, to: Value, count: int) -> None:
-        """Copies numbers in double precision."""
-        name = "llvm.memcpy.p0.p0.i64"
-        self.code.module.declare(f"declare void @{name}(ptr, ptr, i64, i1)")
-        self.code.raw(f"call void @{name}({to}, {given}, i64 {8 * count}, i1 false)")
 
 
 BLAS = Rules()
@@ -370,7 +376,8 @@ def _solve(made: _Blas, triangle: str) -> None:
 
 
 def _large_triangle(equation: Equation) -> bool:
-    return bool(equation.params["triangle"]) and equation.inputs[0].type.shape[-1] > LEAST
+    large = equation.inputs[0].type.shape[-1] > LEAST
+    return bool(equation.params["triangle"]) and large and not substitutes(equation)
 
 
 def _blas_refusal(equation: Equation) -> Refusal | None:
@@ -387,7 +394,7 @@ def _blas_refusal(equation: Equation) -> Refusal | None:
         large = large and params["axes"] == (*stack, ndim - 1, ndim - 2)
     if ndim < 2 or not large or any(a.type.ndim != ndim for a in equation.inputs):
         return refusal(primitive.name, equation=equation)
-    return _unknown(equation)
+    return unknown(equation)
 
 
 def _by_blas(graph: Graph, equation: Equation) -> Kernel:

@@ -10,6 +10,7 @@ from fungrad.compiler.native import (
     equal_values,
     factorisations,
     lapack,
+    matrix_factors,
     products,
     recurrences,
 )
@@ -25,6 +26,7 @@ SINGLE: dict[Any, Single] = {
     **convolutions.KERNELS,
     **factorisations.KERNELS,
     **lapack.KERNELS,
+    **matrix_factors.KERNELS,
     **equal_values.KERNELS,
 }
 

@@ -18,11 +18,12 @@ def program_call(
     """The equation that calls a program in place of `members`, equations such as `like`."""
     types = tuple([v.type for v in outputs])
     params = {"runner": runner, "types": types, "members": tuple(members)}
-    return placed(like, _called(name), tuple(inputs), tuple(outputs), params)
+    return placed(like, called(name), tuple(inputs), tuple(outputs), params)
 
 
 @functools.cache
-def _called(name: str) -> Primitive:
+def called(name: str) -> Primitive:
+    """The primitive of calls of some name."""
     made = Primitive(
         name,
         eval=lambda *args, runner, types, members: runner(*args),

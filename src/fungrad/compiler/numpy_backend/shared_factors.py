@@ -7,7 +7,7 @@ them returns the factors, too, which the others take. Of several inverses one is
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -70,8 +70,8 @@ _CALLS = 6
 """A call that takes or makes factors as calls of LAPACK: it looks for triangles and symmetry."""
 
 
-class _Member(NamedTuple):
-    """An equation that needs the factors of a matrix.
+class Member(NamedTuple):
+    """An equation that needs the factors of a matrix, or of each of a stack.
 
     Attributes:
       matrix: the matrix.
@@ -91,28 +91,50 @@ def with_shared_factors(graph: Graph) -> Graph:
     """The Graph, with one factorisation of each large matrix that several equations need."""
     if sum(e.primitive in _RESULTS for e in graph.equations) < 2 or factors.exchanges() is None:
         return graph
-    result: Graph = memoised(graph, "shared factors", lambda: _shared(graph))
+
+    def shared() -> Graph:
+        return by_calls(graph, lambda *group: _saves(graph, *group), _call)
+
+    result: Graph = memoised(graph, "shared factors", shared)
     return result
 
 
-def _shared(graph: Graph) -> Graph:
-    members = _members(graph)
+Held = tuple[Variable, ...]
+"""What holds the factors of a matrix."""
+
+
+def by_calls(
+    graph: Graph, saves: Callable[[Variable, Sequence[Equation]], bool],
+    call: Callable[[Member, dict[Variable, Held], bool], Equation], stacks: bool = False,
+) -> Graph:  # fmt: skip
+    """The Graph with calls in place of equations that need the factors of a matrix.
+
+    Args:
+      graph: the Graph.
+      saves: whether the equations of a matrix become calls.
+      call: the call in place of an equation, from what holds the factors of matrices before it, and
+        whether it is the only one of its matrix. It enters those that it returns.
+      stacks: whether stacks of matrices count.
+    """
+    members = _members(graph, stacks)
     sharing: dict[Variable, list[Equation]] = {}
     for equation, member in members.items():
         sharing.setdefault(member.matrix, []).append(equation)
-    known: dict[Variable, tuple[Variable, Variable]] = {}
+    known: dict[Variable, Held] = {}
     inverses: dict[tuple[Variable, bool], tuple[Variable, bool]] = {}
     calls: dict[Equation, Sequence[Equation]] = {}
     for equation, member in members.items():
-        if _saves(graph, member.matrix, sharing[member.matrix]):
+        group = sharing[member.matrix]
+        if saves(member.matrix, group):
             calls |= dict.fromkeys(member.equations, ())
-            calls[equation] = [_inverse_again(member, inverses) or _call(member, known)]
+            new = _inverse_again(member, inverses) or call(member, known, len(group) == 1)
+            calls[equation] = [new]
     equations = [new for e in graph.equations for new in calls.get(e, [e])]
     return as_optimised(drop_dead(graph.replace(equations=tuple(equations)))) if calls else graph
 
 
 def _inverse_again(
-    member: _Member, inverses: dict[tuple[Variable, bool], tuple[Variable, bool]]
+    member: Member, inverses: dict[tuple[Variable, bool], tuple[Variable, bool]]
 ) -> Equation | None:
     """The inverse from one of the same matrix before it, which would have raised for a matrix
     without one. `inverses` are those, and whether they are transposed.
@@ -126,13 +148,14 @@ def _inverse_again(
             inverses[matrix, transposed] = outputs[0], turned
         return None
     made, other = inverses[matrix, transposed]
-    axes = (0, 1) if turned == other else (1, 0)
+    *stack, row, column = range(made.type.ndim)
+    axes = (*stack, row, column) if turned == other else (*stack, column, row)
     return placed(equations[-1], transpose, (made,), tuple(outputs), {"axes": axes})
 
 
-def _members(graph: Graph) -> dict[Equation, _Member]:
+def _members(graph: Graph, stacks: bool) -> dict[Equation, Member]:
     """The equations that may share factors."""
-    moved = [e for e in graph.equations if e.primitive in (transpose, select)]
+    moved = [e for e in graph.equations if _turns(e) or e.primitive is select]
     made: dict[Atom, Equation] = {e.outputs[0]: e for e in moved}
     uses = Counter(a for e in graph.equations for a in e.inputs)
     uses.update(graph.outputs)
@@ -142,21 +165,32 @@ def _members(graph: Graph) -> dict[Equation, _Member]:
         if equation.primitive in _RESULTS and not equation.params.get("triangle"):
             after = turned.get(equation.outputs[0]) if equation.primitive is inv else None
             member = _member((equation, after) if after else (equation,), made, graph)
-            if member is not None:
+            if member is not None and (stacks or member.matrix.type.ndim == 2):
                 members[equation] = member
     return members
 
 
+def _turns(equation: Equation) -> bool:
+    """Whether an equation exchanges the axes of matrices."""
+    if equation.primitive is not transpose:
+        return False
+    axes: tuple[int, ...] = equation.params["axes"]
+    *stack, row, column = range(len(axes)) if len(axes) > 1 else (0, 0)
+    return axes == (*stack, column, row)
+
+
 def _member(
     equations: Sequence[Equation], made: dict[Atom, Equation], graph: Graph
-) -> _Member | None:
+) -> Member | None:
     """An equation as one that may share factors; None if it does not."""
     first = equations[0]
     matrix, *others = first.inputs
     type_, transposed, regular = matrix.type, False, None
-    if type_.ndim != 2 or type_.dtype.char not in "fdFD":
+    if type_.ndim < 2 or type_.dtype.char not in "fdFD":
         return None
-    if any(other.type.ndim != 2 or other.type.dtype != type_.dtype for other in others):
+    stack = type_.shape[:-2]
+    if any(other.type.shape[:-2] != stack or other.type.ndim != type_.ndim
+           or other.type.dtype != type_.dtype for other in others):  # fmt: skip
         return None
     while matrix in made:
         if made[matrix].primitive is transpose:
@@ -164,19 +198,20 @@ def _member(
             transposed = not transposed
             continue
         condition, whole, otherwise = made[matrix].inputs
-        if regular or condition.type.size > 1 or not _is_identity(otherwise, graph):
+        each = condition.type.size == 1 or condition.type.shape == (*stack, 1, 1)
+        if regular or not each or not _is_identity(otherwise, graph):
             break
         matrix, regular = whole, condition
     if matrix.type != type_ or not isinstance(matrix, Variable):
         return None
     if first.primitive in (slogdet, cholesky) and (transposed or regular):
         return None
-    return _Member(matrix, transposed, regular, equations)
+    return Member(matrix, transposed, regular, equations)
 
 
 def _is_identity(atom: Atom, graph: Graph) -> bool:
     value = next((value for v, value in graph.constants if v is atom), None)
-    return value is not None and np.array_equal(value, np.eye(len(value)))
+    return value is not None and bool((value == np.eye(np.shape(value)[-1])).all())
 
 
 def _saves(graph: Graph, matrix: Variable, equations: Sequence[Equation]) -> bool:
@@ -192,7 +227,7 @@ def _saves(graph: Graph, matrix: Variable, equations: Sequence[Equation]) -> boo
     return saved > calls
 
 
-def _call(member: _Member, known: dict[Variable, tuple[Variable, Variable]]) -> Equation:
+def _call(member: Member, known: dict[Variable, Held], alone: bool) -> Equation:
     """The call in place of an equation; `known` are the factors of matrices."""
     matrix, transposed, regular, equations = member
     equation, outputs = equations[0], equations[-1].outputs

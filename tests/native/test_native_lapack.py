@@ -214,6 +214,53 @@ def test_other_libraries_give_the_same_numbers(f: Any, monkeypatch: pytest.Monke
     assert run.lower(a, b).refused != ()
 
 
+def of_pseudoinverse(a: Any) -> Any:
+    return np.sum(weights(turned(a)) * np.linalg.pinv(a))
+
+
+def of_part(a: Any) -> Any:
+    return np.sum(np.sin(np.linalg.pinv(a, rcond=0.3)))
+
+
+def of_least_squares(a: Any) -> Any:
+    return np.sum(np.linalg.lstsq(a, np.cos(np.arange(1.0 * len(a))).astype(a.dtype))[0] ** 2)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shape", [(2, 2), (9, 4), (4, 9), (3, 5, 4)])
+def test_pseudoinverses_are_native(shape: Any, dtype: Any) -> None:
+    a = matrix(shape, dtype)
+    for f in (of_pseudoinverse, of_part, of_least_squares)[: 3 if len(shape) == 2 else 2]:
+        run = fg.jit(fg.value_and_grad(f))
+        for x, y in zip(run(a), fg.value_and_grad(f)(a), strict=True):
+            close(x, y, dtype)
+        assert run.lower(a).refused == ()
+    if dtype == np.float64:
+        a[..., 0] = 0.0  # without full rank
+        np.testing.assert_array_equal(fg.jit(lambda a: 2.0 * np.linalg.pinv(a))(a),
+                                      2.0 * np.linalg.pinv(a))  # fmt: skip
+        a[..., 0] = np.nan
+        with pytest.raises(np.linalg.LinAlgError, match="SVD"):
+            fg.jit(fg.grad(of_pseudoinverse))(a)
+
+
+def test_cutoffs_of_each_matrix_are_numpys() -> None:
+    a, cutoffs = matrix((3, 4, 4)), np.array([0.01, 0.2, 0.5])
+    along = fg.vmap(lambda a, rcond: np.linalg.pinv(a, rcond=rcond) * 1.0)
+    close(fg.jit(along)(a, cutoffs), np.linalg.pinv(a, rcond=cutoffs))
+
+
+@pytest.mark.parametrize("shape", [(LARGE, LARGE), (2, 161, 161)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_pullbacks_of_large_factors_are_native(shape: Any, dtype: Any) -> None:
+    a = matrix(shape, dtype)
+    a = a @ turned(a) + shape[-1] * np.eye(shape[-1], dtype=dtype)
+    gradient = fg.grad(lambda a: np.sum(weights(a) * np.linalg.cholesky(a)))
+    run = fg.jit(gradient)
+    close(run(a), gradient(a), dtype)
+    assert run.lower(a).refused == ()
+
+
 def test_stacks_are_native_by_default() -> None:
     fg.config.backend = "auto"
     for f, n in ((of_log_determinant, 24), (lambda a, b: np.sum(np.linalg.cholesky(a) ** 3), 8)):

@@ -139,8 +139,8 @@ def _stack_refusal(graph: Graph) -> Refusal | None:
 def _stack(graph: Graph) -> Kernel:
     """The kernel of an equation on stacked matrices, as a scan over them."""
     (equation,) = graph.equations
-    depth, length = max((a.type.ndim, a.type.shape[0]) for a in equation.inputs)
-    atoms = dict.fromkeys(equation.inputs)
+    atoms = dict.fromkeys([a for a in equation.inputs if not isinstance(a, Literal)])
+    depth, (length,) = max((a.type.ndim, a.type.shape[:1]) for a in atoms)
     rows = [a for a in atoms if a.type.ndim == depth and a.type.shape[0] == length]
     others = [a for a in atoms if a not in rows]
     inner = {a: Variable(Type(a.type.shape[a in rows :], a.type.dtype)) for a in (*others, *rows)}
@@ -149,7 +149,8 @@ def _stack(graph: Graph) -> Kernel:
     matrices = {a: Variable(Type(a.type.shape[1:], a.type.dtype)) for a in repeated}
     views = [placed(equation, reshape, (inner[a],), (v,), {"shape": v.type.shape})
              for a, v in matrices.items()]  # fmt: skip
-    given = tuple([matrices.get(a, inner[a]) for a in equation.inputs])
+    given = tuple([a if isinstance(a, Literal) else matrices.get(a, inner[a])
+                   for a in equation.inputs])  # fmt: skip
     whole = (*views, copied(equation, given, outputs))
     body = Graph(tuple(inner.values()), (), whole, outputs)
     params = {"body": body, "counts": (len(others), 0), "length": length, "reverse": False,

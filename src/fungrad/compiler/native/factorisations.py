@@ -116,7 +116,7 @@ class Writer:
             width = atom.type.shape[-1] if atom.type.ndim else 1
             return Matrix(pointer, width, type_of(atom.type.dtype))
 
-        self.inputs = [given(a) for a in equation.inputs]
+        self.inputs = [given(a) for a in equation.inputs if not isinstance(a, Literal)]
         self.outputs = [given(a) if a in graph.outputs else None for a in equation.outputs]
         self.rows = (*equation.inputs[0].type.shape, 1)[0]
 

@@ -23,8 +23,9 @@ from fungrad.compiler.native.short_axes import unrollable
 from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.ir.graph import Equation, Graph, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
+from fungrad.primitives.linalg.cholesky_pullback import LEAF, cholesky_pullback
 from fungrad.primitives.linalg.cholesky_qr import qr
-from fungrad.primitives.linalg.solve import solve
+from fungrad.primitives.linalg.solve import pinv, solve
 from fungrad.primitives.linalg.spectra import eigenspaces, eigh, eigvalsh, svd, svdvals
 from fungrad.primitives.linalg.substitution import BLOCK, LEAST
 from fungrad.primitives.movement.reshape_broadcast_cast import transpose
@@ -36,7 +37,8 @@ RULES = Rules()
 """What writes a factorisation by LAPACK."""
 WORK, _IWORK = "work", "iwork"
 """A workspace and its length, as arguments of a routine."""
-_ROWS, _LEFT, _AS_IT_IS, _TRANSPOSED, _DIAGONAL = 101, 141, 111, 112, 131
+_ROWS, _COLUMNS, _LEFT, _RIGHT = 101, 102, 141, 142
+_AS_IT_IS, _TRANSPOSED, _DIAGONAL = 111, 112, 131
 _OF = {"upper": 121, "lower": 122}
 """CBLAS's constants."""
 
@@ -58,6 +60,7 @@ def integer_type() -> str:
 _ROUTINES = (
     "dgeqrf_", "dorgqr_", "dgesdd_", "dsyevd_", "dgetrf_", "dgetrs_", "dgetri_", "dgesv_",
     "dpotrf_", "dpotrs_", "dpotri_", "cblas_dgemm", "cblas_sgemm", "cblas_dtrsm",
+    "cblas_dtrmm",
 )  # fmt: skip
 
 
@@ -70,7 +73,8 @@ def available() -> bool:
 def unknown(equation: Equation) -> Refusal | None:
     """Why an equation has no routine, by its numbers and the library."""
     atoms = (*equation.inputs, *equation.outputs)
-    if any(a.type.dtype not in FLOATS or isinstance(a, Literal) for a in atoms):
+    literals = [a for a in atoms if isinstance(a, Literal) and a not in equation.inputs[1:]]
+    if literals or any(a.type.dtype not in FLOATS for a in atoms):
         return refusal(equation.primitive.name, "dtype", equation)
     if not available():
         return refusal("NumPy's LAPACK is not OpenBLAS", equation=equation)
@@ -79,9 +83,11 @@ def unknown(equation: Equation) -> Refusal | None:
 
 def _refusal(equation: Equation) -> Refusal | None:
     """Why a factorisation is not one of a matrix by LAPACK."""
-    (a,) = equation.inputs
+    a, *numbers = equation.inputs
     if a.type.ndim > 2:
         return refusal("a stack of matrices", equation=equation)
+    if any(number.type.ndim for number in numbers):
+        return refusal("numbers of each matrix", equation=equation)
     if not a.type.size:
         return refusal("a matrix without elements", equation=equation)
     if unrollable(equation):
@@ -95,12 +101,27 @@ def by_lapack(equation: Equation) -> bool:
     """
     if equation.primitive is solve:
         known = _large_triangle(equation)
+    elif equation.primitive is cholesky_pullback:
+        known = _large_factor(equation)
     else:
         known = equation.primitive in RULES and not unrollable(equation)
     return known and equation.inputs[0].type.size > 0 and unknown(equation) is None
 
 
-class Lapack(Writer):
+class _Library(Writer):
+    """The function of an equation by calls of a library."""
+
+    def length(self, number: int) -> Value:
+        return self.code.constant(number, integer_type(), 1)
+
+    def call(self, name: str, flags: Sequence[int], *args: Value) -> None:
+        """Calls a routine of CBLAS."""
+        symbol(f"fg_cblas_{name}", _address(f"cblas_{name}"))
+        given = [self.code.constant(flag, "i32", 1) for flag in flags]
+        self.code.call(f"fg_cblas_{name}", "void", [*given, *args])
+
+
+class Lapack(_Library):
     """The function of a factorisation by LAPACK."""
 
     def integer(self, number: int) -> Value:
@@ -133,9 +154,9 @@ class Lapack(Writer):
 
     def in_fortran_order(self) -> tuple[Value, int, int]:
         """A copy of the matrix, and its lengths."""
-        (a,), (m, n) = self.inputs, self.equation.inputs[0].type.shape
+        m, n = self.equation.inputs[0].type.shape
         made = self.memory(m * n)
-        self.turn(a, made, m, n)
+        self.turn(self.inputs[0], made, m, n)
         return made, m, n
 
     def turn(self, a: Matrix, to: Value, m: int, n: int) -> None:
@@ -236,6 +257,43 @@ def _svd(made: Lapack, full: bool | None = None) -> None:
     made.out(2, vh, rows, n, rows)
 
 
+@RULES.rule(pinv)
+def _pinv(made: Lapack) -> None:
+    """The transpose of U S^-1 V^H in Fortran's order, without the singular values below rtol times
+    the largest.
+    """
+    a, m, n = made.in_fortran_order()
+    k, code, out = min(m, n), made.code, made.output
+    s, u, vh = [made.memory(count) for count in (k, m * k, k * n)]
+    made.run("dgesdd", "S", m, n, a, m, s, u, m, vh, k, WORK, made.memory(8 * k))
+    rtol: Any = made.equation.inputs[1]
+    if isinstance(rtol, Literal):
+        share = code.constant(float(rtol.value), "double")
+    else:
+        share = made.get(made.inputs[1], 0, 0)
+    values, columns = Matrix(s, k), Matrix(u, m)
+    least = code.mul(share, made.get(values, 0, 0))
+
+    def divide(j: Value) -> None:
+        value = made.get(values, 0, j)
+        large = code.compare("ogt", value, least)
+        factor = code.select(large, code.div(1.0, value), 0.0)
+        code.for_range(
+            0, m, lambda i: made.put(columns, j, i, code.mul(factor, made.get(columns, j, i)))
+        )
+
+    code.for_range(0, k, divide)
+    double = out.type == "double"
+    found = out.pointer if double else made.memory(n * m)
+    one, zero = [code.constant(number, "double", 1) for number in (1.0, 0.0)]
+    lengths = [made.length(count) for count in (m, n, k)]
+    made.call("dgemm", (_COLUMNS, _AS_IT_IS, _AS_IT_IS), *lengths, one, u, lengths[0], vh,
+              lengths[2], zero, found, lengths[0])  # fmt: skip
+    if not double:
+        product = Matrix(found, m)
+        made.each(n, m, lambda i, j: made.put(out, i, j, made.get(product, i, j)))
+
+
 def _factorisation(graph: Graph, equation: Equation) -> Kernel:
     made = Lapack(graph, equation)
     made.terms += terms(equation)
@@ -248,21 +306,12 @@ KERNELS = dict.fromkeys(RULES, Single(_refusal, _factorisation))
 # --- by the BLAS ----------------------------------------------------------------------------------
 
 
-class _Blas(Writer):
+class _Blas(_Library):
     """The function of an equation on matrices in C order, by calls of the BLAS."""
 
     def __init__(self, graph: Graph, equation: Equation) -> None:
         super().__init__(graph, equation)
         self.number = type_of(equation.outputs[0].type.dtype)
-
-    def length(self, number: int) -> Value:
-        return self.code.constant(number, integer_type(), 1)
-
-    def call(self, name: str, flags: Sequence[int], *args: Value) -> None:
-        """Calls a routine of CBLAS."""
-        symbol(f"fg_cblas_{name}", _address(f"cblas_{name}"))
-        given = [self.code.constant(flag, "i32", 1) for flag in flags]
-        self.code.call(f"fg_cblas_{name}", "void", [*given, *args])
 
     def for_matrices(self, body: Callable[..., None]) -> None:
         """`body(*inputs, output)` for the matrices of stacks."""
@@ -375,6 +424,77 @@ def _solve(made: _Blas, triangle: str) -> None:
     made.terms += terms(made.equation)
 
 
+@BLAS.rule(cholesky_pullback)
+def _cholesky_pullback(made: _Blas) -> None:
+    """By halves, as NumPy's program: the cotangents become those of the symmetric matrix."""
+    code, n = made.code, made.rows
+    y, ct = made.inputs
+    double = made.number == "double"
+    factor = y.pointer if double else made.doubles(y, n, n)
+    found = made.output.pointer if double else made.doubles(ct, n, n)
+    if double:
+        made.copied(ct.pointer, found, n * n)
+    g, width = Matrix(found, n), made.length(n)
+    one, minus, twice = [code.constant(number, "double", 1) for number in (1.0, -1.0, -2.0)]
+
+    def at(pointer: Value, row: int, column: int) -> Value:
+        return code.at(pointer, row * n + column, "double")
+
+    def by_triangle(
+        name: str, side: int, turned: int, start: int, x: Value, rows: int, columns: int
+    ) -> None:
+        flags = _ROWS, side, _OF["lower"], turned, _DIAGONAL
+        lengths = made.length(rows), made.length(columns)
+        made.call(name, flags, *lengths, one, at(factor, start, start), width, x, width)
+
+    def multiply(turned: int, sizes: Sequence[int], scale: Value, x: Value, z: Value,
+                 out: Value) -> None:  # fmt: skip
+        flags = _ROWS, turned, _AS_IT_IS
+        made.call("dgemm", flags, *map(made.length, sizes), scale, x, width, z, width, one,
+                  out, width)  # fmt: skip
+
+    def leaf(start: int, size: int) -> None:
+        x, block = at(found, start, start), Matrix(at(found, start, start), n)
+        made.each(size, lambda i: (code.add(i, 1), size), lambda i, j: made.put(block, i, j, 0.0))
+        by_triangle("dtrmm", _LEFT, _TRANSPOSED, start, x, size, size)
+        made.each(size, lambda i: (0, i),
+                  lambda i, j: made.put(block, j, i, made.get(block, i, j)))  # fmt: skip
+        by_triangle("dtrsm", _RIGHT, _AS_IT_IS, start, x, size, size)
+        by_triangle("dtrsm", _LEFT, _TRANSPOSED, start, x, size, size)
+        halve = lambda i, j: made.put(block, i, j, code.mul(made.get(block, i, j), 0.5))  # noqa: E731
+        made.each(size, size, halve)
+
+    def pull(start: int, stop: int) -> None:
+        if stop - start <= LEAF:
+            leaf(start, stop - start)
+            return
+        middle = start + (stop - start) // 2
+        first, rest = middle - start, stop - middle
+        pull(middle, stop)
+        below, b = at(found, middle, start), at(factor, middle, start)
+        multiply(_AS_IT_IS, (rest, first, rest), twice, at(found, middle, middle), b, below)
+        by_triangle("dtrsm", _RIGHT, _AS_IT_IS, start, below, rest, first)
+        multiply(_TRANSPOSED, (first, first, rest), minus, below, b, at(found, start, start))
+        pull(start, middle)
+
+        def mirror(i: Value, j: Value) -> None:
+            row, column = code.add(i, middle), code.add(j, start)
+            number = code.mul(made.get(g, row, column), 0.5)
+            made.put(g, row, column, number)
+            made.put(g, column, row, number)
+
+        made.tiles(rest, first, mirror)
+
+    pull(0, n)
+    if not double:
+        made.out(made.output, found, n, n)
+    made.terms += terms(made.equation)
+
+
+def _large_factor(equation: Equation) -> bool:
+    return equation.inputs[0].type.shape[-1] > tuned.factor_rows
+
+
 def _large_triangle(equation: Equation) -> bool:
     large = equation.inputs[0].type.shape[-1] > LEAST
     return bool(equation.params["triangle"]) and large and not substitutes(equation)
@@ -390,6 +510,8 @@ def _blas_refusal(equation: Equation) -> Refusal | None:
         large = whole and products.refusal_of(equation, stacked=True) is not None
     elif primitive is solve:
         large = ndim == 2 and _large_triangle(equation)
+    elif primitive is cholesky_pullback:
+        large = ndim == 2 and _large_factor(equation)
     else:
         large = large and params["axes"] == (*stack, ndim - 1, ndim - 2)
     if ndim < 2 or not large or any(a.type.ndim != ndim for a in equation.inputs):

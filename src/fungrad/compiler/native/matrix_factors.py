@@ -417,7 +417,7 @@ def _cofactors(made: Factors) -> None:
         place = (j, i) if c_order else (i, j)
         made.put(out, i, j, code.mul(value, made.get(found, *place)))
 
-    made.tiles(n, n, store)
+    (made.tiles if c_order else made.each)(n, n, store)
 
 
 @RULES.rule(cholesky)

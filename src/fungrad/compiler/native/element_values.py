@@ -212,7 +212,10 @@ def _assembled(graph: Graph) -> set[Atom]:
 
 def inside(limits: Sequence[Limit], box: Box) -> bool:
     """Whether limits hold in a box: they hold everywhere in it or nowhere."""
-    return all(low <= box[loop][0] and box[loop][1] <= high for loop, low, high in limits)
+    for loop, low, high in limits:
+        if box[loop][0] < low or high < box[loop][1]:
+            return False
+    return True
 
 
 class Body:

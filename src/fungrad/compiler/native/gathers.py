@@ -36,7 +36,11 @@ def arrays_of(equation: Equation) -> Sequence[Atom]:
 def indirect(equation: Equation) -> bool:
     """Whether an equation reads or writes by index arrays, in a way that loops over them can."""
     arrays = arrays_of(equation)
-    if not any(a.type.ndim for a in arrays) or any(a.type.dtype.kind != "i" for a in arrays):
+    if (
+        not arrays
+        or not any(a.type.ndim for a in arrays)
+        or any(a.type.dtype.kind != "i" for a in arrays)
+    ):
         return False
     if any(isinstance(a, Literal) or not a.type.size for a in equation.inputs):
         return False

@@ -47,6 +47,9 @@ def unrollable(equation: Equation) -> bool:
     primitive: Any = equation.primitive
     if primitive is dot_general:
         return _is_small_product(equation) or times_vector(equation)
+    form = FORMS.get(primitive)
+    if form is None and primitive not in ALONG:
+        return False
     atoms = (*equation.inputs, *equation.outputs)
     if any(a.type.dtype not in _FLOATS for a in atoms):
         return False
@@ -62,7 +65,6 @@ def unrollable(equation: Equation) -> bool:
             and 1 < shapes[0][axes[0]] <= SHORT
             and max(others, default=0) >= tuned.stacked_matrices
         )
-    form = FORMS.get(primitive)
     if form is None:
         return False
     count = max([math.prod(shape[: -form.axes]) for shape in shapes], default=0)

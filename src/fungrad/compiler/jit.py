@@ -25,6 +25,7 @@ from fungrad.errors import ArgumentError, RetraceWarning, TracingError
 from fungrad.ir.canonical import DOUBLE, canonical
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
+from fungrad.retracing import interned
 from fungrad.retracing.staging import Staged, check_rows, stage_tree
 from fungrad.support import forks, pytree
 from fungrad.support.garbage import uncollected
@@ -687,6 +688,7 @@ def clear_caches() -> None:
     background.drop()
     for jitted in _living():
         jitted.cache_clear()
+    interned.forget()
     gc.collect()  # Graphs and their programs hold each other
     backend_choice.free()
     buffer_pool.clear()

@@ -18,6 +18,7 @@ from fungrad.errors import ArgumentError, ClosedOverTracerError, LeakedTracerErr
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.retracing.graph_transforms import closed
+from fungrad.retracing.interned import interned
 from fungrad.support import pytree
 from fungrad.tracing.aliasing import private
 from fungrad.tracing.captured_arrays import own
@@ -190,7 +191,8 @@ def captured(
     names = [f"input {i}" for i in range(len(inputs))]
     name = getattr(of, "__name__", type(of).__name__)
     types, given = [typeof(x) for x in inputs], inputs if once else ()
-    return closed(stage(f, types, names, lambda: describe(of), name, given=given))
+    graph, values = closed(stage(f, types, names, lambda: describe(of), name, given=given))
+    return interned(graph), values
 
 
 class Substituted(Trace):

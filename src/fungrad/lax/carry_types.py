@@ -13,6 +13,7 @@ from fungrad.errors import StructureMismatchError
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, inner_graphs
 from fungrad.ir.types import Type
 from fungrad.primitives.movement.reshape_broadcast_cast import convert, to_discrete
+from fungrad.retracing.interned import interned
 from fungrad.retracing.staging import Staged, names_of, stage_tree, types_of
 from fungrad.support import pytree
 from fungrad.tracing.source_location import user_line
@@ -204,7 +205,8 @@ def carry_body(
     names = [*names_of(treedef, "carry"), *names_of(extra_def, "x")]
 
     def stage(types: Sequence[Type]) -> Staged:
-        return stage_tree(f, call, whole, [*types, *extra_types], names, what, rows=set())
+        staged = stage_tree(f, call, whole, [*types, *extra_types], names, what, rows=set())
+        return staged._replace(graph=interned(staged.graph))
 
     staged, types = _settled(stage, types)
     return staged, [strong_leaf(x, t) for x, t in zip(leaves, types, strict=True)], treedef, types

@@ -22,6 +22,7 @@ from fungrad.ir.types import Type
 from fungrad.lax.carry_types import carry_body, check_same, check_tree, strong_leaf
 from fungrad.numpy.protocol.implements import as_array
 from fungrad.retracing.graph_transforms import stage_variant
+from fungrad.retracing.interned import interned
 from fungrad.retracing.staging import Staged, names_of, stage_tree, types_of
 from fungrad.support import pytree
 from fungrad.tracing.interpreter import evaluate
@@ -94,6 +95,7 @@ def _condition(cond_fun: Callable[[Any], Any], treedef: Any, types: Sequence[Typ
     cond = stage_tree(
         cond_fun, cond_fun, treedef, types, names, "the condition of while_loop", rows=set()
     )
+    cond = cond._replace(graph=interned(cond.graph))
     if len(cond.types) != 1 or cond.types[0].shape != () or cond.types[0].dtype != np.bool_:
         raise StructureMismatchError(
             f"The condition {describe(cond_fun)} of while_loop has to return one "
@@ -411,7 +413,7 @@ def _branch(staged: Staged, captured: Sequence[Any], start: int, wanted: Sequenc
     others = [Variable(typeof(value)) for value in captured]
     graph = staged.graph
     inputs = (*others[:start], *graph.inputs[:own], *others[start + own :], *graph.inputs[own:])
-    whole = graph.replace(inputs=inputs)
+    whole = interned(graph.replace(inputs=inputs))
     if list(graph.output_types) == list(wanted):
         return whole
     return stage_variant(

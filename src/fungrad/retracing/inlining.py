@@ -125,11 +125,13 @@ def key_part(value: Any) -> Hashable:
 
 def key_of_graph(graph: Graph) -> Hashable:
     """A key that only Graphs of the same equations share, whatever their variables; None if a
-    parameter is not hashable. It names the values of constants, and Graphs inside, by identity.
+    parameter is not hashable. It names short constants by their bits, and long ones, Graphs inside
+    and functions by identity.
     """
     number = {v: n for n, v in enumerate((*graph.inputs, *[v for v, _ in graph.constants]))}
     types = tuple([v.type for v in number])
-    parts: list[Hashable] = [len(graph.inputs), types, *[id(value) for _, value in graph.constants]]
+    constants = [_bits(value) if is_short(value) else id(value) for _, value in graph.constants]
+    parts: list[Hashable] = [len(graph.inputs), types, *constants]
 
     def part(atom: Atom) -> Hashable:
         return (atom.type, key_part(atom.value)) if isinstance(atom, Literal) else number[atom]
@@ -146,6 +148,15 @@ def key_of_graph(graph: Graph) -> Hashable:
     except TypeError:
         return None
     return key
+
+
+def is_short(constant: Any) -> bool:
+    """Whether a constant is compared by its bits: it has at most 4 kB, and no objects."""
+    return constant.nbytes <= 4096 and not constant.dtype.hasobject
+
+
+def _bits(constant: Any) -> Hashable:
+    return (constant.strides, constant.tobytes())
 
 
 class TooMany(Exception):

@@ -35,7 +35,7 @@ from fungrad.compiler.refusal import Refusal, Refused, attempted, refusal
 from fungrad.compiler.scalar.structural import structural
 from fungrad.control_flow.loop_bodies import parts
 from fungrad.control_flow.scan import scan
-from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable, effectful
+from fungrad.ir.graph import Atom, Equation, Graph, Literal, Variable
 from fungrad.ir.types import Type
 from fungrad.primitives.movement.reshape_broadcast_cast import reshape, transpose
 from fungrad.retracing.inlining import copied, placed
@@ -69,12 +69,7 @@ def _loops_refusal(graph: Graph) -> Refusal | None:
     first = graph.equations[0].primitive if len(graph.equations) == 1 else None
     if first not in (scan, None) or not any(map(_takes_time, graph.equations)):
         return refusal("neither a scan nor a factorisation", "moves")
-    return _effects(graph)
-
-
-def _effects(graph: Graph) -> Refusal | None:
-    found = next(filter(effectful, graph.equations), None)
-    return None if found is None else refusal("effects", "effects", found)
+    return None
 
 
 def _loops(graph: Graph) -> Kernel:
@@ -164,7 +159,7 @@ def _sequence_refusal(graph: Graph) -> Refusal | None:
     most = max([v.type.size for e in graph.equations for v in e.outputs], default=0)
     if len(graph.equations) < 2 or most < tuned.sequence_elements:
         return refusal(f"a sequence of arrays of {most} elements", "small", elements=most)
-    return _effects(graph)
+    return None
 
 
 def _in_order(graph: Graph) -> Kernel:

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.passes.pipeline import as_optimised, optimised
+from fungrad.compiler.native.restaging import restaged
+from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.passes.simplify.driver import choices
 from fungrad.compiler.refusal import Refused
 from fungrad.compiler.scalar.structural import structural
@@ -46,13 +47,10 @@ from fungrad.rematerialisation.checkpoint import checkpointed
 from fungrad.retracing.graph_transforms import (
     Differentiated,
     differentiate,
-    drop_dead,
     memoised,
     pullback_graph,
 )
 from fungrad.support.lazy import Record
-from fungrad.tracing.graph_trace import stage
-from fungrad.tracing.provenance import Provenance, replayed
 from fungrad.tracing.trace import Tracer, shape_of
 
 Parts = tuple[Any, Any]
@@ -127,14 +125,7 @@ def _real_form(graph: Graph) -> Graph:
             values.update(zip(equation.outputs, found, strict=True))
         return [_whole(read(atom)) for atom in graph.outputs]
 
-    types = [_real_type(v.type) for v in graph.inputs]
-    token = replayed.set(Provenance(None, "", 0))
-    try:
-        with np.errstate(all="ignore"):
-            made = stage(run, types, [""] * len(types), lambda: "real_form", graph.name)
-    finally:
-        replayed.reset(token)
-    return as_optimised(drop_dead(made.choosing(reassociate=graph.reassociate)))
+    return restaged(graph, run, [_real_type(v.type) for v in graph.inputs], "real_form")
 
 
 def _constant(x: Any) -> _Complex:

@@ -59,7 +59,7 @@ from fungrad.compiler.native.short_axes import (
     with_narrow_products,
 )
 from fungrad.compiler.refusal import Refusal, Refused, attempted, refusal
-from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
+from fungrad.ir.graph import Atom, Equation, Graph, Variable
 from fungrad.primitives.elementwise.by_elements import elementwise
 from fungrad.primitives.facts import sections_of
 from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum, reshape
@@ -79,9 +79,6 @@ def _refusal(graph: Graph, cheap: bool = False) -> Refusal | None:
       graph: the Graph.
       cheap: whether one that only moves elements, or makes one cheap NumPy call, is accepted.
     """
-    found = next(filter(effectful, graph.equations), None)
-    if found is not None:
-        return refusal("effects", "effects", found)
     for join in costly_joins(graph):
         return refusal("a join of computed parts", "layout", join)
     if len(graph.equations) == 1 and not cheap and times_vector(graph.equations[0]):
@@ -124,9 +121,6 @@ cheap_kernel = Generator(_kernel, functools.partial(_refusal, cheap=True))
 
 def _lanes_refusal(graph: Graph) -> Refusal | None:
     """Why no loops over items with lanes along their last axis compute a Graph."""
-    found = next(filter(effectful, graph.equations), None)
-    if found is not None:
-        return refusal("effects", "effects", found)
     if not _width(graph):
         return refusal("no products of narrow arrays")
     made = attempted(lambda: with_narrow_products(graph)[0])

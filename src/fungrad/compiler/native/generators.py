@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.compiler.native.kernel import Kernel
-from fungrad.compiler.refusal import Refusal, Refused, attempted
-from fungrad.ir.graph import Equation, Graph
+from fungrad.compiler.refusal import Refusal, Refused, attempted, refusal
+from fungrad.ir.graph import Equation, Graph, effectful
 from fungrad.support.lazy import Record
 
 
@@ -45,12 +45,16 @@ def chosen(
     fits: Callable[[Kernel], Refusal | None] = lambda kernel: None,
 ) -> tuple[Kernel | None, list[Refusal]]:  # fmt: skip
     """The kernel by the first generator that accepts a Graph, and the refusals of those before.
+    None accepts effects, which keep their order.
 
     Args:
       graph: the Graph.
       generators: in the order of preference.
       fits: why a kernel shall not be built; None if it shall.
     """
+    effect = next(filter(effectful, graph.equations), None)
+    if effect is not None:
+        return None, [refusal("effects", "effects", effect)]
     refusals: list[Refusal] = []
     for generator in generators:
         write = functools.partial(generator.write, graph)

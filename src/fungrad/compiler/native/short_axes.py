@@ -18,7 +18,7 @@ from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.gathers import bounds, indirect
 from fungrad.compiler.native.index_maps import SHORT, WIDEST
 from fungrad.compiler.native.matrix_forms import ALONG, FORMS, Elements, along, axes_of
-from fungrad.compiler.passes.pipeline import as_optimised
+from fungrad.compiler.native.restaging import restaged
 from fungrad.compiler.refusal import Refused
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.ir.types import Type
@@ -34,9 +34,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
 )
 from fungrad.primitives.movement.stack_iota import stack
 from fungrad.primitives.reduction.reduce import reduce_max
-from fungrad.retracing.graph_transforms import drop_dead, memoised
-from fungrad.tracing.graph_trace import stage
-from fungrad.tracing.provenance import Provenance, replayed
+from fungrad.retracing.graph_transforms import memoised
 from fungrad.tracing.trace import shape_of
 
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
@@ -182,15 +180,8 @@ def _unrolled(
         total = [_any(wrong)] if wrong else []
         return [*map(read, graph.outputs), *total]
 
-    types = [v.type for v in graph.inputs]
-    token = replayed.set(Provenance(None, "", 0))
-    try:
-        with np.errstate(all="ignore"):
-            made = stage(run, types, [""] * len(types), lambda: "unrolled", graph.name)
-    finally:
-        replayed.reset(token)
-    made = drop_dead(made.choosing(reassociate=graph.reassociate))
-    return as_optimised(made), bool(wrong)
+    made = restaged(graph, run, [v.type for v in graph.inputs], "unrolled")
+    return made, bool(wrong)
 
 
 def _outside(indices: Any, length: int) -> list[Any]:

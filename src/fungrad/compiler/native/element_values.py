@@ -551,22 +551,23 @@ class Body:
         starts: Sequence[int],
     ) -> Value:  # fmt: skip
         """An element of each lane's own ones, which begin at `starts`; those beside it are loaded,
-        too: at once if nothing lies between them.
+        too: pairs of all lanes at once.
         """
         code, (index, number), lanes = self.code, record, len(starts)
         step = abs(starts[1] - starts[0])
         start, width = block_of(number, step, lanes)
+        pairs = step == 2  # LLVM's shuffles over longer distances are slower than `transposed`
         key, found = (array, index, start), self.records.get((array, index, start))
         if found is None:
             first = code.at(self.address(array, type, shape, index), start, type)
-            if width == step:
-                found = code.read(first, type, lanes * step)
+            if pairs:
+                found = code.read(first, type, 2 * lanes)
             else:
                 found = transposed(
                     code, [code.read(code.at(first, n, type), type, width) for n in starts]
                 )
             self.records[key] = found
-        if width == step:
+        if pairs:
             return shuffled(code, [found], [n + number for n in starts])
         return part(code, found, (number - start) * lanes, lanes)
 
@@ -583,7 +584,7 @@ class Body:
             return
         both = transposed(code, [waiting[start + n] for n in range(width)])
         first = code.at(self.address(array, x.type, shape, index), start, x.type)
-        together = lanes if width == step else 1  # nothing lies between the lanes' elements
+        together = lanes if step == 2 else 1  # nothing lies between pairs
         for lane in range(0, lanes, together):
             to = code.at(first, lane * step, x.type)
             code.write(part(code, both, lane * width, together * width), to)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import itertools
 import operator
@@ -504,8 +505,24 @@ def test_static_values_and_names_tell_repeated_calls_apart():
         assert f(2.0, 3, y=1.0) == 7.0 and f(2.0, 3, z=1.0) == 5.0 and f(2.0, y=1.0) == 3.0
 
 
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    value: object
+
+
+class Scaled:
+    def __init__(self, x, by):
+        self.x, self.by = x, by
+
+
+fg.tree_util.register_pytree_node(Scaled, lambda s: ((s.x,), s.by), lambda by, x: Scaled(x[0], by))
 SAME = [3, "a", None, (2, "x"), np.sin, 2.0, ((1,), 2.0), np.nan]
 OTHER = [(1, True), (1, 1.0), (0.0, -0.0), ((1, 2), (1, 2.0)), ((1, True), (True, 1))]
+OTHER += [
+    (frozenset([1]), frozenset([1.0])),
+    (Setting(1), Setting(1.0)),
+    (Setting(0.0), Setting(-0.0)),
+]
 OTHER += [("a", b"a"), ((0,), 0), (((1,),), ((True,),)), (np.sin, np.cos), (1, np.int64(1))]
 PAIRS = [*((value, value) for value in SAME), *OTHER]
 
@@ -517,6 +534,17 @@ def test_static_values_share_a_program_only_where_they_are_the_same(pair):
     for _ in range(3):
         f(np.ones(2), first), f(np.ones(2), second)
     assert len(traces) == (1 if pair < len(SAME) else 2)
+
+
+@pytest.mark.parametrize("pair", [(1, 1.0), (1, True), (0.0, -0.0)])
+def test_data_of_nodes_share_a_program_only_where_they_are_the_same(pair):
+    @fg.jit
+    def f(tree):
+        (name,) = tree if type(tree) is dict else [tree.by]
+        return tree_leaves(tree)[0] * len(repr(name))
+
+    for constant in pair * 2:
+        assert f({constant: 2.0}) == f(Scaled(2.0, constant)) == 2.0 * len(repr(constant))
 
 
 def test_repeated_calls_return_the_tree_of_the_first(each_backend):

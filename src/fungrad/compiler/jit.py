@@ -465,7 +465,7 @@ class Jitted(OfFunction):
         """The static arguments of all programs, and the data of their pytrees' nodes."""
         keys = list(self._cache)
         static = [static.value for key in keys for _, static in key[1]]
-        return static + [data for key in keys for data in _node_data(key[0])]
+        return static + [data for key in keys for data in pytree.all_node_data(key[0])]
 
     def _key(
         self, static: Any, dynamic: Any, leaves: Sequence[Any], treedef: pytree.TreeDef
@@ -477,6 +477,7 @@ class Jitted(OfFunction):
             tuple([self._type(leaf, dynamic, i) for i, leaf in enumerate(leaves)]),
             branch_guards.chosen(self._branches),
             tuple([i for i, leaf in enumerate(leaves) if is_scalar_array(leaf)]),
+            Static(treedef),
         )
 
     def _parted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
@@ -522,7 +523,7 @@ class Jitted(OfFunction):
 
     def _stager(
         self, treedef: pytree.TreeDef, static: Any, types: Sequence[Type], _: str,
-        scalars: Sequence[int],
+        scalars: Sequence[int], __: Static,
     ) -> Callable[[Any], Staged]:  # fmt: skip
         """What stages f for arguments of a signature, a key of the cache, by a trace that its
         argument makes.
@@ -559,7 +560,7 @@ class Jitted(OfFunction):
         return self._names(pytree.unflatten(treedef, list(range(count))))
 
     def _stage(self, key: Any, leaves: Sequence[Any]) -> tuple[Staged | Paths, TakenPath | None]:
-        treedef, static, types, branches, _ = key
+        treedef, static, types, branches, *_ = key
         stage = self._stager(*key)
         if branches == "error":
             return stage(UnguardedTrace), None
@@ -647,12 +648,6 @@ if TYPE_CHECKING:
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
         def lower(self, *args: P.args, **kwargs: P.kwargs) -> Lowered: ...
-
-
-def _node_data(treedef: pytree.TreeDef) -> list[Any]:
-    """The auxiliary data of all nodes of a tree."""
-    own = [] if treedef.aux is None else [treedef.aux]
-    return own + [data for child in treedef.children for data in _node_data(child)]
 
 
 def _programs(entry: Staged | Paths) -> list[tuple[Staged, Sequence[Question]]]:

@@ -132,6 +132,12 @@ def _frozen(aux: Hashable) -> Hashable:
 LEAF = TreeDef(None, None, ())
 
 
+def all_node_data(treedef: TreeDef) -> list[Any]:
+    """The auxiliary data of all containers of a structure."""
+    own = [] if treedef.type is None else [treedef.aux]
+    return own + [data for child in treedef.children for data in all_node_data(child)]
+
+
 def _load_treedef(type_: type | None, aux: Hashable, children: tuple[TreeDef, ...]) -> TreeDef:
     return LEAF if type_ is None else TreeDef(type_, aux, children)
 

@@ -266,7 +266,8 @@ def plain(trees: Iterable[Any], leaves: list[Any], key: list[Any]) -> bool:
             continue
         if kind is dict:
             names = pytree.sorted_keys(tree)
-            key.append(names)
+            of_texts = not names or type(names[0]) is str
+            key.append(names if of_texts else Static(names))  # 1, 1.0 and True are equal
             parts = [tree[name] for name in names]
         elif kind is list or kind is tuple:
             key.append(len(tree))
@@ -508,8 +509,8 @@ def seed_of(f: Any, values: Sequence[Any], treedef: pytree.TreeDef, holomorphic:
 
 
 class Static:
-    """A static argument. Its comparison includes the type: 1, 1.0 and True differ, in tuples, too,
-    and so do 0.0 and -0.0.
+    """A static argument, or the structure of the others. Its comparison includes the type: 1, 1.0
+    and True differ, in tuples, sets, dataclasses and data of nodes, too, and so do 0.0 and -0.0.
     """
 
     __slots__ = ("value",)
@@ -533,6 +534,13 @@ def _same(x: Any, y: Any) -> bool:
         return False
     if isinstance(x, tuple):
         return len(x) == len(y) and all(map(_same, x, y))
+    if isinstance(x, frozenset):
+        return x == y and {(type(item), item) for item in x} == {(type(item), item) for item in y}
+    if isinstance(x, pytree.TreeDef):
+        return x == y and all(map(_same, pytree.all_node_data(x), pytree.all_node_data(y)))
+    if hasattr(x, "__dataclass_fields__"):
+        names = [name for name, field in x.__dataclass_fields__.items() if field.compare]
+        return bool(x == y) and all(_same(getattr(x, n), getattr(y, n)) for n in names)
     if isinstance(x, (float, complex, np.inexact)):
         return repr(x) == repr(y)  # 0.0 differs from -0.0, and nan equals nan
     equal = x == y

@@ -22,6 +22,7 @@ from fungrad.compiler.jit import jit
 from fungrad.config import config
 from fungrad.errors import ArgumentError, MissingExtraError
 from fungrad.support import pytree
+from fungrad.tracing.reachable_values import contents
 from fungrad.tracing.source_location import describe, user_line
 from fungrad.transforms.grad import value_and_grad as _value_and_grad
 from fungrad.transforms.jacobian import hessian as _hessian
@@ -379,7 +380,7 @@ def _on(worker: str | None) -> Any:
 
 def _warn_of_closure(loss: Callable[..., Any]) -> None:
     """Warns of large arrays in the loss, which are sent to the workers with it."""
-    cells = [cell.cell_contents for cell in getattr(loss, "__closure__", None) or ()]
+    cells = contents(getattr(loss, "__closure__", None) or ())
     defaults = [*(getattr(loss, "__defaults__", None) or ())]
     values = itertools.chain(cells, defaults, getattr(loss, "args", ()))
     size = sum(v.nbytes for v in values if isinstance(v, np.ndarray))

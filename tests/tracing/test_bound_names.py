@@ -22,6 +22,7 @@ from numpy import asarray
 import fungrad as fg
 from fungrad.errors import ArgumentError, GradientCutError
 from fungrad.tracing import bound_names, interception
+from fungrad.tracing.reachable_values import contents
 
 # Of another class than the tables whose functions are replaced while a transform traces.
 OWN = types.MappingProxyType({"sqrt": math.sqrt, "sine": math.sin, "asarray": np.asarray})
@@ -557,3 +558,17 @@ def test_a_tuple_of_functions_is_one_object_in_a_trace_wherever_it_is_found(held
     np.testing.assert_array_equal(fg.jit(fg.grad(f))(x), wanted)
     np.testing.assert_array_equal(fg.jit(other)(x), wanted + (held is PAIR) * x)
     assert PAIR == (np.sum, np.concatenate) and NESTED == (PAIR, NAMED, 1.0)
+
+
+def test_a_closure_holds_the_values_of_its_filled_cells():
+    def outer():
+        first = 1.0
+
+        def f():
+            return first, second
+
+        before = contents(f.__closure__)
+        second = 2.0
+        return before, contents(f.__closure__)
+
+    assert outer() == ([1.0], [1.0, 2.0])

@@ -23,6 +23,7 @@ from fungrad.interception.numpy_functions import in_shadows
 from fungrad.support.lazy import find_spec, imported, loaded
 from fungrad.tracing import interception
 from fungrad.tracing.created_arrays import Written
+from fungrad.tracing.reachable_values import contents, defaults
 from fungrad.tracing.source_location import instead_of_scipy, name_counterparts, user_line
 from fungrad.tracing.subclass_arrays import OfTraced
 from fungrad.tracing.trace import EVAL, Tracer, current, registry
@@ -101,13 +102,7 @@ def holds_traced(value: Any, depth: int = 3) -> bool:
 def _held_by(value: Any, kind: type) -> Iterable[Any]:
     """The values that a function closes over, or that are bound to it."""
     if kind is FunctionType:
-        held = [*(value.__defaults__ or ())]
-        for cell in value.__closure__ or ():
-            try:
-                held.append(cell.cell_contents)
-            except ValueError:  # not filled yet
-                continue
-        return held
+        return *defaults(value), *contents(value.__closure__ or ())
     if issubclass(kind, functools.partial):
         return *value.args, *value.keywords.values(), value.func
     if kind.__module__.startswith("scipy.sparse."):

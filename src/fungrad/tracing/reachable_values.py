@@ -171,8 +171,11 @@ def defaults(f: FunctionType) -> tuple[Any, ...]:
 
 
 def contents(cells: Iterable[Any]) -> list[Any]:
-    """The values of a closure; none if one is not filled yet."""
-    try:
-        return [cell.cell_contents for cell in cells]
-    except ValueError:
-        return []
+    """The values of a closure, but those of cells that are not filled yet."""
+    found = []
+    for cell in cells:
+        try:
+            found.append(cell.cell_contents)
+        except ValueError:
+            continue
+    return found

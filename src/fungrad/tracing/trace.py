@@ -448,8 +448,8 @@ class Registry(Hooks):
     lifted_function: Callable[[Any, Any, Any, Any], Any]
     """A function of NumPy's of traced values and instances of subclasses of ndarray."""
     at_once: Any
-    """By the primitive of a ufunc, the function of a tracer and all operands, one of which it is,
-    that records their result in an eager reverse mode or returns None; or None.
+    """By the primitive of a ufunc, the function of its operands, one of them traced, that records
+    the result in an eager reverse mode, or returns None; None if it has none.
     """
     numbers: Callable[[Any, Any], Any]
     """Converts operands of a ufunc that are all Python numbers, so that results are NumPy's."""
@@ -695,7 +695,7 @@ class Tracer(metaclass=_TracerClass):
         if trace is self.owner and trace.note is not None and method == "__call__" and not kwargs:
             at_once = registry.at_once[ufuncs.get(ufunc)]
             if at_once is not None and type(self.inner) in STRONG:
-                found = at_once(self, *inputs)
+                found = at_once(*inputs)
                 if found is not None:
                     return found
         if trace is EVAL:

@@ -184,24 +184,26 @@ def of_comparison(apply: Callable[[Any, Any], bool], otherwise: Operator) -> Ope
 
 
 class OfUfuncs(dict[Any, Any]):
-    """By primitive, if it is elementwise and of one or two operands, the function of a tracer and
-    of these; None for all others. It returns None where nothing is recorded at once.
+    """By primitive, if it is elementwise and of one or two operands, the function of these, which
+    returns None where nothing is recorded at once; None for all others.
     """
 
-    def __missing__(self, primitive: Any) -> Any:
+    def __missing__(self, primitive: Any) -> Operator | None:
         if not isinstance(primitive, Primitive) or not primitive.plain:
             return None
         if len(primitive.slopes) == 1:
-            alone = of_one(primitive, primitive.eval, _not)
-            found: Any = lambda self, x: alone(x)  # noqa: E731
-        elif len(primitive.slopes) == 2:
-            left = of_two(primitive, primitive.eval, _not)
-            right = of_two(primitive, primitive.eval, _not, swapped=True)
-            found = lambda self, x, y: left(x, y) if x is self else right(y, x)  # noqa: E731
-        else:
+            found = self[primitive] = of_one(primitive, primitive.eval, _not)
+            return found
+        if len(primitive.slopes) > 2:
             return None
-        self[primitive] = found
-        return found
+        left = of_two(primitive, primitive.eval, _not)
+        right = of_two(primitive, primitive.eval, _not, swapped=True)
+
+        def either(x: Any, y: Any) -> Any:
+            return left(x, y) if type(x) is Tracer else right(y, x)
+
+        self[primitive] = either
+        return either
 
 
 def _not(*operands: Any) -> None:

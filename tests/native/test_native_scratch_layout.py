@@ -35,4 +35,11 @@ def test_gaps_beside_each_other_are_one() -> None:
     spans = [(0, 0), (0, 0), (0, 9), (1, 9), (2, 9)]
     assert packed(sizes, spans) == ([0, LINE, 2 * LINE, 0, 3 * LINE], 6 * LINE)
     assert packed([LINE, 3 * LINE], [(0, 0), (1, 1)]) == ([0, 0], 3 * LINE)
+
+
+def test_a_small_array_leaves_a_large_gap_to_a_large_one() -> None:
+    large = 100 * LINE
+    offsets, total = packed([large, large, LINE, large], [(0, 1), (1, 3), (2, 9), (3, 4)])
+    assert total == 2 * large + LINE
+    assert offsets == [0, large, 2 * large, 0]
     assert packed([2 * LINE, LINE, 1], [(0, 0), (1, 1), (1, 1)]) == ([0, 0, LINE], 2 * LINE)

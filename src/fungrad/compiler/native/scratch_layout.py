@@ -11,7 +11,8 @@ from fungrad.runtime.buffer_pool import LINE
 
 def packed(sizes: Sequence[int], spans: Sequence[tuple[int, int]]) -> tuple[list[int], int]:
     """The offsets of arrays, and the bytes of memory that they take, by a linear scan of their
-    lifetimes: each takes the smallest gap that is large enough, or new memory at the end.
+    lifetimes: each takes the smallest gap that is large enough, or new memory at the end. A gap of
+    more than 16 times its size is left to a larger array: it would not fit there afterwards.
 
     Args:
       sizes: the bytes of each array, in the order of their first times.
@@ -24,14 +25,15 @@ def packed(sizes: Sequence[int], spans: Sequence[tuple[int, int]]) -> tuple[list
     for size, (first, last) in zip(map(whole_lines, sizes), spans, strict=True):
         while living and living[0][0] < first:
             _release(gaps, *heapq.heappop(living)[1:])
-        fitting = [gap for gap in gaps if gap[1] - gap[0] >= size]
+        fitting = [gap for gap in gaps if size <= gap[1] - gap[0] <= 16 * size]
         if fitting:
             start, stop = min(fitting, key=lambda gap: gap[1] - gap[0])
             gaps.remove((start, stop))
             if start + size < stop:
                 bisect.insort(gaps, (start + size, stop))
         else:
-            start = gaps.pop()[0] if gaps and gaps[-1][1] == end else end
+            extends = bool(gaps) and gaps[-1][1] == end and end - gaps[-1][0] < size
+            start = gaps.pop()[0] if extends else end
             end = start + size
         heapq.heappush(living, (last, start, start + size))
         offsets.append(start)

@@ -30,7 +30,7 @@ from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.native.short_axes import is_narrow_product, unrollable
 from fungrad.compiler.native.single_equations import SINGLE, separate, single, single_kernel
 from fungrad.compiler.native.tiling.tiles import tile, with_tiles
-from fungrad.compiler.numpy_backend.backend import NumpyBackend, build, factorised_once
+from fungrad.compiler.numpy_backend.factorised_once import factorised_once
 from fungrad.compiler.passes.pipeline import expanded_size, optimised, repeats
 from fungrad.compiler.refusal import Refusal, attempted, refusal
 from fungrad.compiler.scalar.structural import structural
@@ -40,12 +40,19 @@ from fungrad.ir.graph import Equation, Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.facts import factor_of_complex
 from fungrad.runtime import buffer_pool
+from fungrad.support.lazy import Module
 
 GENERATORS = [*LOOP_GENERATORS, lane_kernel, fused_kernel, sequence_kernel, longest_kernel]
 """The generators of whole programs, in the order of preference."""
 
 
-_NUMPY = NumpyBackend()
+of_numpy: Any = Module("fungrad.compiler.numpy_backend.backend")
+"""Imported when a program is needed that runs on NumPy."""
+
+
+def _on_numpy(graph: Graph) -> Runner:
+    program: Runner = of_numpy.NumpyBackend().compile(graph)
+    return program
 
 
 class Native(CheckedBackend):
@@ -69,11 +76,11 @@ class Native(CheckedBackend):
 
     def compile(self, graph: Graph) -> Runner:
         better = optimised(graph)
-        on_numpy = functools.partial(_NUMPY.compile, better)
+        on_numpy = functools.partial(_on_numpy, better)
         if not usable():
             return on_numpy()
         if lapack.available() or factorised_once(better) is better:
-            found = self._whole(better, Later(on_numpy, graph, _NUMPY.compile))
+            found = self._whole(better, Later(on_numpy, graph, _on_numpy))
             if not isinstance(found, Refusal):
                 return found
         return self._mixed(better) or on_numpy()
@@ -91,9 +98,10 @@ class Native(CheckedBackend):
         graph = Graph(inputs, (), (equation,), equation.outputs)
 
         def on_numpy() -> Runner | None:
-            return _NUMPY.loop(equation, steps)
+            found: Runner | None = of_numpy.NumpyBackend().loop(equation, steps)
+            return found
 
-        fallback = Later(lambda: on_numpy() or steps, graph, _NUMPY.compile)
+        fallback = Later(lambda: on_numpy() or steps, graph, _on_numpy)
         found = self._native(graph, fallback, GENERATORS) if usable() else None
         return on_numpy() if found is None or isinstance(found, Refusal) else found
 
@@ -152,7 +160,7 @@ class Native(CheckedBackend):
             generators: Sequence[Generator] = LOOP_GENERATORS if loop else [fused_kernel]
             if not more and separate(first):
                 generators = [single_kernel]
-            fallback = Later(functools.partial(build, cluster), cluster, _NUMPY.compile)
+            fallback = Later(lambda: of_numpy.build(cluster), cluster, _on_numpy)
             found = self._native(cluster, fallback, generators, times, into or len(reused))
             if isinstance(found, Refusal):
                 return found
@@ -170,7 +178,8 @@ class Native(CheckedBackend):
         if mixed is graph:
             return None
         graph.derived["native clusters"] = programs
-        return build(mixed)
+        program: Runner = of_numpy.build(mixed)
+        return program
 
 
 def _in_reused_memory(run: Runner, types: Sequence[Type], *args: Any) -> Sequence[Any]:

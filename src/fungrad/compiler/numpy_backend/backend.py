@@ -7,6 +7,7 @@ from typing import Any
 
 from fungrad.compiler.loop_ir.printer import Later, callees, in_python, printed, written_out
 from fungrad.compiler.numpy_backend.array_lowering import lowered
+from fungrad.compiler.numpy_backend.factorised_once import factorised_once
 from fungrad.compiler.numpy_backend.scalar_program import of_equation, program
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.compiler.self_check.checked_program import CheckedBackend
@@ -52,16 +53,6 @@ def build(graph: Graph) -> Runner:
     return lowered(factorised_once(graph), lower_loop)
 
 
-def factorised_once(graph: Graph) -> Graph:
-    """The Graph with one factorisation of each matrix for all equations that need its factors."""
-    if any(equation.primitive.name in FACTORISED for equation in graph.equations):
-        graph = shared_factors.with_shared_factors(graph)
-    return graph
-
-
-FACTORISED = frozenset(["cholesky", "cofactors", "det", "inv", "slogdet", "solve"])
-"""The names of the primitives of `shared_factors`, which is imported for them."""
-shared_factors: Any = Module("fungrad.compiler.numpy_backend.shared_factors")
 array_control_flow: Any = Module("fungrad.compiler.numpy_backend.array_control_flow")
 loop_codegen: Any = Module("fungrad.compiler.numpy_backend.loop_codegen")
 

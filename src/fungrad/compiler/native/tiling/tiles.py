@@ -19,12 +19,14 @@ from fungrad.compiler.cost_model import costs, tuned
 from fungrad.compiler.native.clusters import with_clusters
 from fungrad.compiler.native.tiling.clusters import Cluster, clusters
 from fungrad.compiler.native.tiling.row_access import REDUCED, multiplies
-from fungrad.compiler.numpy_backend.array_lowering import tile_program
 from fungrad.compiler.numpy_backend.program_calls import in_order, program_call
 from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.retracing.inlining import copied
 from fungrad.runtime import blas_threads, buffer_pool, thread_pool
+from fungrad.support.lazy import Module
 from fungrad.support.snapshots import snapshot
+
+array_lowering: Any = Module("fungrad.compiler.numpy_backend.array_lowering")
 
 Runner = Callable[..., Any]
 Make = Callable[[Graph, float], Runner | None]
@@ -61,7 +63,7 @@ def tile(part: Graph, native: Callable[[Graph], Any]) -> Runner | None:
       native: makes the native program of a Graph.
     """
     mixed = with_clusters(part, native, tuned.repeated_elements)
-    return None if mixed is None else tile_program(mixed)
+    return None if mixed is None else array_lowering.tile_program(mixed)
 
 
 def tile_graph(cluster: Cluster, rows: int) -> Graph:

@@ -1,10 +1,11 @@
 """Ten gradients beside what the machine can do, on one core: `python -m benchmarks.machine_limit`.
 
-The rates of the machine are measured first: bytes read or written in arrays of each program's
-size, fused multiply-adds of a large matrix product, and elementwise functions of arrays in the
-cache, each by the faster of NumPy and native code. The limit of a program is the longer of
-two times: that to read its arguments and write its results once, and that to compute its
+The rates of the machine are measured first: arrays of each program's size that are read, and
+read and written, fused multiply-adds of a large matrix product, and elementwise functions of
+arrays in the cache, each by the faster of NumPy and native code. The limit of a program is the
+longer of two times: that to read its arguments and write its results once, and that to compute its
 multiply-adds and functions. Only operations that the gradient cannot do without are counted.
+Results are new arrays: the system clears the memory of those that are too large for what was freed.
 All times are least CPU times. Words choose programs by parts of their names.
 """
 
@@ -52,9 +53,14 @@ class Program:
     functions: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def moved(self) -> int:
-        """Bytes: the arguments once, and the gradient once."""
-        return sum(a.nbytes for a in (*self.arguments, *self.arguments, *self.others))
+    def written(self) -> int:
+        """The bytes of the gradient."""
+        return sum(a.nbytes for a in self.arguments)
+
+    @property
+    def read(self) -> int:
+        """The bytes of the arguments."""
+        return self.written + sum(a.nbytes for a in self.others)
 
 
 def normal(*shape: int) -> Any:
@@ -149,10 +155,17 @@ def least(*calls: Callable[[], Any]) -> float:
 
 
 @cache
-def byte_time(moved: int) -> float:
-    """Seconds a byte that is read or written, of arrays with so many bytes in all."""
-    x, y = np.ones(moved // 16), np.ones(moved // 16)
-    return least(lambda: np.dot(x, y), lambda: np.copyto(x, y)) / (x.nbytes + y.nbytes)
+def moving_time(read: int, written: int) -> float:
+    """Seconds in which so many bytes are read and written: as many as are written by a ufunc or a
+    copy, the others by a dot product.
+    """
+    x, y, z = (
+        np.ones(written // 8),
+        np.ones((read - written) // 16),
+        np.ones((read - written) // 16),
+    )
+    copied = least(lambda: x + x, x.copy, lambda: np.negative(x))
+    return copied + (least(lambda: np.dot(y, z)) if y.size else 0.0)
 
 
 @cache
@@ -183,7 +196,7 @@ def limit(program: Program) -> float:
     """The least time of a program on this machine, in seconds."""
     computed = program.products * product_time() if program.products else 0.0
     computed += sum(count * function_time(name) for name, count in program.functions.items())
-    return max(program.moved * byte_time(program.moved), computed)
+    return max(moving_time(program.read, program.written), computed)
 
 
 def measured(program: Program) -> float:
@@ -214,7 +227,9 @@ def main() -> None:
     print(f"one multiply-add {product_time() * 1e9:.4f} ns; " + ", ".join(
         f"{name} {function_time(name) * 1e9:.2f} ns" for name in FUNCTIONS
     ))  # fmt: skip
-    print(f"memory beyond the caches {1e-9 / byte_time(PROGRAMS[0].moved):.1f} GB/s")
+    many = PROGRAMS[0].read
+    alone, both = [many * 1e-9 / moving_time(many, written) for written in (0, many)]
+    print(f"beyond the caches {alone:.1f} GB/s are read, {both:.1f} GB/s read and written anew")
 
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ from fungrad.testing import programs
 SPECIAL = np.array([0.0, -0.0, 1.5, -2.5, 1e308, -1e308, 5e-324, np.inf, -np.inf, np.nan])
 OTHER = np.array([3.0, -0.0, 0.5, 7.0, 10.0, 1e-3, 2.0, 2.0, -1.0, 1.0])
 MATRIX = np.arange(6.0).reshape(2, 3)
+PLAIN = np.array([1.5, -0.25, 3.0, 2.0])
+TALL = np.arange(1.0, 41.0).reshape(20, 2)
 
 
 # By the reason of each rule: a function, its arguments, and the primitives that are left of it.
@@ -89,6 +91,7 @@ EXAMPLES = {
         ["gt", "select", "add"],
     ),
     "x / 8 is x * 0.125": (lambda x: x / 8.0, (SPECIAL,), ["mul"]),
+    "x.T * 2 is (x * 2).T": (lambda x: np.transpose(x.T * -2.0), (MATRIX,), ["mul"]),
     "the zeros of a scatter are not added": (
         lambda x, y: fg.grad(lambda z: np.sum(z[1:] ** 2 * y[1:]) + np.sum(np.sin(z)))(x),
         (OTHER, OTHER), ["index_add"],
@@ -103,6 +106,18 @@ EXAMPLES = {
     "NumPy broadcasts by itself": (
         lambda x, y: np.broadcast_to(x, (2, 10)) * y, (OTHER, np.ones((2, 10))), ["mul"],
     ),
+    "in a derivative, sum(x / r) is sum(x) / r where r is constant in each sum": (
+        lambda x, r: fg.vjp(lambda r: x / r, r)[1](np.ones((20, 2)))[0],
+        (TALL, np.array([2.0, -0.5])), ["reduce_sum", "div", "div", "neg"],
+    ),
+    "in a derivative, a @ (2 * x) is 2 * (a @ x) where the product has fewer elements": (
+        lambda x, w: fg.grad(lambda w: np.sum((x @ w) ** 2))(w), (TALL, PLAIN[:2]),
+        ["dot_general", "dot_general", "mul"],
+    ),
+    "in a derivative, a @ x + b @ x is (a + b) @ x": (
+        lambda x, w: fg.vjp(lambda w: (x @ w, x @ w), w)[1]((x[:, 0], x[:, 1]))[0],
+        (TALL, PLAIN[:2]), ["getitem", "getitem", "add", "dot_general"],
+    ),
 }  # fmt: skip
 
 
@@ -114,8 +129,6 @@ OF_KERNELS = {
 }  # fmt: skip
 
 # The same of a rule that holds in exact arithmetic only, at numbers where it does.
-PLAIN = np.array([1.5, -0.25, 3.0, 2.0])
-TALL = np.arange(1.0, 41.0).reshape(20, 2)
 OF_REGROUPING = {
     "sum(x * r) is sum(x) * r, and sum(x * y + z) is x . y + sum(z)": (
         lambda x, y: (np.sum(x * x[:, :1], 1), np.sum(y * (y + 1.0))), (TALL, PLAIN),
@@ -170,6 +183,7 @@ FORBIDDEN = {
         (lambda x: x / 2.0**16, HALF), (lambda x: x / 2.0**15, HALF),
         (lambda x: x / 2.0**-20, HALF),
     ],
+    "x.T * 2 is (x * 2).T": [(lambda x: (x.T, x.T * 2.0), MATRIX)],
     "the zeros of a scatter are not added": [
         (lambda x: np.pad(x, (1, 0)) - np.pad(x, (0, 1)) * x[0] - x[1], OTHER),
         (lambda x: (lambda p: (p, x[0] + p))(np.pad(x, 1)), OTHER),
@@ -185,6 +199,23 @@ FORBIDDEN = {
     "a uniform array is a number": [
         (lambda x: x * np.array([0.0, -0.0]), np.ones(2)),
         (lambda x: x * np.ones((3, 1)), np.ones(2)),
+    ],
+    "in a derivative, sum(x / r) is sum(x) / r where r is constant in each sum": [
+        (lambda x: np.sum(x / x[:, :1], 1), TALL),
+        (lambda x: fg.grad(lambda r: np.sum(r * (x / x[::-1])))(x[0]), TALL),
+        (lambda x: fg.grad(lambda r: np.sum(x / r))(x[0]), TALL.astype(np.float16)),
+        (lambda x: (lambda z, pull: (z, *pull(np.ones((20, 2)))))(*fg.vjp(lambda r: x / r, x[0])),
+         TALL),
+    ],
+    "in a derivative, a @ (2 * x) is 2 * (a @ x) where the product has fewer elements": [
+        (lambda x: x[0] @ (2.0 * x[1]), TALL),
+        (lambda x: fg.grad(lambda w: 0.25 * np.sum((x @ w) ** 2))(x[0]), TALL),
+        (lambda x: fg.grad(lambda w: np.sum((x.T @ w) ** 2))(x[:, 0]), TALL),
+    ],
+    "in a derivative, a @ x + b @ x is (a + b) @ x": [
+        (lambda x: x @ x[0] + x @ x[1], TALL),
+        (lambda x: fg.grad(lambda w: np.sum(np.sin(x @ w) + np.sin(x[::-1] @ w)))(x[0]), TALL),
+        (lambda x: fg.grad(lambda w: np.sum(np.sin(x @ w) + np.sin(w @ x)))(x[0]), TALL[:2]),
     ],
     "NumPy broadcasts by itself": [(lambda x: np.sin(np.broadcast_to(x, (2, 10))), OTHER)],
     "x ** 3 is x * x * x, within 2 ulp": [

@@ -15,6 +15,7 @@ from surface import agrees, values
 import fungrad as fg
 from fungrad import lax
 from fungrad.errors import ArgumentError, ShapeError
+from fungrad.lax import convolution
 from fungrad.testing import check_grads
 
 V, M, T = values((6,)), values((4, 5)), values((2, 3, 4))
@@ -275,15 +276,19 @@ def test_convolution_against_its_definition(case):
     np.testing.assert_allclose(slope, fg.grad(lambda w: np.sum(f(x, w) ** 2))(w), rtol=1e-12)
 
 
-def test_products_of_convolutions_keep_rows_of_images_together():
+def test_products_of_convolutions_keep_rows_of_images_together(monkeypatch):
     """Where windows are copied for a product, rows of images are rows of the copy, also of the
     cotangents of windows: nine numbers of a window would be a copy each."""
-    x, w = np.ones((2, 3, 8, 9)), np.ones((4, 3, 3, 3))
+    x, w, found = values((2, 3, 8, 9)), values((4, 3, 3, 3), seed=1), []
     gradient = fg.grad(lambda x: np.sum(lax.conv(x, w, (1, 1), "SAME") ** 2))
-    products = [
-        e for e in fg.make_jaxpr(gradient)(x).equations if e.primitive.name == "dot_general"
-    ]
-    assert [e.outputs[0].type.shape for e in products] == [(4, 2, 8, 9), (3, 3, 3, 2, 8, 9)]
+    one, several = [(4, 144), (27, 144)], [(4, 2, 8, 9), (3, 3, 3, 2, 8, 9)]
+    for most, shapes in ((27 * 144, one), (27 * 144 - 1, several)):
+        monkeypatch.setattr(convolution, "COPIED", most)
+        equations = fg.make_jaxpr(gradient)(x).equations
+        products = [e for e in equations if e.primitive.name == "dot_general"]
+        assert [e.outputs[0].type.shape for e in products] == shapes
+        found.append(gradient(x))
+    np.testing.assert_allclose(*found, 1e-12)
 
 
 def test_convolution_is_batched_over_each_argument():

@@ -340,6 +340,10 @@ class Tuned:
     """The most elements of the rows of a group, which stay in the cache between phases: everyday.
 
     """
+    rows_at_once: int = 4
+    """The most rows that pass through loops together: benchmarks/machine_limit.py."""
+    sums_at_once: int = 8
+    """The most registers of partial sums of such rows: the same."""
     far_elements: int = 100_000
     """Beyond so many elements the rows that columns read are too far apart for the processor's
     prefetcher: memory is prefetched explicitly: everyday.

@@ -4,6 +4,7 @@ by BLAS or a reduction.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -23,6 +24,10 @@ from fungrad.tracing.trace import Tracer, shape_of
 
 Sizes = tuple[int, ...]
 Pairs = Sequence[tuple[int, int]]
+COPIED = 1 << 20
+"""The most elements of windows of which one copy serves a convolution and its gradient. Copies of
+more would take much memory until then: each product makes its own.
+"""
 
 
 def sizes_of(what: str, given: Any, count: int) -> Sizes:
@@ -323,8 +328,15 @@ def _contracted(x: Any, w: Any, groups: int, strides: Sizes, dilations: Sizes) -
     if groups == 1:
         seen = windows(x, sizes=tuple(kernel), strides=strides, dilations=dilations)
         # Kernels first: the copies of windows are rows of adjacent elements, as are the results.
-        y = dot_general(w, seen, contract=(in_kernel, (1, *trailing)), batch=((), ()))
-        return s.moveaxis(y, 0, 1)
+        rows = math.prod((inputs, *kernel))
+        if rows * batch * math.prod(counts) > COPIED:
+            y = dot_general(w, seen, contract=(in_kernel, (1, *trailing)), batch=((), ()))
+            return s.moveaxis(y, 0, 1)
+        seen = s.transpose(seen, axes=(1, *trailing, 0, *range(2, 2 + count)))
+        seen = s.reshape(seen, shape=(rows, batch * math.prod(counts)))
+        w = s.reshape(w, shape=(outs, rows))
+        y = dot_general(w, seen, contract=((1,), (0,)), batch=((), ()))
+        return s.moveaxis(s.reshape(y, shape=(outs, batch, *counts)), 0, 1)
     x = s.reshape(x, shape=(batch, groups, inputs, *lengths))
     w = s.reshape(w, shape=(groups, outs // groups, inputs, *kernel))
     seen = windows(x, sizes=tuple(kernel), strides=strides, dilations=dilations)

@@ -231,7 +231,7 @@ class Body:
       outer: the Body of the surrounding loops, whose values are used.
 
     Attributes:
-      ahead: whether memory of the next lanes is prefetched.
+      ahead: a loop, and after how many of its steps the memory is read that is prefetched now.
       records: loaded lanes of adjacent elements that each lane has of its own, by array, the index
         of the first, and the number of the first that is loaded.
       waiting: elements that are stored together once all are known, in the same way; None if each
@@ -250,7 +250,7 @@ class Body:
     ) -> None:
         self.source, self.maps, self.code = source, maps, code
         self.counters, self.box, self.lanes, self.outer = counters, box, lanes, outer
-        self.ahead = False
+        self.ahead: tuple[int, int] | None = None
         self.memo: dict[Key, Value] = {}
         self.records: dict[tuple[int, IndexMap, int], Value] = {}
         self.waiting: dict[tuple[int, IndexMap, int], dict[int, Value]] | None = None
@@ -499,16 +499,17 @@ class Body:
         stride = self.stride(shape, index)
         if lanes > 1 and abs(stride) != 1:
             return self._gathered(atom, index, lanes, stride)
-        x = code.read(self.near(self.address(array, type, shape, index), type), type, lanes)
+        first = self.address(array, type, shape, index)
+        x = code.read(self.near(first, type, shape, index), type, lanes)
         if lanes > 1 and stride < 0:
             x = shuffled(code, [x], reversed(range(lanes)))
         return x
 
-    def stride(self, shape: Sequence[int], index: IndexMap) -> int:
-        """The distance of two lanes in memory, in elements."""
-        found = self.maps.element(shape, index)
+    def stride(self, shape: Sequence[int], index: IndexMap, loop: int | None = None) -> int:
+        """The distance in memory of two steps of a loop, else of two lanes, in elements."""
+        loop, found = self.last if loop is None else loop, self.maps.element(shape, index)
         return sum([along.step * stride for along, _, stride in found
-                    if isinstance(along, Along) and along.loop == self.last])  # fmt: skip
+                    if isinstance(along, Along) and along.loop == loop])  # fmt: skip
 
     def _gathered(self, atom: Atom, index: IndexMap, lanes: int, step: int) -> Value:
         """Lanes that are not adjacent in memory, loaded one by one."""
@@ -600,7 +601,7 @@ class Body:
             return
         first = self.address(array, type, shape, index)
         if lanes == 1 or stride == 1:
-            self.code.write(x, self.near(first, type, True))
+            self.code.write(x, self.near(first, type, shape, index, True))
             return
         for lane in range(lanes):
             self.code.write(self.code.lane(x, lane), self.code.at(first, lane * stride, type))
@@ -624,11 +625,14 @@ class Body:
             code.lanes = one.lanes
             code.write(one if join is None else join(code.read(at, one.type, one.lanes), one), at)
 
-    def near(self, at: Value, type: str, writes: bool = False) -> Value:
-        """The pointer itself; prefetches the cache lines AHEAD of it if `self.ahead`."""
-        size = self.lanes * size_of(type)
-        for line in range(0, size if self.ahead else 0, 64):
-            self.code.prefetch(self.code.at(at, tuned.prefetched_steps * size + line), writes)
+    def near(
+        self, at: Value, type: str, shape: Sequence[int], index: IndexMap, writes: bool = False
+    ) -> Value:
+        """The pointer itself; prefetches the cache lines that are read next: `self.ahead`."""
+        loop, steps = self.ahead or (self.last, 0)
+        distance = steps * self.stride(shape, index, loop) * size_of(type)
+        for line in range(0, self.lanes * size_of(type) if distance else 0, 64):
+            self.code.prefetch(self.code.at(at, distance + line), writes)
         return at
 
 

@@ -7,8 +7,9 @@ one pass through the reduced loops each: a value that needs the result of a redu
 phase. Expensive values that several phases need are kept in a buffer of one item.
 
 Between the phases there is work on one number an item: what stands between X @ w and X.T @ r, the
-root of a variance. Rows run in groups of as many as there are lanes, each phase for all of a group,
-so that this work fills the lanes.
+root of a variance. Rows run in groups, each phase for all of a group, so that this work fills the
+lanes. Some rows of a group pass through the reduced loops together: what they share is loaded once,
+and the sum of one does not wait for that of another.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.block_sums import Reduction, reduction
 from fungrad.compiler.native.element_operations import cost, type_of
-from fungrad.compiler.native.element_values import Body, KernelGraph, Key
+from fungrad.compiler.native.element_values import Body, KernelGraph, Key, transposed
 from fungrad.compiler.native.gathers import direct_atoms, writes
 from fungrad.compiler.native.index_maps import SHORT, IndexMap, IndexMaps, Piece, loops_of
 from fungrad.compiler.native.llvm_ir import Function, Value, size_of
@@ -40,12 +41,12 @@ class RowNest(Nest):
       phase: the first phase in which each value (at an index) can be computed.
       needed: the phases that need each value.
       kept: the buffered values, and the offsets of their buffers in bytes.
-      group: the number of rows that run each phase together.
+      group: the number of rows that run each phase, before any of them runs the next.
+      together: for each phase, the number of these that pass through the reduced loops at once.
+      ahead: see Body.
       shared_by: the values of single items that their loops read or compute, and the offsets of
         their buffers, of one element for each item of a group.
     """
-
-    slot: Value | None = None
 
     def __init__(self, source: KernelGraph, maps: IndexMaps, roots: Sequence[Root]) -> None:
         super().__init__(source, maps, roots)
@@ -55,13 +56,13 @@ class RowNest(Nest):
         self.outer = [i for i in range(len(lengths)) if i not in self.inner]
         self.along = self.inner[-1] == len(lengths) - 1
         self.size = math.prod([lengths[i] for i in self.inner])
-        self.far = not self.along and self.elements > tuned.far_elements
+        self.far = self.elements > tuned.far_elements
         rounded = any(r and r.type == "half" for r in map(self.reduction, self.demanded))
         if rounded and self.along:
             raise Refused("sums of rows of halves in lanes", "layout")
         # a sum that is rounded at each row waits long: several run side by side
         self.lanes = self.register * (
-            4 if rounded or (self.heavy and self.far) else 2 if self.heavy else 1
+            4 if rounded or (self.heavy and self.far and not self.along) else 2 if self.heavy else 1
         )
         while self.lanes > lengths[-1]:
             self.lanes //= 2
@@ -75,6 +76,7 @@ class RowNest(Nest):
         self._phases()
         self._buffers()
         self._group()
+        self.ahead = self._ahead()
         self.units = -(-self.items // self.per)
 
     def reduction(self, key: Key) -> Reduction | None:
@@ -135,21 +137,20 @@ class RowNest(Nest):
     def _group(self) -> None:
         """Decides whether rows run in groups, and lays out the buffers for these."""
         self.group, self.row_bytes, self.shared_by = 1, self.buffer, dict[Key, int]()
+        self.together: list[int] = []
         own = [key for key in self.demanded if not self._inside(key[1])
                and (loops_of(key[1]) or self._late(key))]  # fmt: skip
         late = [key for key in own if key[0] in self.source.made and self.phase[key] > 0
                 and self.reduction(key) is None]  # fmt: skip
         heavy = any(cost(self.source.made[key[0]]) >= tuned.buffered_ns for key in late)
-        some = heavy and self.along and len(self.outer) == 1 and self.lanes > 1
-        if (
-            not some
-            or self.items < 2 * self.lanes
-            or self.size * self.lanes > tuned.grouped_elements
-        ):
+        some = self.along and len(self.outer) == 1 and self.lanes > 1
+        group = (2 if heavy else 1) * self.register
+        if not some or self.items < 2 * group or self.size * group > tuned.grouped_elements:
             return
         if any(key[0] in self.source.arrays and self._apart(key) for key in own):
             return
-        self.group = self.lanes
+        self.group = group
+        self.together = [self._together(now) for now in range(self.last_phase + 1)]
         self.per = -(-self.per // self.group) * self.group
         read = {k for key in self.demanded if self._inside(key[1]) for k in self._operands(key)}
         read |= {(p.atom, p.index_map) for root in self.roots for p in root.pieces}
@@ -159,6 +160,24 @@ class RowNest(Nest):
                 self.shared_by[key] = self.buffer
                 size = size_of(type_of(self.demanded[key].atom.type.dtype))
                 self.buffer += whole_lines(self.group * size)
+
+    def _together(self, now: int) -> int:
+        """The number of rows that run a phase at once: their sums fit into registers. Heavy values
+        fill two registers of a row instead.
+        """
+        if self.heavy or len(self.demanded) > tuned.register_values:
+            return 1
+        sums = max(1, len(self._work(now)[0]))
+        room = min(tuned.sums_at_once // sums, tuned.rows_at_once, self.group)
+        return 1 << max(1, room).bit_length() - 1
+
+    def _ahead(self) -> tuple[int, int] | None:
+        """What is prefetched: of columns the next lanes, of light rows in groups the next group."""
+        if not self.far or (self.along and (self.group == 1 or self.heavy)):
+            return None
+        if self.along:
+            return self.outer[0], self.group
+        return len(self.maps.lengths) - 1, tuned.prefetched_steps * self.lanes
 
     def _apart(self, key: Key) -> bool:
         """Whether the elements of an array that the items of a group read are far apart."""
@@ -204,28 +223,30 @@ class RowNest(Nest):
                     at = code.at(self.buffers, self.shared_by[key])
                     all_of.memo[key] = code.read(at, type, self.group)
             if any(self._work(now)):
-                one = functools.partial(self._one_of, code, entry, first, now)
-                code.for_range(0, self.group, one)
+                some = functools.partial(self._some_of, code, entry, first, now)
+                code.for_range(0, self.group, some, self.together[now])
         for root in self.roots:
             if not any(self._inside(p.index_map) for p in root.pieces):
                 super().element(all_of, root, None)
 
-    def _one_of(self, code: Function, entry: Body, first: Value, now: int, slot: Value) -> None:
-        """One phase of an item of a group."""
-        (loop,), self.slot = self.outer, slot
-        counters = {loop: code.add(first, slot)}
-        outer = Body(self.source, self.maps, code, counters, self.box, self.lanes, entry)
+    def _some_of(self, code: Function, entry: Body, first: Value, now: int, slot: Value) -> None:
+        """One phase of the items of a group that pass through the loops together."""
+        (loop,), slots = self.outer, [code.add(slot, n) for n in range(self.together[now])]
+        items = []
+        for own in slots:
+            counters = {loop: code.add(first, own)}
+            items.append(Body(self.source, self.maps, code, counters, self.box, self.lanes, entry))
         for key, offset in self.shared_by.items():
             if self.phase[key] + (self.reduction(key) is not None) <= now:
                 type = type_of(key[0].type.dtype)
-                at = code.at(code.at(self.buffers, offset), slot, type)
-                outer.memo[key] = code.read(at, type, 1)
-        self.run(code, outer, now, None)
+                for item, own in zip(items, slots, strict=True):
+                    at = code.at(code.at(self.buffers, offset), own, type)
+                    item.memo[key] = code.read(at, type, 1)
+        self.run(code, items, slots, now, None)
         for key, offset in self.shared_by.items():
             if self.reduction(key) is not None and self.phase[key] == now:
-                x = outer.memo[key]
+                x = transposed(code, [item.memo[key] for item in items])
                 code.write(x, code.at(code.at(self.buffers, offset), slot, x.type))
-        self.slot = None
 
     def settle(self, body: Body, demanded: Any) -> None:
         """Computes ahead the values that depend on no loop and no reduction."""
@@ -261,7 +282,7 @@ class RowNest(Nest):
                 if self.phase[key] == now and not self._inside(key[1]):
                     if self.reduction(key) is None:
                         outer.value(piece.atom, piece.index_map)
-            self.run(code, outer, now, counted)
+            self.run(code, [outer], [None], now, counted)
         for root in self.roots:
             if not any(self._inside(p.index_map) for p in root.pieces):
                 self.element(outer, root, counted)
@@ -281,35 +302,57 @@ class RowNest(Nest):
                  ]  # fmt: skip
         return reductions, roots, [key for key in self.kept if min(self.needed[key]) == now]
 
-    def run(self, code: Function, outer: Body, now: int, counted: Value | None) -> None:
-        """One phase: its reductions, roots and buffered values."""
+    def run(
+        self, code: Function, items: Sequence[Body], slots: Sequence[Value | None], now: int,
+        counted: Value | None,
+    ) -> None:  # fmt: skip
+        """One phase of some items: its reductions, roots and buffered values.
+
+        Args:
+          code: the kernel.
+          items: the values of each item that its loops read; receive the reductions.
+          slots: the place of each item in its group.
+          now: the phase.
+          counted: the lanes of items that count.
+        """
         reductions, roots, kept = self._work(now)
         if not (reductions or roots or kept):
             return
-        variables = [code.initialised(found.start(code, self.lanes)) for _, found in reductions]
+        variables = [[code.initialised(found.start(code, self.lanes)) for _ in items]
+                     for _, found in reductions]  # fmt: skip
 
         def step(counters: dict[int, Value], lanes: int, fresh: Value | None) -> None:
-            body = Body(self.source, self.maps, code, {**outer.counters, **counters}, self.box,
-                        lanes, outer)  # fmt: skip
-            body.ahead = self.far
-            for key in self.kept:
-                if now in self.needed[key] and now > min(self.needed[key]):
-                    body.memo[key] = self.buffered(body, key)
-            for (key, found), variable in zip(reductions, variables, strict=True):
+            bodies = []
+            for item, slot in zip(items, slots, strict=True):
+                body = Body(self.source, self.maps, code, {**item.counters, **counters}, self.box,
+                            lanes, item)  # fmt: skip
+                body.ahead = self.ahead
+                for key in self.kept:
+                    if now in self.needed[key] and now > min(self.needed[key]):
+                        body.memo[key] = self.buffered(body, key, slot)
+                bodies.append(body)
+            for (key, found), own in zip(reductions, variables, strict=True):
                 piece = self.demanded[key]
                 terms = self.source.reads(self.maps, piece.atom, piece.index_map, None)
-                values = [body.spread(body.value(p.atom, p.index_map), lanes) for p in terms]
-                found.add(code, variable, found.term(code, values), fresh)
+                for body, variable in zip(bodies, own, strict=True):
+                    values = [body.spread(body.value(p.atom, p.index_map), lanes) for p in terms]
+                    found.add(code, variable, found.term(code, values), fresh)
+            for piece in [p for root in roots for p in root.pieces]:  # all loads before the stores
+                for body in bodies:
+                    body.value(piece.atom, piece.index_map)
             for key in kept:
                 piece = self.demanded[key]
-                self.buffered(body, key, body.value(piece.atom, piece.index_map))
+                for body, slot in zip(bodies, slots, strict=True):
+                    self.buffered(body, key, slot, body.value(piece.atom, piece.index_map))
             for root in roots:
-                self.element(body, root, fresh if self.along else counted)
+                for body in bodies:
+                    self.element(body, root, fresh if self.along else counted)
 
         self.loops(code, self.inner, {}, step)
-        for (key, found), variable in zip(reductions, variables, strict=True):
-            x = code.get(variable)
-            outer.memo[key] = found.result(code, found.across(code, x) if self.along else x)
+        for (key, found), own in zip(reductions, variables, strict=True):
+            for item, variable in zip(items, own, strict=True):
+                x = code.get(variable)
+                item.memo[key] = found.result(code, found.across(code, x) if self.along else x)
 
     def loops(
         self, code: Function, left: Sequence[int], counters: dict[int, Value],
@@ -334,7 +377,7 @@ class RowNest(Nest):
                 fresh = self.fresh_lanes(code, known, short) if short > n % lanes else None
                 step({**counters, loop: at}, short, fresh)
 
-    def buffered(self, body: Body, key: Key, x: Value | None = None) -> Value:
+    def buffered(self, body: Body, key: Key, slot: Value | None, x: Value | None = None) -> Value:
         """Loads a value from its buffer at a Body's index, or stores `x` there."""
         code, type = body.code, type_of(self.demanded[key].atom.type.dtype)
         at = None
@@ -344,8 +387,8 @@ class RowNest(Nest):
         assert at is not None
         at = at if self.along else code.mul(at, self.lanes)
         start = code.at(self.buffers, self.kept[key])
-        if self.slot is not None:
-            start = code.at(start, code.mul(self.slot, self.row_bytes))
+        if slot is not None:
+            start = code.at(start, code.mul(slot, self.row_bytes))
         pointer = code.at(start, at, type)
         if x is None:
             return code.read(pointer, type, body.lanes)

@@ -2,7 +2,7 @@
 
 The rules hold for every number, with rounding, NaN, infinities and the signs of zeros: x * 1 is x,
 -a * b is -(a * b), x / 8 is x * 0.125; but x * 0 is not 0. Nothing is reassociated, except by the
-rules of reassociation.py if the Graph allows them.
+rules of derivatives.py in derivatives, and by those of reassociation.py if the Graph allows them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ from typing import Any
 
 from fungrad.compiler.passes.patterns import Rule
 from fungrad.compiler.passes.rewriter import apply_rules
-from fungrad.compiler.passes.simplify import arithmetic, select, shapes_and_constants, slices
+from fungrad.compiler.passes.simplify import (
+    arithmetic,
+    derivatives,
+    select,
+    shapes_and_constants,
+    slices,
+)
 from fungrad.compiler.passes.simplify.power_forms import KERNELS
 from fungrad.compiler.passes.simplify.reassociation import REGROUPED
 from fungrad.compiler.passes.simplify.shapes_and_constants import ELEMENTWISE, of_column_and_row
@@ -61,6 +67,7 @@ def _by_primitive(rules: Iterable[Rule]) -> dict[Any, tuple[Rule, ...]]:
 
 RULES = (
     *shapes_and_constants.RULES, *slices.RULES, *arithmetic.RULES, *select.RULES,
+    *derivatives.RULES,
     *shapes_and_constants.ADDED, slices.filled,
 )  # fmt: skip
 MOVES = (

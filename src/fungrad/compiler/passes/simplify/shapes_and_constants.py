@@ -11,7 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.compiler.passes.patterns import CONSTANT, AnyValue, made, rule
+from fungrad.compiler.passes.patterns import (
+    CONSTANT,
+    AnyValue,
+    LiteralNumber,
+    made,
+    once,
+    rule,
+)
 from fungrad.compiler.passes.rewriter import Writer, exchanged
 from fungrad.compiler.passes.value_facts import loose, unsigned, with_zeros_added
 from fungrad.ir.graph import Atom, Equation, Literal
@@ -136,6 +143,15 @@ def reshaped_twice(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
     return writer.add(equation, reshape, x, **equation.params)
 
 
+@rule(made(mul, once(transpose, X, name="moved"), LiteralNumber("c")), "x.T * 2 is (x * 2).T")
+def scaled_after_transpose(
+    writer: Writer, equation: Equation, moved: Equation, x: Atom, c: Literal
+) -> Atom | None:
+    """So that the transpose meets that of a gradient, as of images by channels."""
+    scaled = writer.add(equation, mul, x, c)
+    return writer.add(moved, transpose, scaled, **moved.params)
+
+
 @rule(made(transpose, made(transpose, X, name="inner")), "one permutation for two")
 def transposed_twice(writer: Writer, equation: Equation, inner: Equation, x: Atom) -> Atom | None:
     axes = tuple(inner.params["axes"][a] for a in equation.params["axes"])
@@ -227,8 +243,8 @@ def of_column_and_row(writer: Writer, equation: Equation) -> Atom | None:
 
 
 RULES = (
-    nothing_done, axes_in_order, reshaped_twice, transposed_twice, of_transposed, of_a_product,
-    all_in_order,
+    nothing_done, axes_in_order, reshaped_twice, scaled_after_transpose, transposed_twice,
+    of_transposed, of_a_product, all_in_order,
 )  # fmt: skip
 ADDED = (_added_in_place,)
 """Rules to try after those of slices."""

@@ -328,6 +328,55 @@ def triangular_product(xp: Any, lax: Any, x: Any, y: Any) -> Any:
     return xp.sum(xp.tril(x) * y)
 
 
+# --- rows in a Python loop, log densities, index arithmetic ---------------------------------------
+
+
+def along_rows(xp: Any, lax: Any, x: Any) -> Any:
+    return xp.sum(xp.tanh(xp.apply_along_axis(lambda row: xp.sum(row * row), 1, x) * 0.01))
+
+
+def stacked_rows(xp: Any, lax: Any, x: Any) -> Any:
+    return xp.sum(xp.stack([xp.tanh(x[i]) * xp.sum(x[i]) for i in range(30)]) ** 2)
+
+
+def joined_parts(xp: Any, lax: Any, x: Any) -> Any:
+    return xp.sum(xp.concatenate([x[i] * x[i][::-1] for i in range(30)]) ** 2)
+
+
+def stats(xp: Any) -> Any:
+    return fg.scipy.stats if xp is np else importlib.import_module("jax.scipy.stats")
+
+
+def student(xp: Any, lax: Any, p: Any, x: Any) -> Any:
+    return xp.sum(stats(xp).t.logpdf(x, xp.exp(p[0]), p[1], xp.exp(p[2])))
+
+
+def cauchy(xp: Any, lax: Any, p: Any, x: Any) -> Any:
+    return xp.sum(stats(xp).cauchy.logpdf(x, p[0], xp.exp(p[1])))
+
+
+def counts(xp: Any, lax: Any, p: Any, x: Any, k: Any) -> Any:
+    return xp.sum(stats(xp).poisson.logpmf(k, xp.exp(p[0] + 0.1 * p[1] * x)))
+
+
+def products_of_rows(xp: Any, lax: Any, x: Any) -> Any:
+    return xp.sum(xp.tanh(xp.prod(1.0 + 0.1 * x, axis=1)))
+
+
+def log_sums(xp: Any, lax: Any, x: Any) -> Any:
+    return xp.sum(xp.logaddexp.reduce(x, axis=1) ** 2)
+
+
+def reflected(xp: Any, lax: Any, x: Any) -> Any:
+    return xp.sum(xp.diff(xp.pad(x, 3, mode="reflect"), axis=1) ** 2)
+
+
+def one_hot_entropy(xp: Any, lax: Any, x: Any, labels: Any) -> Any:
+    shifted = x - xp.max(x, axis=1, keepdims=True)
+    logs = shifted - xp.log(xp.sum(xp.exp(shifted), axis=1, keepdims=True))
+    return -xp.sum((labels[:, None] == xp.arange(10)) * logs)
+
+
 def _square(count: int) -> Made:
     return normal((count, -1, -1))
 
@@ -396,6 +445,17 @@ CLIFFS: tuple[Cliff, ...] = (
     Cliff("sums of columns and rows", columns_and_rows, (30, 300, 1_000), normal((-1, 300))),
     Cliff("layer norm", layer_norm, (20, 200, 2_000), normal((-1, 100))),
     Cliff("tril and product", triangular_product, (20, 200, 600), normal((-1, -1), (-1, -1))),
+    Cliff("apply_along_axis, 100 rows", along_rows, (10, 100, 1_000), normal((100, -1))),
+    Cliff("stack of 30 rows in a loop", stacked_rows, (10, 100, 1_000), normal((30, -1))),
+    Cliff("join of 30 parts in a loop", joined_parts, (10, 100, 1_000), normal((30, -1))),
+    Cliff("t log density", student, (100, 5_000, 100_000), normal((3,), (-1,))),
+    Cliff("cauchy log density", cauchy, (100, 5_000, 100_000), normal((2,), (-1,))),
+    Cliff("poisson regression", counts, (100, 5_000, 100_000), with_indices(9, 1, (2,), (-1,))),
+    Cliff("prod of 100 rows", products_of_rows, (20, 200, 2_000), normal((100, -1))),
+    Cliff("logaddexp.reduce of 100 rows", log_sums, (20, 200, 2_000), normal((100, -1))),
+    Cliff("pad by reflection, diff", reflected, (16, 64, 256), normal((-1, -1))),
+    Cliff("one-hot cross entropy of 10", one_hot_entropy, (20, 500, 10_000),
+          with_indices(10, 1, (-1, 10))),
 )  # fmt: skip
 
 

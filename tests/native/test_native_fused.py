@@ -628,3 +628,8 @@ def test_reductions_that_end_a_group_of_rows(shape: tuple[int, ...]) -> None:
 
     x = rng.normal(size=shape)
     np.testing.assert_allclose(fg.jit(fg.grad(f))(x), fg.grad(f)(x), rtol=1e-9, atol=1e-9)
+
+
+def test_items_of_small_arrays_beside_arrays_of_one_shape() -> None:
+    p, q, x = rng.normal(size=3), rng.normal(size=(2, 3)), rng.normal(size=5_000)
+    check(lambda p, q, x: (x * p[1] + q[1, 0], p[2] - 1.0), p, q, x)

@@ -221,11 +221,14 @@ class FlatMaps(IndexMaps):
         return [Piece(a, index if a.type.size > 1 else ()) for a in equation.inputs]
 
     def moved(self, equation: Equation, index: IndexMap) -> Moved | None:
-        if equation.primitive not in (reshape, broadcast_to):
-            return None
-        return Moved(self.operands(equation, index))
+        if equation.primitive in (reshape, broadcast_to):
+            return Moved(self.operands(equation, index))
+        item = not index and equation.primitive.reduces is None  # one number of an array
+        return super().moved(equation, index) if item else None
 
     def element(self, shape: Sequence[int], index: IndexMap) -> list[tuple[Any, int, int]]:
+        if index and not loops_of(index):
+            return super().element(shape, index)
         return [(along, self.lengths[0], 1) for along in index]
 
 

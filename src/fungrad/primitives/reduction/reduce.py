@@ -215,9 +215,7 @@ def _cost_of_log_sum(equation: Equation) -> Work:
     return Work(3 * n - m if n else 0, n + m)
 
 
-def _log_sum(
-    name: str, ufunc: np.ufunc, exponential: Primitive, exp: np.ufunc, log: np.ufunc
-) -> Primitive:
+def _log_sum(name: str, ufunc: np.ufunc, exponential: Primitive, log: np.ufunc) -> Primitive:
     """The derivative is softmax; the elements that attain an infinite result share it equally.
 
     The value is the largest element plus the logarithm of the sum of exponentials of differences
@@ -225,25 +223,27 @@ def _log_sum(
     """
     result_type = _type_by_example(ufunc)
 
+    def terms(x: Any, axes: Axes) -> tuple[Any, Any]:
+        """The largest elements, and the exponentials of the differences from them."""
+        most = reduce_max(x, axes=axes)
+        return most, exponential(x, kept(most, shape_of(x), axes))
+
     def eval(x: Any, *, axes: Axes) -> Any:
         type_ = result_type(typeof(x), axes=axes)
         if not typeof(x).size:
             return np.full(type_.shape, -np.inf, type_.dtype)
-        x = cast(x, type_.dtype)
-        most = np.max(x, axis=axes, keepdims=True)
-        infinite = np.abs(most) == np.inf
-        total = np.sum(exp(x - select(infinite, 0, most)), axis=axes)
-        infinite, most = np.reshape(infinite, type_.shape), np.reshape(most, type_.shape)
-        return select(infinite, most, most + log(select(infinite, 1, total)))
+        most, parts = terms(cast(x, type_.dtype), axes)
+        return most + log(reduce_sum(parts, axes=axes))
 
-    def shares(x: Any, y: Any, axes: Axes) -> Any:
-        shape = shape_of(x)
-        terms = exponential(x, kept(y, shape, axes))
-        return terms / kept(reduce_sum(terms, axes=axes), shape, axes)
+    def shares(x: Any, axes: Axes) -> Any:
+        if 0 in shape_of(x):
+            return x
+        _, parts = terms(x, axes)
+        return parts / kept(reduce_sum(parts, axes=axes), shape_of(x), axes)
 
     def jvp(primals: Any, tangents: Any, *, axes: Axes) -> Any:
         y = primitive(primals[0], axes=axes)
-        return y, reduce_sum(shares(primals[0], y, axes) * tangents[0], axes=axes)
+        return y, reduce_sum(shares(primals[0], axes) * tangents[0], axes=axes)
 
     primitive = Primitive(
         name,
@@ -253,7 +253,7 @@ def _log_sum(
         type=result_type,
         jvp=jvp,
         vjp=lambda ct, y, args, wanted, *, axes: [
-            kept(ct, shape_of(args[0]), axes) * shares(args[0], y, axes)
+            kept(ct, shape_of(args[0]), axes) * shares(args[0], axes)
         ],
         batch=_batch_axes(lambda: primitive),
     )
@@ -265,9 +265,9 @@ exp_difference = _exp_difference("exp_difference", np.exp, 1.0)
 exp2_difference = _exp_difference("exp2_difference", np.exp2, math.log(2.0))
 """`exp2_difference(x, y)`: 2^(x - y), 1 where both are the same infinity; y has no derivative."""
 
-reduce_logaddexp = _log_sum("reduce_logaddexp", np.logaddexp, exp_difference, np.exp, np.log)
+reduce_logaddexp = _log_sum("reduce_logaddexp", np.logaddexp, exp_difference, np.log)
 """`reduce_logaddexp(x, axes=)`: log of the sum of e^x."""
-reduce_logaddexp2 = _log_sum("reduce_logaddexp2", np.logaddexp2, exp2_difference, np.exp2, np.log2)
+reduce_logaddexp2 = _log_sum("reduce_logaddexp2", np.logaddexp2, exp2_difference, np.log2)
 """`reduce_logaddexp2(x, axes=)`: log2 of the sum of 2^x."""
 
 # --- the root of a sum of squares -----------------------------------------------------------------

@@ -210,3 +210,45 @@ def test_a_type_that_was_a_leaf_may_be_registered():
     assert pytree.flatten([pair])[0] == [pair]
     pytree.register(Pair, lambda p: ((p.a, p.b), None), lambda _, c: Pair(*c))
     assert pytree.flatten([pair])[0] == [1.0, 2.0]
+
+
+SWAPPED = {"b": 2.0, "a": 1.0}
+"""A dict whose keys are not sorted."""
+ORDERED = {"a": 1.0, "b": 2.0}
+
+
+def test_leaves_of_dicts_are_in_the_order_of_keys_and_dicts_keep_theirs():
+    leaves, treedef = pytree.flatten([SWAPPED, defaultdict(float, SWAPPED)])
+    assert leaves == [1.0, 2.0, 1.0, 2.0]
+    assert treedef == pytree.structure([ORDERED, defaultdict(float, ORDERED)])
+    for known in (treedef, pickle.loads(pickle.dumps(treedef))):
+        rebuilt = known.unflatten(leaves)
+        assert [list(d.items()) for d in rebuilt] == [[("b", 2.0), ("a", 1.0)]] * 2
+    assert fg.tree_util.tree_map(lambda x, y: x + y, SWAPPED, ORDERED) == {"a": 2.0, "b": 4.0}
+
+
+def test_functions_read_dicts_in_their_order_under_every_transform(tmp_path):
+    def f(d):
+        first, second = d.values()
+        return 10.0 * first + second
+
+    def result(x):
+        return {"z": x, "y": 2.0 * x}
+
+    value, slope = fg.value_and_grad(f)(SWAPPED)
+    assert value == f(SWAPPED) == 21.0
+    assert list(slope.items()) == [("b", 10.0), ("a", 1.0)]
+    compiled = fg.jit(f)
+    nested = fg.jit(lambda pair: f(pair[0]) + f(pair[1]))
+    for _ in range(2):
+        assert [compiled(SWAPPED), compiled(ORDERED)] == [21.0, 12.0]
+        assert [nested((SWAPPED, ORDERED)), nested((ORDERED, SWAPPED))] == [33.0, 33.0]
+    assert fg.vmap(f)({"b": np.arange(2.0), "a": np.ones(2)}).tolist() == [1.0, 11.0]
+    assert list(fg.jit(result)(1.0)) == list(fg.jvp(result, (1.0,), (1.0,))[1]) == ["z", "y"]
+
+    path = tmp_path / "f.fungrad"
+    fg.export(result)(1.0).save(path)
+    assert list(fg.load(path)(3.0).items()) == [("z", 3.0), ("y", 6.0)]
+    space = {}
+    exec(fg.to_source(result, 1.0), space)
+    assert list(space["result"](3.0).items()) == [("z", 3.0), ("y", 6.0)]

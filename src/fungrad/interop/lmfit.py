@@ -18,7 +18,7 @@ from fungrad.interop.vector_functions import VectorFunction
 from fungrad.support import pytree
 from fungrad.tracing import interception
 from fungrad.tracing.source_location import describe
-from fungrad.transforms.arguments import leaf_type
+from fungrad.transforms.arguments import Static, leaf_type
 
 lmfit: Any = package("lmfit")
 _special: Any = package("scipy.special")
@@ -199,7 +199,8 @@ class _Derivative:
         varying = [p.name for p in params.values() if p.vary]
         fixed = [p.name for p in params.values() if not p.vary and p.expr is None]
         limits = [(p.name, p.min, p.max, p.expr) for p in params.values() if p.expr is not None]
-        key = (treedef, tuple(map(_identity, others)), *map(tuple, (varying, fixed, limits)))
+        signature = (Static(treedef), *map(_identity, others))
+        key = (signature, *map(tuple, (varying, fixed, limits)))
         if key not in self._functions:
             self._functions[key] = self._made(params, varying, fixed, treedef, others)
         values = [np.float64(params[name].value) for name in varying]

@@ -185,6 +185,11 @@ KINDS: dict[str, Kind] = {
         lambda v, c: read_type(v, c),
     ),
     "tuple": Kind((tuple,), _all, _read_all),
+    "keys": Kind(
+        (pytree.Keys,),
+        lambda v, c: _all(v.inserted, c),
+        lambda v, c: pytree.ordered_keys(_read_all(v, c)),
+    ),
     "list": Kind((list,), _all, lambda v, c: list(_read_all(v, c))),
     "set": Kind((frozenset,), _all, lambda v, c: frozenset(_read_all(v, c))),
     "dict": Kind((dict,), lambda v, c: _all(v.items(), c), lambda v, c: dict(_read_all(v, c))),

@@ -212,8 +212,8 @@ def _built(tree: pytree.TreeDef, texts: Any, values: Values) -> str:
     if tree.type is None:
         return str(next(texts))
     if tree.type is dict:
-        pairs = [f"{values.value('key', key)}: {_built(child, texts, values)}"
-                 for key, child in zip(tree.aux, tree.children, strict=True)]  # type: ignore[call-overload]  # fmt: skip
+        made = pytree.unflatten(_flat(tree), [_built(c, texts, values) for c in tree.children])
+        pairs = [f"{values.value('key', key)}: {text}" for key, text in made.items()]
         return f"{{{', '.join(pairs)}}}"
     children = [_built(child, texts, values) for child in tree.children]
     if tree.type is type(None):

@@ -146,12 +146,41 @@ def _index_keys(aux: Any, count: int) -> Iterable[str]:
     return (f"[{i}]" for i in range(count))
 
 
-def sorted_keys(tree: dict[Any, Any]) -> tuple[Any, ...]:
-    """The keys of a dict in the order of its leaves."""
+class Keys(tuple[Any, ...]):
+    """The keys of a dict in the order of its leaves, where the dict has them in another order.
+
+    Attributes:
+      inserted: the keys in the dict's own order, which comparisons do not regard.
+    """
+
+    inserted: tuple[Any, ...]
+
+
+def ordered_keys(inserted: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The keys of a dict in the order of its leaves: sorted, if they can be compared.
+
+    >>> keys = ordered_keys(("b", "a"))
+    >>> keys, keys.inserted, ordered_keys(("a", "b")), ordered_keys(("a", 1))
+    (('a', 'b'), ('b', 'a'), ('a', 'b'), ('a', 1))
+    """
     try:
-        return tuple(sorted(tree))
+        keys = tuple(sorted(inserted))
     except TypeError:  # keys of mixed types have no order: keep that of insertion
-        return tuple(tree)
+        return inserted
+    if keys == inserted:
+        return inserted
+    keys = Keys(keys)
+    keys.inserted = inserted
+    return keys
+
+
+def _items(keys: tuple[Any, ...], children: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
+    """The items of a dict in its own order."""
+    items = zip(keys, children, strict=True)
+    if type(keys) is not Keys:
+        return items
+    values = dict(items)
+    return [(key, values[key]) for key in keys.inserted]
 
 
 def _dict_keys(aux: Any, count: int) -> Iterable[str]:
@@ -159,12 +188,12 @@ def _dict_keys(aux: Any, count: int) -> Iterable[str]:
 
 
 def _flatten_dict(tree: dict[Any, Any]) -> tuple[Sequence[Any], Hashable]:
-    keys = sorted_keys(tree)
+    keys = ordered_keys(tuple(tree))
     return [tree[key] for key in keys], keys
 
 
 def _flatten_defaultdict(tree: defaultdict[Any, Any]) -> tuple[Sequence[Any], Hashable]:
-    keys = sorted_keys(tree)
+    keys = ordered_keys(tuple(tree))
     return [tree[key] for key in keys], (tree.default_factory, keys)
 
 
@@ -172,7 +201,7 @@ _registry: dict[type, NodeType] = {
     list: NodeType(lambda t: (t, None), lambda _, c: list(c), _index_keys),
     tuple: NodeType(lambda t: (t, None), lambda _, c: tuple(c), _index_keys),
     type(None): NodeType(lambda t: ((), None), lambda _, c: None, _index_keys),
-    dict: NodeType(_flatten_dict, lambda keys, c: dict(zip(keys, c, strict=True)), _dict_keys),
+    dict: NodeType(_flatten_dict, lambda keys, c: dict(_items(keys, c)), _dict_keys),
     OrderedDict: NodeType(
         lambda t: (list(t.values()), tuple(t)),
         lambda keys, c: OrderedDict(zip(keys, c, strict=True)),
@@ -180,7 +209,7 @@ _registry: dict[type, NodeType] = {
     ),
     defaultdict: NodeType(
         _flatten_defaultdict,
-        lambda aux, c: defaultdict(aux[0], zip(aux[1], c, strict=True)),
+        lambda aux, c: defaultdict(aux[0], _items(aux[1], c)),
         lambda aux, n: _dict_keys(aux[1], n),
     ),
 }
@@ -281,7 +310,7 @@ def flatten(tree: Tree, is_leaf: Callable[[Any], bool] | None = None) -> tuple[l
     """The leaves of a tree, left to right, and its structure.
 
     >>> flatten({"b": (1, None), "a": [2.0]})
-    ([2.0, 1], {'a': [*], 'b': (*, None)})
+    ([2.0, 1], {'b': (*, None), 'a': [*]})
     """
     if _LEAF_TYPES.get(type(tree), flatten) is None:
         return [tree], LEAF

@@ -265,10 +265,10 @@ def plain(trees: Iterable[Any], leaves: list[Any], key: list[Any]) -> bool:
             leaves.append(tree)
             continue
         if kind is dict:
-            names = pytree.sorted_keys(tree)
+            names = tuple(tree)
             of_texts = not names or type(names[0]) is str
             key.append(names if of_texts else Static(names))  # 1, 1.0 and True are equal
-            parts = [tree[name] for name in names]
+            parts = [tree[name] for name in pytree.ordered_keys(names)]
         elif kind is list or kind is tuple:
             key.append(len(tree))
             parts = tree
@@ -510,7 +510,8 @@ def seed_of(f: Any, values: Sequence[Any], treedef: pytree.TreeDef, holomorphic:
 
 class Static:
     """A static argument, or the structure of the others. Its comparison includes the type: 1, 1.0
-    and True differ, in tuples, sets, dataclasses and data of nodes, too, and so do 0.0 and -0.0.
+    and True differ, in tuples, sets, dataclasses and data of nodes, too, and so do 0.0 and -0.0,
+    and dicts in another order.
     """
 
     __slots__ = ("value",)
@@ -532,6 +533,8 @@ def _same(x: Any, y: Any) -> bool:
     """Whether two static values lead to the same program."""
     if type(x) is not type(y):
         return False
+    if isinstance(x, pytree.Keys):
+        return _same(x.inserted, y.inserted)
     if isinstance(x, tuple):
         return len(x) == len(y) and all(map(_same, x, y))
     if isinstance(x, frozenset):

@@ -17,6 +17,7 @@ os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 import fungrad as fg
 from fungrad.cli.main import main
+from fungrad.retracing import interned
 
 # The same examples in every run, however slow the machine is: random programs, new ones each day,
 # are the task of tests/fuzz.
@@ -57,6 +58,11 @@ def pytest_collection_finish():
     """Freezes the present objects, and begins to collect again."""
     freeze()
     gc.enable()
+
+
+def pytest_runtest_setup(item):
+    """Forgets the Graphs of loops: a test may change passes, costs or settings."""
+    interned.forget()
 
 
 def pytest_runtest_teardown(item, nextitem):

@@ -94,9 +94,9 @@ def partition(tree: Any, predicate: Any = differentiable) -> tuple[Any, Any]:
     >>> model = {"w": 2.0, "steps": 3, "name": "net"}
     >>> params, static = partition(model)
     >>> params
-    {'name': None, 'steps': None, 'w': 2.0}
+    {'w': 2.0, 'steps': None, 'name': None}
     >>> combine(params, static)
-    {'name': 'net', 'steps': 3, 'w': 2.0}
+    {'w': 2.0, 'steps': 3, 'name': 'net'}
 
     None fills the holes. With the default predicate the first tree has the leaves that can be
     differentiated (floating and complex arrays and numbers), the second integers, strings,

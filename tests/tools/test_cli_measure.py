@@ -54,7 +54,7 @@ def by_keyword(w, /, *, x):
 
 def read(x):
     import fungrad as fg
-    return x * float(str(fg.stop_gradient(x)))
+    return x * np.frombuffer(np.asarray(fg.stop_gradient(x)).tobytes())[0]
 
 def text(w, x):
     return "none"

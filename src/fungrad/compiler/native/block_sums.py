@@ -85,6 +85,8 @@ class Reduction(Record):
         if counted is not None:
             x = code.select(counted, x, self.start(code, x.lanes))
         total = code.get(variable)
+        while x.lanes > total.lanes:  # of several rows
+            x = self.halved(code, x)
         if x.lanes < total.lanes:
             lanes = [f"i32 {min(n, x.lanes)}" for n in range(total.lanes)]
             by = f"<{total.lanes} x i32> <{', '.join(lanes)}>"
@@ -104,10 +106,13 @@ class Reduction(Record):
     def across(self, code: Function, x: Value) -> Value:
         """The lanes of a value, combined by halves."""
         while x.lanes > 1:
-            half = x.lanes // 2
-            low, high = (_part(code, x, start, half) for start in (0, half))
-            x = self.joined(code, low, high)
+            x = self.halved(code, x)
         return x
+
+    def halved(self, code: Function, x: Value) -> Value:
+        """The first half of the lanes, combined with the second."""
+        half = x.lanes // 2
+        return self.joined(code, *[_part(code, x, start, half) for start in (0, half)])
 
 
 def reduction(equation: Equation) -> Reduction | None:

@@ -236,16 +236,21 @@ def _levels(
             if equation.outputs[0] in wrote and not writes(equation):
                 levels = {level[a] for a in equation.inputs}  # of the parts of a sum
                 found = min(levels) if len(levels) == 1 else found
-            unlike = any(dict(axes).get(axis, n) != n for axis, n in reduced)
-            ends = unlike or (cut >= 1 and other) or _reduces_all(equation)
-            ends = ends or (cut >= 2 and part and len(equation.inputs) > 1)
-            if ends or equation.outputs[0] in wrote:
+            if equation.outputs[0] in wrote or _ends(equation, reduced, axes, cut):
                 ended.add(equation.outputs[0])
         else:
             found = available.even(equation.inputs)
         level.update((v, found) for v in equation.outputs)
         available.update((v, found + (v in ended)) for v in equation.outputs)
     return level, ended
+
+
+def _ends(equation: Equation, reduced: Axes, axes: Axes, cut: int) -> bool:
+    """Whether what reads the result of an equation is in a later cluster."""
+    unlike = any(dict(axes).get(axis, n) != n for axis, n in reduced)
+    other = bool(reduced) and reduced != axes
+    joins = shifts(equation) and len(equation.inputs) > 1
+    return unlike or (cut >= 1 and other) or (cut >= 2 and joins) or _reduces_all(equation)
 
 
 def _sink(

@@ -25,7 +25,7 @@ from fungrad.compiler.native.lapack import WORK, Lapack, integer_type
 from fungrad.compiler.native.llvm_ir import Operand, Value
 from fungrad.compiler.numpy_backend import shared_factors
 from fungrad.compiler.numpy_backend.program_calls import called, program_call
-from fungrad.compiler.numpy_backend.shared_factors import Held, Member
+from fungrad.compiler.numpy_backend.shared_factors import FactorMember, Held
 from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.ir.types import Type
@@ -41,7 +41,7 @@ RULES = Rules()
 """What writes the results of an equation from the factors of its matrix."""
 
 
-class Plan(Record):
+class FactorPlan(Record):
     """How an equation gets its results.
 
     Attributes:
@@ -84,7 +84,7 @@ def by_calls(graph: Graph) -> Graph:
     return result
 
 
-def _call(member: Member, known: dict[Variable, Held], alone: bool) -> Equation:
+def _call(member: FactorMember, known: dict[Variable, Held], alone: bool) -> Equation:
     """The call in place of an equation; `known` are the factors of matrices. A matrix whose inverse
     may be that of the identity instead, as it is singular, leaves the program.
     """
@@ -95,7 +95,7 @@ def _call(member: Member, known: dict[Variable, Held], alone: bool) -> Equation:
         *stack, n, _ = matrix.type.shape
         known[matrix] = (Variable(Type((*stack, n + 1, n), np.dtype(np.float64))),)
     held = known[matrix]
-    plan = Plan(factorises, alone, transposed, len(equations) > 1)
+    plan = FactorPlan(factorises, alone, transposed, len(equations) > 1)
     inputs = (matrix, *(() if factorises else held), *equation.inputs[1:])
     made = (*held, *outputs) if factorises else outputs
     name = _name(equation.primitive)
@@ -118,7 +118,7 @@ class Factors(Lapack):
 
     def __init__(self, graph: Graph, equation: Equation) -> None:
         super().__init__(graph, equation)
-        self.plan: Plan = equation.params["runner"]
+        self.plan: FactorPlan = equation.params["runner"]
         self.matrix, *self.inputs = self.inputs
         n, kept = self.rows, None
         if self.plan.factorises:

@@ -70,7 +70,7 @@ _CALLS = 6
 """A call that takes or makes factors as calls of LAPACK: it looks for triangles and symmetry."""
 
 
-class Member(NamedTuple):
+class FactorMember(NamedTuple):
     """An equation that needs the factors of a matrix, or of each of a stack.
 
     Attributes:
@@ -105,7 +105,7 @@ Held = tuple[Variable, ...]
 
 def by_calls(
     graph: Graph, saves: Callable[[Variable, Sequence[Equation]], bool],
-    call: Callable[[Member, dict[Variable, Held], bool], Equation], stacks: bool = False,
+    call: Callable[[FactorMember, dict[Variable, Held], bool], Equation], stacks: bool = False,
 ) -> Graph:  # fmt: skip
     """The Graph with calls in place of equations that need the factors of a matrix.
 
@@ -134,7 +134,7 @@ def by_calls(
 
 
 def _inverse_again(
-    member: Member, inverses: dict[tuple[Variable, bool], tuple[Variable, bool]]
+    member: FactorMember, inverses: dict[tuple[Variable, bool], tuple[Variable, bool]]
 ) -> Equation | None:
     """The inverse from one of the same matrix before it, which would have raised for a matrix
     without one. `inverses` are those, and whether they are transposed.
@@ -153,7 +153,7 @@ def _inverse_again(
     return placed(equations[-1], transpose, (made,), tuple(outputs), {"axes": axes})
 
 
-def _members(graph: Graph, stacks: bool) -> dict[Equation, Member]:
+def _members(graph: Graph, stacks: bool) -> dict[Equation, FactorMember]:
     """The equations that may share factors."""
     moved = [e for e in graph.equations if _turns(e) or e.primitive is select]
     made: dict[Atom, Equation] = {e.outputs[0]: e for e in moved}
@@ -181,7 +181,7 @@ def _turns(equation: Equation) -> bool:
 
 def _member(
     equations: Sequence[Equation], made: dict[Atom, Equation], graph: Graph
-) -> Member | None:
+) -> FactorMember | None:
     """An equation as one that may share factors; None if it does not."""
     first = equations[0]
     matrix, *others = first.inputs
@@ -206,7 +206,7 @@ def _member(
         return None
     if first.primitive in (slogdet, cholesky) and (transposed or regular):
         return None
-    return Member(matrix, transposed, regular, equations)
+    return FactorMember(matrix, transposed, regular, equations)
 
 
 def _is_identity(atom: Atom, graph: Graph) -> bool:
@@ -227,7 +227,7 @@ def _saves(graph: Graph, matrix: Variable, equations: Sequence[Equation]) -> boo
     return saved > calls
 
 
-def _call(member: Member, known: dict[Variable, Held], alone: bool) -> Equation:
+def _call(member: FactorMember, known: dict[Variable, Held], alone: bool) -> Equation:
     """The call in place of an equation; `known` are the factors of matrices."""
     matrix, transposed, regular, equations = member
     equation, outputs = equations[0], equations[-1].outputs

@@ -30,6 +30,7 @@ from fungrad.numpy.protocol.result_order import copy_in_order
 from fungrad.primitives.primitive import Later
 from fungrad.tracing.aliasing import fresh
 from fungrad.tracing.read_texts import cuts_by_text
+from fungrad.tracing.refusals import refused_number
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import OfArrays, OfNumbers, Tracer, registry, words
 from fungrad.tracing.traced_text import text_of
@@ -68,7 +69,7 @@ def _format(self: Tracer, spec: str) -> str:
     read as a number is an error, as `float(x)` is.
     """
     if cuts_by_text(self, sys._getframe(1)):
-        float(self)
+        raise refused_number(self.type, "a number in the text")
     if not spec:
         try:
             return text_of(self, self.owner.concrete(self, AbstractValueError, "", str), str)

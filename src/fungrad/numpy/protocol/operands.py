@@ -187,7 +187,9 @@ def _float(self: Tracer) -> float:
     if stored() and not may_be_plain(self):
         raise refused_store(self.type)
     frame = formatted()
-    if frame is not None and self.dtype.kind != "c" and not cuts_by_text(self, frame):
+    if frame is not None and self.dtype.kind != "c":
+        if cuts_by_text(self, frame):
+            raise refused_number(self.type, "a number in the text")
         return self.owner.concrete(self, AbstractValueError, "format(x) by %", float)
     number: float = _of(self, "float()", float)
     return number

@@ -166,6 +166,8 @@ def test_cofactors_of_singular_matrices_are_polynomials() -> None:
     ((found,), (expected,)) = compared(gradient, a)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
     assert np.isnan(found[2]).all() and found[3, 0, 0] == 6.0 and not found[:2].any()
+    single = np.resize([np.inf, np.nan, 0.0, -2.0], (COUNT, 1, 1))
+    assert (fg.jit(gradient)(single) == gradient(single)).all() and (gradient(single) == 1.0).all()
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-5])

@@ -194,6 +194,8 @@ def _cofactors(on: Arithmetic, a: Elements) -> Sequence[Elements]:
     less than half of the digits, as near matrices of rank count - 2, they are left to NumPy.
     """
     count = len(a)
+    if count == 1:
+        return [_matrix([[_number(on, a, 1.0)]])]
     everywhere = _sum([x * 0.0 for x in a.reshape(-1)])
     minors: dict[tuple[Any, Any], Any] = {((), ()): None}
     for size in range(1, count):
@@ -204,7 +206,6 @@ def _cofactors(on: Arithmetic, a: Elements) -> Sequence[Elements]:
     for i, j in np.ndindex(count, count):
         rest = [tuple([k for k in range(count) if k != n]) for n in (i, j)]
         minor = minors[rest[0], rest[1]]
-        minor = _number(on, a, 1.0) if minor is None else minor
         found[i, j] = everywhere + (-minor if (i + j) % 2 else minor)
     if count > 3:
         sizes = [_sum([abs(x) for x in row]) for row in a]

@@ -205,14 +205,7 @@ class Jitted(OfFunction):
             return out if len(out) != 1 else out[0]
         if len(out) != 1:
             return tuple(owned(out, args))
-        (result,) = out
-        if type(result) is ndarray:
-            if result.base is not None or not result.flags.writeable:
-                return result.copy()
-            for arg in args:
-                if arg is result:
-                    return result.copy()
-        return result
+        return _apart(out[0], args)
 
     def _of_trees(self, args: tuple[Any, ...]) -> Any:
         """The fast path for lists, tuples and dicts of plain arguments."""
@@ -648,6 +641,17 @@ if TYPE_CHECKING:
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
         def lower(self, *args: P.args, **kwargs: P.kwargs) -> Lowered: ...
+
+
+def _apart(result: Any, args: tuple[Any, ...]) -> Any:
+    """A result that nothing else writes to: a copy of a view, of a constant or of an argument."""
+    if type(result) is ndarray:
+        if result.base is not None or not result.flags.writeable:
+            return result.copy()
+        for arg in args:
+            if arg is result:
+                return result.copy()
+    return result
 
 
 def _programs(entry: Staged | Paths) -> list[tuple[Staged, Sequence[Question]]]:

@@ -54,22 +54,22 @@ def unrollable(equation: Equation) -> bool:
     if any(isinstance(a, Literal) for a in equation.inputs):
         return False
     shapes: list[tuple[int, ...]] = [a.type.shape for a in equation.inputs]
-    if primitive in ALONG:
-        axes = axes_of(equation)
-        others = [n for axis, n in enumerate(shapes[0]) if axis not in axes]
-        one = len(axes) == 1 and len(set(shapes)) == 1
-        return (
-            one
-            and 1 < shapes[0][axes[0]] <= SHORT
-            and max(others, default=0) >= tuned.stacked_matrices
-        )
     if form is None:
-        return False
+        return _is_along_one_short_axis(equation, shapes)
     count = max([math.prod(shape[: -form.axes]) for shape in shapes], default=0)
     matrices = [shape[-form.axes :] for shape in shapes]
     return count >= tuned.stacked_matrices and all(
         0 < n <= form.rows for matrix in matrices for n in matrix
     )
+
+
+def _is_along_one_short_axis(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> bool:
+    """Whether operands of these shapes are a large stack of short vectors."""
+    axes = axes_of(equation)
+    if len(axes) != 1 or len(set(shapes)) != 1 or not 1 < shapes[0][axes[0]] <= SHORT:
+        return False
+    others = [n for axis, n in enumerate(shapes[0]) if axis not in axes]
+    return max(others, default=0) >= tuned.stacked_matrices
 
 
 def numpy_ns(equation: Equation) -> float:

@@ -136,8 +136,11 @@ def operand(value: Any, beside: Tracer | None = None) -> Any:
         if own_arithmetic(value):
             raise refused_arithmetic(value, user_line())
         return arrived(np.asarray(value))
-    if isinstance(value, (list, tuple)):
-        return listed(value)
+    return listed(value) if isinstance(value, (list, tuple)) else _unusual(value)
+
+
+def _unusual(value: Any) -> Any:
+    """An operand that is no array, list or number of the usual classes."""
     if isinstance(value, (int, float, complex)):  # a member of an Enum, as NumPy takes it
         return np.asarray(value)[()]
     if type(value).__module__.startswith("dask."):

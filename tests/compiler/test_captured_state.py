@@ -504,6 +504,15 @@ def test_a_compiled_function_that_calls_itself() -> None:
         assert power(3.0, 2) == 36.0
 
 
+def test_the_sign_of_a_zero_is_a_change() -> None:
+    state = {"sign": 0.0}
+    f = fg.jit(lambda x: np.copysign(x, state["sign"]))
+    assert f(2.0) == 2.0
+    state["sign"] = -0.0
+    with pytest.warns(CapturedStateWarning):
+        assert f(2.0) == -2.0
+
+
 def test_nan_is_no_change() -> None:
     table = {"rate": float("nan"), "w": np.array([np.nan])}
     f = fg.jit(lambda x: x * table["rate"] + table["w"])

@@ -35,6 +35,7 @@ from fungrad.tracing.reachable_values import CodeWalk, codes, own_attributes, sl
 from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.subclass_arrays import OverTraced, holds_value, value_of
 from fungrad.tracing.trace import Tracer
+from fungrad.transforms.arguments import same_static
 
 MOST = 2000
 """The most objects that are read for the places of a function, from the function on."""
@@ -84,7 +85,7 @@ class Place:
             if type(value) is not type(self.value) or value is Missing:
                 return True
             if _is(value, _VALUES):
-                return not (value == self.value or (value != value and self.value != self.value))
+                return not same_static(value, self.value)
             if type(value) is not np.ndarray:
                 return True
         return bool(_mark(value) != self._mark)

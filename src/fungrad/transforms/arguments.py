@@ -523,27 +523,27 @@ class Static:
         return hash((type(self.value), self.value))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Static) and _same(self.value, other.value)
+        return isinstance(other, Static) and same_static(self.value, other.value)
 
     def __repr__(self) -> str:
         return repr(self.value)
 
 
-def _same(x: Any, y: Any) -> bool:
+def same_static(x: Any, y: Any) -> bool:
     """Whether two static values lead to the same program."""
     if type(x) is not type(y):
         return False
     if isinstance(x, pytree.Keys):
-        return _same(x.inserted, y.inserted)
+        return same_static(x.inserted, y.inserted)
     if isinstance(x, tuple):
-        return len(x) == len(y) and all(map(_same, x, y))
+        return len(x) == len(y) and all(map(same_static, x, y))
     if isinstance(x, frozenset):
         return x == y and {(type(item), item) for item in x} == {(type(item), item) for item in y}
     if isinstance(x, pytree.TreeDef):
-        return x == y and all(map(_same, pytree.all_node_data(x), pytree.all_node_data(y)))
+        return x == y and all(map(same_static, pytree.all_node_data(x), pytree.all_node_data(y)))
     if hasattr(x, "__dataclass_fields__"):
         names = [name for name, field in x.__dataclass_fields__.items() if field.compare]
-        return bool(x == y) and all(_same(getattr(x, n), getattr(y, n)) for n in names)
+        return bool(x == y) and all(same_static(getattr(x, n), getattr(y, n)) for n in names)
     if isinstance(x, (float, complex, np.inexact)):
         return repr(x) == repr(y)  # 0.0 differs from -0.0, and nan equals nan
     equal = x == y

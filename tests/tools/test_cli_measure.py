@@ -16,7 +16,6 @@ import pytest
 
 import fungrad as fg
 from fungrad.cli import report
-from fungrad.cli.main import COMMANDS
 from fungrad.cli.parser import SHELLS, parser
 
 FUNCTIONS = """
@@ -200,10 +199,6 @@ def choices():
     """The parsers of the commands, by their names."""
     (commands,) = [a for a in parser()._actions if isinstance(a, argparse._SubParsersAction)]
     return commands.choices
-
-
-def test_every_command_of_the_parser_is_run_by_one_function():
-    assert list(choices()) == list(COMMANDS)
 
 
 # -- completion -----------------------------------------------------------------------------------

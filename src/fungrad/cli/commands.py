@@ -29,6 +29,7 @@ from fungrad.cli.report import (
     progress,
     titled,
     to_be_traced,
+    traced_function,
     write_json,
 )
 from fungrad.cli.user_function import (
@@ -156,8 +157,8 @@ def ir_command(options: Namespace, output: TextIO) -> int:
         shown.of(variable)
     letters = [shown.of(variable) for variable in graph.inputs]
     inputs = ", ".join(f"{a} = {b}" for a, b in zip(letters, labels, strict=True))
-    of = f"gradient with respect to {', '.join(by)}" if options.grad else "function"
-    report.heading(f"IR of the {of}: {len(graph.equations)} equations; inputs {inputs}")
+    count = len(graph.equations)
+    report.heading(f"IR of the {traced_function(options, by)}: {count} equations; inputs {inputs}")
     here = os.path.join(os.getcwd(), "")
     text = graph.show(source=options.lines)
     report.line(text.replace(f"# {here}", "# ").replace(f", {here}", ", "))

@@ -12,10 +12,9 @@ import numpy as np
 
 import fungrad as fg
 from fungrad.cli.parse_values import InputError, cast, listed, parse_value, read_file
-from fungrad.cli.report import PASSED, answer_json, finish, head, number_text, titled
+from fungrad.cli.report import PASSED, answer_json, finish, head, new_figure, number_text, titled
 from fungrad.cli.user_function import EVALUATED, UserCall, load_function, quiet, user_code
 from fungrad.errors import MissingExtraError
-from fungrad.support.lazy import imported
 
 
 def fit_command(options: Namespace, output: TextIO) -> int:
@@ -116,10 +115,7 @@ def _plot(fit: Any, data: tuple[Any, Any, Any], labels: tuple[str, str], path: s
     x, y, sigma = data
     if x.ndim != 1:
         raise InputError(f"--plot needs a single column x, and --data has {len(x)}.")
-    try:
-        figure = imported("matplotlib.figure").Figure(layout="constrained")
-    except ImportError:
-        raise InputError("--plot needs Matplotlib: pip install 'fungrad[viz]'.") from None
+    figure = new_figure()
     axes = figure.subplots()
     axes.errorbar(x, y, sigma, fmt=".", color="#777777", label="data")
     line = np.linspace(x.min(), x.max(), 400)

@@ -9,34 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from argparse import Namespace
-from collections.abc import Callable, Sequence
-from typing import TextIO
+from collections.abc import Sequence
 
-from fungrad.cli.commands import check_command, demo_command, grad_command, ir_command, why_command
-from fungrad.cli.derivatives import explain_command
-from fungrad.cli.digits_command import digits_command
-from fungrad.cli.fit_command import fit_command
-from fungrad.cli.measure_commands import bench_command, cost_command, profile_command
 from fungrad.cli.parse_values import InputError
-from fungrad.cli.parser import BAD_INPUT, completion_command, parser
+from fungrad.cli.parser import BAD_INPUT, parser
 
 INTERRUPTED = 130
-
-COMMANDS: dict[str, Callable[[Namespace, TextIO], int]] = {
-    "grad": grad_command,
-    "ir": ir_command,
-    "check": check_command,
-    "why": why_command,
-    "fit": fit_command,
-    "cost": cost_command,
-    "profile": profile_command,
-    "digits": digits_command,
-    "bench": bench_command,
-    "explain": explain_command,
-    "demo": demo_command,
-    "completion": completion_command,
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elsewhere = contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext()
     try:
         with elsewhere:
-            code: int = COMMANDS[options.command](options, output)
+            code: int = options.run(options, output)
             output.flush()
         return code
     except InputError as error:

@@ -1,4 +1,4 @@
-"""The command line's commands that count and measure: `cost`, `profile` and `bench`."""
+"""The command line's commands that count and measure: `cost`, `profile`, `digits` and `bench`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from fungrad.cli.report import (
     answer_json,
     finish,
     head,
+    new_figure,
     prepared,
     progress,
     titled,
     to_be_traced,
+    traced_function,
 )
 from fungrad.cli.user_function import EVALUATED, UserCall, evaluate, load_call, quiet, user_code
-from fungrad.errors import FungradError
+from fungrad.errors import FungradError, MissingExtraError
 from fungrad.inspect.tables import seconds
 from fungrad.support import pytree
 
@@ -39,15 +41,7 @@ def cost_command(options: Namespace, output: TextIO) -> int:
     call, function, by = to_be_traced(options)
     with quiet(call.notes), user_code(call, "was being traced"):
         costs = fg.jit(function).lower(*function.values).cost()
-    if options.json:
-        content = head(call, by) | {"gradient": options.grad, "cost": costs.to_dict()}
-        answer_json(content, call, output)
-        return PASSED
-    report = titled(call)
-    report.heading(f"cost of the {_of(options, by)}")
-    report.tables(costs.tables())
-    finish(report, call, output)
-    return PASSED
+    return _answer("cost", costs, call, by, options, output)
 
 
 def profile_command(options: Namespace, output: TextIO) -> int:
@@ -56,19 +50,45 @@ def profile_command(options: Namespace, output: TextIO) -> int:
     with progress("profiling"), quiet(call.notes), user_code(call, "was being profiled"):
         measure: Any = fg.explain_speed if options.explain else fg.profile
         measured = measure(function, repetitions=options.repetitions)(*function.values)
+    title = "speed" if options.explain else ""
+    return _answer("profile", measured, call, by, options, output, title)
+
+
+def digits_command(options: Namespace, output: TextIO) -> int:
+    """`fungrad digits`: the expected correct digits of a function, or of its gradient, by line."""
+    call, function, by = to_be_traced(options)
+    with progress("digits"), quiet(call.notes), user_code(call, "was being analysed"):
+        try:
+            analyse = fg.digits(function, inputs=options.inputs, check=options.check)
+            digits = analyse(*function.values)
+        except MissingExtraError as error:
+            raise InputError(str(error)) from None
+    if options.plot:
+        figure = new_figure(figsize=(9, 5))
+        digits.plot(figure.subplots())
+        try:
+            figure.savefig(options.plot)
+        except (OSError, ValueError) as error:
+            raise InputError(f"--plot {options.plot}: {error}") from None
+    return _answer("digits", digits, call, by, options, output, drawn=options.plot)
+
+
+def _answer(
+    key: str, measured: Any, call: UserCall, by: Sequence[str], options: Namespace, output: TextIO,
+    title: str = "", drawn: str | None = None,
+) -> int:  # fmt: skip
+    """Prints the tables of what was measured of the function, or of its gradient; or its JSON."""
     if options.json:
-        content = head(call, by) | {"gradient": options.grad, "profile": measured.to_dict()}
+        content = head(call, by) | {"gradient": options.grad, key: measured.to_dict()}
         answer_json(content, call, output)
         return PASSED
     report = titled(call)
-    report.heading(f"{'speed' if options.explain else 'profile'} of the {_of(options, by)}")
+    report.heading(f"{title or key} of the {traced_function(options, by)}")
     report.tables(measured.tables())
+    if drawn:
+        report.line(f"  drawn in {drawn}")
     finish(report, call, output)
     return PASSED
-
-
-def _of(options: Namespace, by: Sequence[str]) -> str:
-    return f"gradient with respect to {', '.join(by)}" if options.grad else "function"
 
 
 class Direct:

@@ -33,6 +33,7 @@ from fungrad.cli.user_function import (
     type_text,
 )
 from fungrad.inspect.tables import Table, aligned, rich_table
+from fungrad.support.lazy import imported
 
 SHOWN_ENTRIES = 36
 FIRST_ENTRIES = 4
@@ -312,3 +313,20 @@ def to_be_traced(options: Namespace) -> tuple[UserCall, Positional, list[str]]:
         raise InputError(f"{call.name} has no real float argument; there is nothing to trace.")
     evaluate(call)
     return call, Positional(call, names, by if options.grad else []), by
+
+
+def traced_function(options: Namespace, by: Sequence[str]) -> str:
+    """What `to_be_traced` traces, in words."""
+    return f"gradient with respect to {', '.join(by)}" if options.grad else "function"
+
+
+def new_figure(**options: Any) -> Any:
+    """A figure of Matplotlib, for --plot.
+
+    Raises:
+      InputError: where Matplotlib is not installed.
+    """
+    try:
+        return imported("matplotlib.figure").Figure(layout="constrained", **options)
+    except ImportError:
+        raise InputError("--plot needs Matplotlib: pip install 'fungrad[viz]'.") from None

@@ -14,7 +14,7 @@ from fungrad.ir.graph import Atom, Equation, Literal, Variable
 from fungrad.primitives.contraction.convolution import convolve, convolve_nd
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add, div, mul
-from fungrad.primitives.movement.reshape_broadcast_cast import flip, reduce_sum, reshape
+from fungrad.primitives.movement.reshape_broadcast_cast import flip, reduce_sum
 
 
 def derived(equation: Equation) -> bool:
@@ -24,22 +24,21 @@ def derived(equation: Equation) -> bool:
 
 @rule(
     made(reduce_sum, once(div, AnyValue("x"), AnyValue("r"))),
-    "in a derivative, sum(x / r) is sum(x) / r where r is constant in each sum",
+    "in a derivative, sum(x / r) is sum(x * (1 / r)) where r is constant in each sum",
     guard=derived,
 )
 def sum_of_quotients(writer: Writer, equation: Equation, x: Atom, r: Atom) -> Atom | None:
-    whole, out, axes = equation.inputs[0].type, equation.outputs[0].type, equation.params["axes"]
+    """`sum(x) / r` would overflow where the quotients do not."""
+    whole, axes = equation.inputs[0].type, equation.params["axes"]
     alike = x.type == whole and r.type.dtype == whole.dtype and whole.dtype.itemsize >= 4
-    if not alike or not whole.inexact or not isinstance(r, Variable):
+    if not alike or whole.dtype.kind != "f" or not isinstance(r, Variable):
         return None
     shape = (1,) * (whole.ndim - r.type.ndim) + r.type.shape
     if any(shape[axis] != 1 for axis in axes):
         return None
-    rest = tuple([n for axis, n in enumerate(shape) if axis not in axes])
-    total = writer.add(equation, reduce_sum, x, **equation.params)
-    if r.type.ndim and rest != r.type.shape:
-        r = writer.add(equation, reshape, r, shape=rest)
-    return writer.add(equation, div, total, r) if total.type == out else None
+    inverse = writer.add(equation, div, Literal(1.0), r)
+    product = writer.add(equation, mul, x, inverse)
+    return writer.add(equation, reduce_sum, product, **equation.params)
 
 
 @rule(
@@ -68,7 +67,7 @@ def one_product(
     guard=derived,
 )
 def scaled_result(writer: Writer, equation: Equation) -> Atom | None:
-    """The number does not make terms smaller, whose sum would overflow without it."""
+    """Without a number below 1 the sum would overflow, without a large one its terms underflow."""
     for n, atom in enumerate(equation.inputs):
         if atom.type.size <= equation.outputs[0].type.size:
             continue
@@ -77,7 +76,7 @@ def scaled_result(writer: Writer, equation: Equation) -> Atom | None:
         if flipped is not None:
             scaled = writer.sole_use_definition(flipped.inputs[0], mul)
         for x, c in (scaled.inputs, scaled.inputs[::-1]) if scaled else ():
-            if isinstance(c, Literal) and x.type == atom.type and abs(c.value) >= 1:
+            if isinstance(c, Literal) and x.type == atom.type and 1 <= abs(c.value) <= 2:
                 if flipped is not None:
                     x = writer.add(flipped, flip, x, **flipped.params)
                 given = exchanged(equation.inputs, n, x)

@@ -1,3 +1,4 @@
+# ruff: noqa: F403 - every file lists its public names in __all__
 """JAX's lax (`fungrad.lax`): structured control flow, slices at traced positions, windows and
 convolutions, reductions; and NumPy's functions by JAX's names.
 
@@ -7,18 +8,13 @@ Special functions need SciPy, and are imported from `fungrad.scipy.special` at f
 import functools
 from typing import TYPE_CHECKING, Any
 
-from fungrad.lax.control import cond as cond
-from fungrad.lax.control import fori_loop as fori_loop
-from fungrad.lax.control import map as map
-from fungrad.lax.control import scan as scan
-from fungrad.lax.control import switch as switch
-from fungrad.lax.control import while_loop as while_loop
+from fungrad.lax.control import *
 from fungrad.primitives.stop_gradient import stop_gradient as stop_gradient
 from fungrad.support.lazy import imported as _imported
 from fungrad.tracing.trace import registry as _registry
 
 if TYPE_CHECKING:
-    from fungrad.lax.lazy_functions import *  # noqa: F403 - a list of names
+    from fungrad.lax.lazy_functions import *
 
 _IMPLICIT = ("custom_linear_solve", "custom_root")
 

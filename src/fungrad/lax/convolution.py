@@ -388,14 +388,6 @@ def arranged(x: Any, axes: tuple[int, ...]) -> Any:
 
 
 __all__ = [
-    "ConvDimensionNumbers",
-    "arranged",
-    "conv",
-    "conv_dimension_numbers",
-    "conv_general_dilated",
-    "conv_with_general_padding",
-    "padding_pairs",
-    "padtype_to_pads",
-    "reduce_window",
-    "sizes_of",
+    "ConvDimensionNumbers", "conv", "conv_dimension_numbers", "conv_general_dilated",
+    "conv_with_general_padding", "padtype_to_pads", "reduce_window",
 ]  # fmt: skip

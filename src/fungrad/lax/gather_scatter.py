@@ -405,3 +405,10 @@ def scatter_apply(
     for i in range(np.max(most, initial=0)):
         x = once(i, x)
     return x
+
+
+__all__ = [
+    "GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers", "gather",
+    "scatter", "scatter_add", "scatter_apply", "scatter_max", "scatter_min", "scatter_mul",
+    "scatter_sub",
+]  # fmt: skip

@@ -192,14 +192,6 @@ argmin = _index_of("argmin", "least", np.argmin, 2)
 
 
 __all__ = [
-    "argmax",
-    "argmin",
-    "reduce",
-    "reduce_and",
-    "reduce_max",
-    "reduce_min",
-    "reduce_or",
-    "reduce_prod",
-    "reduce_sum",
-    "reduce_xor",
-]
+    "argmax", "argmin", "reduce", "reduce_and", "reduce_max", "reduce_min", "reduce_or",
+    "reduce_prod", "reduce_sum", "reduce_xor",
+]  # fmt: skip

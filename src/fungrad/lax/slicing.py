@@ -321,7 +321,7 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Any:
 
 
 __all__ = [
-    "broadcast_in_dim", "broadcasted_iota", "concatenate", "dynamic_index_in_dim", "dynamic_slice",
-    "dynamic_slice_in_dim", "dynamic_update_index_in_dim", "dynamic_update_slice",
-    "dynamic_update_slice_in_dim", "expand_dims", "iota", "pad", "rev",
+    "broadcast_in_dim", "broadcasted_iota", "concatenate", "dynamic_index_in_dim",
+    "dynamic_slice", "dynamic_slice_in_dim", "dynamic_update_index_in_dim",
+    "dynamic_update_slice", "dynamic_update_slice_in_dim", "expand_dims", "iota", "pad", "rev",
 ]  # fmt: skip

@@ -359,3 +359,11 @@ def log1mexp(x: Any) -> Any:
     small = x < math.log(2.0)
     near = np.log(-np.expm1(-np.where(small, x, 1)))
     return np.where(small, near, np.log1p(-np.exp(-np.where(small, 1, x))))[()]
+
+
+__all__ = [
+    "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",
+    "identity", "leaky_relu", "log1mexp", "log_sigmoid", "mish", "relu", "relu6", "selu",
+    "sigmoid", "silu", "soft_sign", "softplus", "sparse_plus", "sparse_sigmoid", "squareplus",
+    "swish", "tanh",
+]  # fmt: skip

@@ -413,3 +413,10 @@ def _fits(q: Sequence[int], k: Sequence[int], v: Sequence[int]) -> bool:
         and q[2] % k[2] == 0
         and q[3] == k[3]
     )
+
+
+__all__ = [
+    "avg_pool", "conv", "dot_product_attention", "log_softmax", "logmeanexp", "logsumexp",
+    "max_pool", "min_pool", "one_hot", "sigmoid_binary_cross_entropy", "softmax",
+    "softmax_cross_entropy", "softmax_cross_entropy_with_integer_labels", "standardize",
+]  # fmt: skip

@@ -1,49 +1,9 @@
+# ruff: noqa: F403 - every file lists its public names in __all__
 """jax.random's functions over NumPy's Philox (`fungrad.random`): keys, and samples as functions of
 a key and parameters, differentiable if the distribution is continuous.
 """
 
-from fungrad.random.continuous import cauchy as cauchy
-from fungrad.random.continuous import double_sided_maxwell as double_sided_maxwell
-from fungrad.random.continuous import exponential as exponential
-from fungrad.random.continuous import gumbel as gumbel
-from fungrad.random.continuous import laplace as laplace
-from fungrad.random.continuous import logistic as logistic
-from fungrad.random.continuous import lognormal as lognormal
-from fungrad.random.continuous import maxwell as maxwell
-from fungrad.random.continuous import normal as normal
-from fungrad.random.continuous import pareto as pareto
-from fungrad.random.continuous import rayleigh as rayleigh
-from fungrad.random.continuous import triangular as triangular
-from fungrad.random.continuous import truncated_normal as truncated_normal
-from fungrad.random.continuous import uniform as uniform
-from fungrad.random.continuous import wald as wald
-from fungrad.random.continuous import weibull_min as weibull_min
-from fungrad.random.discrete import bernoulli as bernoulli
-from fungrad.random.discrete import binomial as binomial
-from fungrad.random.discrete import categorical as categorical
-from fungrad.random.discrete import choice as choice
-from fungrad.random.discrete import geometric as geometric
-from fungrad.random.discrete import multinomial as multinomial
-from fungrad.random.discrete import permutation as permutation
-from fungrad.random.discrete import poisson as poisson
-from fungrad.random.discrete import rademacher as rademacher
-from fungrad.random.discrete import randint as randint
-from fungrad.random.gamma_family import ball as ball
-from fungrad.random.gamma_family import beta as beta
-from fungrad.random.gamma_family import chisquare as chisquare
-from fungrad.random.gamma_family import dirichlet as dirichlet
-from fungrad.random.gamma_family import f as f
-from fungrad.random.gamma_family import gamma as gamma
-from fungrad.random.gamma_family import generalized_normal as generalized_normal
-from fungrad.random.gamma_family import loggamma as loggamma
-from fungrad.random.gamma_family import multivariate_normal as multivariate_normal
-from fungrad.random.gamma_family import orthogonal as orthogonal
-from fungrad.random.gamma_family import t as t
-from fungrad.random.keys import PRNGKey as PRNGKey
-from fungrad.random.keys import bits as bits
-from fungrad.random.keys import clone as clone
-from fungrad.random.keys import fold_in as fold_in
-from fungrad.random.keys import key as key
-from fungrad.random.keys import key_data as key_data
-from fungrad.random.keys import split as split
-from fungrad.random.keys import wrap_key_data as wrap_key_data
+from fungrad.random.continuous import *
+from fungrad.random.discrete import *
+from fungrad.random.gamma_family import *
+from fungrad.random.keys import *

@@ -317,3 +317,10 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = np.float64) -> Any
     small = mean / (1.0 + w + np.sqrt(w * (w + 2.0)))
     taken = uniforms(second, shape, dtype) * (mean + small) <= mean
     return np.where(taken, small, mean * mean / small)
+
+
+__all__ = [
+    "cauchy", "double_sided_maxwell", "exponential", "gumbel", "laplace", "logistic",
+    "lognormal", "maxwell", "normal", "pareto", "rayleigh", "triangular", "truncated_normal",
+    "uniform", "wald", "weibull_min",
+]  # fmt: skip

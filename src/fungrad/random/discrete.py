@@ -311,3 +311,9 @@ def _indices(key: Any, count: int, many: int, replace: bool, p: Any) -> Any:
     total = np.cumsum(weights)
     ranks = searchsorted(total, uniforms(key, (many,), np.float64) * total[-1], side="right")
     return np.minimum(ranks, count - 1)
+
+
+__all__ = [
+    "bernoulli", "binomial", "categorical", "choice", "geometric", "multinomial", "permutation",
+    "poisson", "rademacher", "randint",
+]  # fmt: skip

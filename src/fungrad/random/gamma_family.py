@@ -268,3 +268,9 @@ def orthogonal(
     signs = np.where(np.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
     q = cast(q * np.expand_dims(cast(signs, work), -2), dtype)
     return q if n >= columns else np.swapaxes(q, -1, -2)
+
+
+__all__ = [
+    "ball", "beta", "chisquare", "dirichlet", "f", "gamma", "generalized_normal", "loggamma",
+    "multivariate_normal", "orthogonal", "t",
+]  # fmt: skip

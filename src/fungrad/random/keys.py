@@ -308,3 +308,6 @@ def bits(key: Any, shape: Any = (), dtype: Any = np.uint64) -> Any:
             "fg.random.randint for others."
         )
     return bits_of(key, sizes(shape), found)
+
+
+__all__ = ["PRNGKey", "bits", "clone", "fold_in", "key", "key_data", "split", "wrap_key_data"]

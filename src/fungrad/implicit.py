@@ -22,8 +22,9 @@ from fungrad.primitives.primitive import Primitive
 from fungrad.retracing.graph_transforms import batch, broadcast_batch
 from fungrad.support import pytree
 from fungrad.tracing.interpreter import evaluate
-from fungrad.tracing.source_location import boundary, describe
+from fungrad.tracing.source_location import describe
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
+from fungrad.tracing.transformed_function import boundary
 from fungrad.transforms.arguments import flat_results
 from fungrad.transforms.grad import jvp, vjp
 

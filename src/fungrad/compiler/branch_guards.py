@@ -28,10 +28,10 @@ from fungrad.support.garbage import uncollected
 from fungrad.support.lazy import Record
 from fungrad.tracing import interception
 from fungrad.tracing.concrete_answers import key, words
-from fungrad.tracing.graph_trace import GraphTrace, put
+from fungrad.tracing.graph_trace import GraphTrace
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import EVAL, Trace, current
+from fungrad.tracing.trace import EVAL, Trace, current, put
 from fungrad.transforms.arguments import owned
 
 CHOICES = ("error", "guard")

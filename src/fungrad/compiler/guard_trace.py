@@ -18,9 +18,9 @@ from fungrad.ir.graph import Atom, Graph, Variable, effectful
 from fungrad.retracing.graph_transforms import drop_dead
 from fungrad.support.lazy import Module, Record
 from fungrad.tracing.concrete_answers import T
-from fungrad.tracing.graph_trace import GraphTrace, put
+from fungrad.tracing.graph_trace import GraphTrace
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import Trace, Tracer, check_reached, current, enter, leave
+from fungrad.tracing.trace import Trace, Tracer, check_reached, current, enter, leave, put
 
 differentiated_loops: Any = Module("fungrad.compiler.passes.loops.differentiated_loops")
 pipeline: Any = Module("fungrad.compiler.passes.pipeline")

@@ -34,11 +34,11 @@ from fungrad.tracing.aliasing import is_scalar_array, with_memory
 from fungrad.tracing.code_origin import is_foreign
 from fungrad.tracing.graph_trace import GraphTrace
 from fungrad.tracing.interpreter import evaluate
-from fungrad.tracing.source_location import boundary, check_function, describe, user_line
+from fungrad.tracing.source_location import check_function, describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, Trace, current
 from fungrad.tracing.tracing_check import CALLS, COMPILED, comparing, first_call, suspected
-from fungrad.tracing.transformed_function import OfFunction
+from fungrad.tracing.transformed_function import OfFunction, boundary
 from fungrad.transforms.arguments import (
     SCALARS,
     Static,

@@ -108,11 +108,6 @@ def with_backend(backend: Backend, run: Callable[[], Any]) -> Any:
         _chosen.reset(token)
 
 
-def is_interpreted() -> bool:
-    """Whether Graphs are evaluated equation by equation now."""
-    return backend() is _INTERPRETER
-
-
 def built(graph: Graph) -> Runner:
     """The program of a Graph, made once."""
     chosen = backend()

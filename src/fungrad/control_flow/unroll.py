@@ -21,7 +21,7 @@ from fungrad.control_flow.while_loop import parts as loop_parts
 from fungrad.control_flow.while_loop import while_loop
 from fungrad.primitives.movement.reshape_broadcast_cast import stack_first
 from fungrad.tracing.interpreter import evaluate
-from fungrad.tracing.trace import Tracer
+from fungrad.tracing.trace import value_under
 from fungrad.transforms.engine.batching import take_first
 
 UNFOLDED = {call, switch, while_loop, scan}
@@ -55,7 +55,7 @@ def unfold(
         return _while(args, params, most_steps)
     if primitive is switch:
         branches = params["branches"]
-        index = min(max(int(value_of(args[0])), 0), len(branches) - 1)
+        index = min(max(int(value_under(args[0])), 0), len(branches) - 1)
         return tuple(evaluate(branches[index], args[1:]))
     with np.errstate(all="ignore" if params.get("quiet") else None):
         return tuple(evaluate(params["graph"], args))
@@ -80,7 +80,7 @@ def _scan(
 def _while(args: Sequence[Any], params: dict[str, Any], most_steps: int) -> tuple[Any, ...]:
     cond_consts, body_consts, carry = loop_parts(args, params["counts"])
     step = 0
-    while value_of(evaluate(params["cond"], [*cond_consts, *carry])[0]):
+    while value_under(evaluate(params["cond"], [*cond_consts, *carry])[0]):
         if step == most_steps:
             rest: tuple[Any, ...] = while_loop(*cond_consts, *body_consts, *carry, **params)
             return rest
@@ -89,16 +89,9 @@ def _while(args: Sequence[Any], params: dict[str, Any], most_steps: int) -> tupl
     return tuple(carry)
 
 
-def value_of(value: Any) -> Any:
-    """The number under a traced value; None if only its type is known."""
-    while type(value) is Tracer:
-        value = value.inner
-    return value
-
-
 def array_of(value: Any) -> np.ndarray[Any, Any] | None:
     """A value of floats or complex numbers as an array; None for all else."""
-    value = value_of(value)
+    value = value_under(value)
     if not isinstance(value, (np.ndarray, np.generic, float, complex)):
         return None
     array = np.asarray(value)
@@ -119,7 +112,7 @@ def holds_inf(value: Any) -> bool:
 
 def kinks_at(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> int:
     """The number of values at which a primitive has no unique derivative (see docs/kinks.md)."""
-    values = list(map(value_of, args))
+    values = list(map(value_under, args))
     x = array_of(values[0]) if values else None
     if primitive.kink is None or x is None or not x.size or any(v is None for v in values):
         return 0
@@ -129,7 +122,7 @@ def kinks_at(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> int
 
 def sample(value: Any) -> str:
     """The first few numbers of a value, for messages."""
-    value = value_of(value)
+    value = value_under(value)
     if not isinstance(value, (np.ndarray, np.generic)):
         return repr(value)
     array = np.asarray(value)

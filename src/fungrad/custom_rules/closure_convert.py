@@ -9,7 +9,8 @@ from fungrad.custom_rules.closures_and_arguments import captured
 from fungrad.errors import StructureMismatchError
 from fungrad.support import pytree
 from fungrad.tracing.interpreter import evaluate
-from fungrad.tracing.source_location import boundary, check_function, describe, user_line
+from fungrad.tracing.source_location import check_function, describe, user_line
+from fungrad.tracing.transformed_function import boundary
 from fungrad.transforms.arguments import flat_leaves, flat_results
 
 

@@ -219,7 +219,7 @@ class Substituted(Trace):
     def over(self, parent: Trace) -> Substituted:
         """The same substitution above another trace."""
         values = [self._values[content(tracer)] for tracer in self._kept]
-        return Substituted(parent, self._kept, values)
+        return type(self)(parent, self._kept, values)
 
 
 class Held(Substituted):
@@ -245,10 +245,6 @@ class Held(Substituted):
         ):
             value = own(value.inner)
         return super().of(value)
-
-    def over(self, parent: Trace) -> Held:
-        values = [self._values[content(tracer)] for tracer in self._kept]
-        return Held(parent, self._kept, values)
 
 
 def substituted(

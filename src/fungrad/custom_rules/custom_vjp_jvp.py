@@ -22,9 +22,9 @@ from fungrad.retracing.graph_transforms import batch, strong_type
 from fungrad.support import pytree
 from fungrad.support.forks import cached_property
 from fungrad.tracing.graph_trace import stage
-from fungrad.tracing.source_location import boundary, describe, user_line
+from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, typeof
-from fungrad.tracing.transformed_function import OfFunction
+from fungrad.tracing.transformed_function import OfFunction, boundary
 from fungrad.transforms.arguments import parameter_names
 from fungrad.transforms.engine.forward import pulled_back_twice
 from fungrad.transforms.engine.reverse import linearized

@@ -15,7 +15,7 @@ from fungrad.fitting.tables import Rows, html_table, text_table
 from fungrad.scipy.optional import scipy_module
 from fungrad.support import pytree
 from fungrad.support.lazy import Record
-from fungrad.tracing.source_location import boundary
+from fungrad.tracing.transformed_function import boundary
 from fungrad.transforms.jacobian import jacfwd
 from fungrad.tree_parts import ravel_pytree
 

@@ -11,7 +11,7 @@ from fungrad.fitting.curve_fit_result import CurveFit
 from fungrad.fitting.parameters import Parameters
 from fungrad.fitting.residuals import Data, Residuals, inverse_of_squares
 from fungrad.fitting.robust_loss import covariance_factor
-from fungrad.tracing.source_location import boundary
+from fungrad.tracing.transformed_function import boundary
 
 
 @boundary

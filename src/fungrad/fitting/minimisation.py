@@ -15,7 +15,7 @@ from fungrad.optimizers import global_norm
 from fungrad.scipy import optimize
 from fungrad.scipy.optional import scipy_module
 from fungrad.support import pytree
-from fungrad.tracing.source_location import boundary
+from fungrad.tracing.transformed_function import boundary
 
 _scipy_optimize = scipy_module("scipy.optimize")
 

@@ -32,9 +32,9 @@ from fungrad.primitives.primitive import Primitive
 from fungrad.retracing.graph_transforms import strong_type
 from fungrad.support import pytree
 from fungrad.tracing.effects import called
-from fungrad.tracing.source_location import boundary, describe, user_line
+from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
-from fungrad.tracing.transformed_function import OfFunction
+from fungrad.tracing.transformed_function import OfFunction, boundary
 from fungrad.transforms.arguments import leaf_type
 
 NOISE = 1e-12

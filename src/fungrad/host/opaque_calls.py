@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from fungrad.custom_rules.closures_and_arguments import recording
 from fungrad.errors import (
     AbstractBooleanError,
     AbstractValueError,
@@ -51,7 +52,6 @@ from fungrad.tracing import opaque_mode
 from fungrad.tracing.code_origin import is_ours, origin
 from fungrad.tracing.concrete_answers import whole
 from fungrad.tracing.created_arrays import Writable, Written, tracer_of
-from fungrad.tracing.graph_trace import GraphTrace
 from fungrad.tracing.opaque_mode import checked, chosen, mode, replaced_code
 from fungrad.tracing.quantity_trees import Attributes
 from fungrad.tracing.random_states import random_states, restore
@@ -449,7 +449,7 @@ class Boundary:
 
     def _opaque(self, plain: FunctionType, parts: Parts, args: Any, kwargs: Any, pure: bool) -> Any:
         key = tuple([typeof(x) for x in parts.inputs])
-        recorded = _recording()
+        recorded = recording()
         if recorded and key not in self._types:
             raise _NeedsTypes(self.name)
         first: list[Result] = []
@@ -518,15 +518,6 @@ class _NeedsTypes(FungradError):
             f"{name} is opaque, and is recorded before it has run: the types of its results are "
             "not known. Call the function once without the transform that records it."
         )
-
-
-def _recording() -> bool:
-    trace: Trace | None = current()
-    while trace is not None:
-        if isinstance(trace, GraphTrace):
-            return True
-        trace = trace.parent
-    return False
 
 
 class _OfThread(threading.local):

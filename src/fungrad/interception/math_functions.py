@@ -25,7 +25,7 @@ from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.reduction.reduce import exact_sum
 from fungrad.tracing import interception
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import EVAL, Tracer, current, registry
+from fungrad.tracing.trace import EVAL, Tracer, current, registry, value_under
 from fungrad.transforms.engine.operators import of_one, of_two
 
 
@@ -54,8 +54,7 @@ def _float(name: str, x: Any) -> Any:
 
 def _known(value: Any) -> Any:
     """The number under a traced one; None if it is unknown, or an array."""
-    while type(value) is Tracer:
-        value = value.inner
+    value = value_under(value)
     if type(value) is float:
         return value
     return value if value is not None and np.ndim(value) == 0 else None

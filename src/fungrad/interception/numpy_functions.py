@@ -43,7 +43,16 @@ from fungrad.tracing.refusals import refused_memory
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.stand_ins import ArrayStandIn
 from fungrad.tracing.subclass_arrays import OfTraced, holds_own, value_of, viewed
-from fungrad.tracing.trace import EVAL, PLAIN, Tracer, current, registry, typeof, unsupported
+from fungrad.tracing.trace import (
+    EVAL,
+    PLAIN,
+    Tracer,
+    current,
+    registry,
+    typeof,
+    unsupported,
+    value_under,
+)
 
 # --- arrays of values -----------------------------------------------------------------------------
 
@@ -143,9 +152,7 @@ def _asfortranarray(a: Any, dtype: Any = None) -> Any:
 def _asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Any:
     """The array in a dtype; raises if its numbers are known and not all finite."""
     x = asarray(a, dtype)
-    value = x
-    while type(value) is Tracer:
-        value = value.inner
+    value = value_under(x)
     if value is not None:
         np.asarray_chkfinite(value)
     return x

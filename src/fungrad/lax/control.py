@@ -26,8 +26,9 @@ from fungrad.retracing.interned import interned
 from fungrad.retracing.staging import Staged, names_of, stage_tree, types_of
 from fungrad.support import pytree
 from fungrad.tracing.interpreter import evaluate
-from fungrad.tracing.source_location import boundary, describe, user_line
+from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.trace import is_integer, typeof
+from fungrad.tracing.transformed_function import boundary
 from fungrad.transforms.vmap_and_staging import vmap
 
 _NOTHING: tuple[list[Any], pytree.TreeDef, list[Type]] = ([], pytree.structure(()), [])

@@ -12,8 +12,9 @@ from fungrad.numpy.protocol.operands import array_of, axis_indices
 from fungrad.primitives.movement import reshape_broadcast_cast as s
 from fungrad.primitives.movement.gather import Index, getitem
 from fungrad.support import pytree
-from fungrad.tracing.source_location import boundary, user_line
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of, typeof
+from fungrad.tracing.transformed_function import boundary
 
 
 def _named(

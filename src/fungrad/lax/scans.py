@@ -21,8 +21,8 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
 )
 from fungrad.primitives.reduction import cumulative as scanning
 from fungrad.support import pytree
-from fungrad.tracing.source_location import boundary
 from fungrad.tracing.trace import shape_of
+from fungrad.tracing.transformed_function import boundary
 
 
 @boundary

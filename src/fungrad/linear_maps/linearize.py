@@ -22,9 +22,10 @@ from fungrad.retracing.graph_transforms import drop_dead, strong_type
 from fungrad.support import pytree
 from fungrad.tracing.graph_trace import GraphTrace, stage
 from fungrad.tracing.interpreter import evaluate
-from fungrad.tracing.source_location import boundary, describe
+from fungrad.tracing.source_location import describe
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, typeof
 from fungrad.tracing.traced_again import traced
+from fungrad.tracing.transformed_function import boundary
 from fungrad.transforms.arguments import (
     differentiable,
     flat_leaves,

@@ -26,9 +26,8 @@ from fungrad.retracing.graph_transforms import (
     split,
 )
 from fungrad.support import pytree
-from fungrad.tracing.source_location import boundary
 from fungrad.tracing.trace import EVAL, current
-from fungrad.tracing.transformed_function import OfFunction
+from fungrad.tracing.transformed_function import OfFunction, boundary
 
 
 def cut(graph: Graph, wanted: Sequence[Any], policy: Policy) -> Differentiated:

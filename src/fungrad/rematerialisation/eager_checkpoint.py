@@ -21,7 +21,7 @@ from fungrad.ir.types import size_in_bytes
 from fungrad.primitives.primitive import Primitive
 from fungrad.rematerialisation.policies import Budget, Policy, save_nothing, work
 from fungrad.retracing.fingerprint import fingerprint
-from fungrad.tracing.captured_arrays import WriteGuards
+from fungrad.tracing.captured_arrays import WriteGuards, guarded
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer, content, current, typeof
 from fungrad.transforms.engine.reverse import VjpTrace, linearized
@@ -265,8 +265,7 @@ def _first(
     notes: list[Peeled] = []
     saving = Saving(current(), policy)
 
-    def below(*xs: Any) -> Sequence[Any]:
-        keeper = WriteGuards()
+    def below(keeper: WriteGuards, xs: Sequence[Any]) -> Sequence[Any]:
         forgetful = VjpTrace(current(), trace.label, keeper, _Nowhere())
         forgetful.keeper = keeper  # the outer one would keep values that are recomputed
         peeled = Peeled(forgetful, trace, forgetful.tracer, Reads())
@@ -276,37 +275,29 @@ def _first(
             outputs = [peeled.of(o) for o in forgetful.run(peeled.run, f, *given)]
         except ValueError as error:
             raise (keeper.refused(error) or error).with_traceback(error.__traceback__) from None
-        finally:
-            try:
-                keeper.release()
-            except BaseException:  # an interrupt has cut it short
-                keeper.release()
-                raise
         peeled.reads.end()
         return [o.inner if type(o) is Tracer and o.owner is forgetful else o for o in outputs]
 
+    def guarded_below(*xs: Any) -> Sequence[Any]:
+        return guarded(below, xs)
+
     if policy is save_nothing:
-        outputs = list(recomputed(below, plain, policy))
+        outputs = list(recomputed(guarded_below, plain, policy))
     else:
-        outputs = list(saving.run(below, *plain))
+        outputs = list(saving.run(guarded_below, *plain))
     return outputs, notes[0].met, notes[0].reads, saving.saved
 
 
 def _vjp(cotangents: Any, saved: Any, args: Any, wanted: Any) -> list[Any]:
     below, primals, found = saved
     above = Replayed(current(), found) if found else current()
-    keeper = WriteGuards()
-    try:
-        _, pullback = again(above.run)(
-            linearized, below, primals, lambda: "a checkpointed function", keeper
-        )
+
+    def pulled(keeper: WriteGuards) -> list[Any]:
+        label = lambda: "a checkpointed function"  # noqa: E731
+        _, pullback = again(above.run)(linearized, below, primals, label, keeper)
         return list(pullback(cotangents))
-    finally:
-        try:
-            keeper.release()
-        except BaseException:  # an interrupt has cut it short
-            keeper.release()
-            raise
+
+    return guarded(pulled)
 
 
 def _never(*args: Any, **params: Any) -> Any:

@@ -32,9 +32,9 @@ from fungrad.retracing.staging import stage_tree
 from fungrad.serialisation.graph_codec import GraphWriter, Reader, Unsavable
 from fungrad.support import pytree
 from fungrad.tracing.interpreter import evaluate
-from fungrad.tracing.source_location import boundary, describe
+from fungrad.tracing.source_location import describe
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
-from fungrad.tracing.transformed_function import TransformedFunction
+from fungrad.tracing.transformed_function import TransformedFunction, boundary
 from fungrad.transforms.arguments import input_type, leaf_names, owned
 
 SPARE, RATIO = 2**26, 20

@@ -19,8 +19,9 @@ from fungrad.retracing.staging import Staged, stage_tree
 from fungrad.source_export.expressions import NotWritable, Values, described
 from fungrad.source_export.module_writer import ExportedModule
 from fungrad.support import pytree
-from fungrad.tracing.source_location import boundary, describe
+from fungrad.tracing.source_location import describe
 from fungrad.tracing.trace import typeof
+from fungrad.tracing.transformed_function import boundary
 from fungrad.transforms.arguments import has_type, input_type
 
 HEAD = "Plain NumPy, written by fungrad.to_source."

@@ -14,9 +14,9 @@ from fungrad.primitives.primitive import full, zeros
 from fungrad.retracing.graph_transforms import strong_type
 from fungrad.support import pytree
 from fungrad.taylor.taylor_trace import along
-from fungrad.tracing.source_location import boundary, describe
+from fungrad.tracing.source_location import describe
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
-from fungrad.tracing.transformed_function import TransformedFunction
+from fungrad.tracing.transformed_function import TransformedFunction, boundary
 from fungrad.transforms.arguments import (
     argument_name,
     differentiable,

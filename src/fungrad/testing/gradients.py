@@ -15,7 +15,8 @@ import numpy as np
 from fungrad.errors import ArgumentError, GradientCheckError
 from fungrad.support import pytree
 from fungrad.support.lazy import Record
-from fungrad.tracing.source_location import boundary, describe
+from fungrad.tracing.source_location import describe
+from fungrad.tracing.transformed_function import boundary
 from fungrad.transforms.arguments import flat_results, leaf_names, leaf_type
 from fungrad.transforms.grad import jvp, vjp
 

@@ -8,20 +8,21 @@ the trace, or if it cannot be made read-only. Views made before stay writeable (
 from __future__ import annotations
 
 import _thread
-import types
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy import ndarray
 
 from fungrad.errors import FungradError, ItemAssignmentError
-from fungrad.ir.graph import Source
 from fungrad.ir.types import of_value
 from fungrad.support import forks
 from fungrad.support.lazy import loaded
-from fungrad.tracing.code_origin import is_library
 from fungrad.tracing.created_arrays import Writable
+from fungrad.tracing.source_location import raised_at
+
+T = TypeVar("T")
 
 _guard = forks.lock()
 locked_memory: dict[int, _Locked] = {}
@@ -83,22 +84,25 @@ class WriteGuards:
         if not self.locked or isinstance(error, FungradError) or "read-only" not in str(error):
             return None
         found = sorted({str(of_value(value)) for value, _ in self.locked.values()})
+        line = raised_at(error)
         return ItemAssignmentError(
-            f"An array is written into in place{_line_of(error.__traceback__)} that a traced "
+            f"An array is written into in place{f' at {line}' if line else ''} that a traced "
             f"operation has read ({' or '.join(found)}): its derivative needs the former values. "
             "Make a new array: `c = c * 2` for `c *= 2`, `c = c.copy()` before `c[i] = value`."
         )
 
 
-def _line_of(traceback: types.TracebackType | None) -> str:
-    """The user's innermost line in a traceback as text for messages."""
-    found = ""
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        if not is_library(code.co_filename):
-            found = f" at {Source(code.co_filename, traceback.tb_lineno, code.co_name)}"
-        traceback = traceback.tb_next
-    return found
+def guarded(f: Callable[..., T], *args: Any) -> T:
+    """`f(keeper, *args)` with new guards, which are released after it."""
+    keeper = WriteGuards()
+    try:
+        return f(keeper, *args)
+    finally:
+        try:
+            keeper.release()
+        except BaseException:  # an interrupt has cut it short
+            keeper.release()
+            raise
 
 
 class CopyingGuards(WriteGuards):

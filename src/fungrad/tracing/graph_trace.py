@@ -30,6 +30,7 @@ from fungrad.tracing.trace import (
     current,
     enter,
     leave,
+    put,
     reaches,
     typeof,
 )
@@ -299,13 +300,6 @@ def _same_step(one: Equation, other: Equation) -> bool:
         return one is other or (one.params == other.params and not effectful(one))
     except ValueError:  # of arrays among the parameters
         return False
-
-
-def put(value: Any, error: type[Exception], asked: str, read: Callable[[Any], T]) -> T:
-    """`read` of the plain value under a value, traced or not: see `Trace.concrete`."""
-    if type(value) is Tracer:
-        return value.owner.concrete(value, error, asked, read)
-    return read(value)
 
 
 def _held(value: np.ndarray) -> np.ndarray:

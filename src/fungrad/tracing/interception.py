@@ -8,11 +8,9 @@ that hold such functions; `interception/` has the tables.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import functools
 import itertools
-import linecache
 import opcode
 import sys
 import time
@@ -42,6 +40,7 @@ from fungrad.tracing.bound_names import (
     leads_on,
     traced_function,
 )
+from fungrad.tracing.ways_out import call_at
 
 _lock = forks.lock()
 holders: dict[Any, int] = {}
@@ -129,17 +128,8 @@ def asks_by_name(frame: FrameType) -> bool:
 @functools.lru_cache(KEPT)
 def _is_getattr(code: CodeType, at: int) -> bool:
     """The same, by the source: False if that is not known."""
-    begin, end, first, last = next(itertools.islice(code.co_positions(), at // 2, None))
-    if begin is None or end is None or first is None or last is None:
-        return False
-    lines = [linecache.getline(code.co_filename, n).encode() for n in range(begin, end + 1)]
-    lines[-1] = lines[-1][:last]  # columns are of bytes; on one line both
-    lines[0] = lines[0][first:]
-    try:
-        call = ast.parse(b"".join(lines), mode="eval").body
-    except (SyntaxError, ValueError):  # the file has changed
-        return False
-    return isinstance(call, ast.Call) and getattr(call.func, "id", None) in _ASKING
+    call = call_at(code, at)
+    return call is not None and getattr(call.func, "id", None) in _ASKING
 
 
 COMPILERS = frozenset(["numba", "llvmlite"])

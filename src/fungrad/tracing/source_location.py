@@ -15,7 +15,7 @@ import re
 import sys
 import types
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 
@@ -30,8 +30,7 @@ from fungrad.support.lazy import loaded
 from fungrad.support.snapshots import snapshot
 from fungrad.tracing.code_origin import FUNGRAD, is_internal, is_library, is_ours, origin
 from fungrad.tracing.error_notes import add_note
-from fungrad.tracing.numpy_warnings import NumPyWarnings, set_settings, settings, warn_at
-from fungrad.tracing.opaque_mode import opaque
+from fungrad.tracing.numpy_warnings import NumPyWarnings, warn_at
 from fungrad.tracing.ways_out import (
     name_of_written,
     names_in,
@@ -64,8 +63,6 @@ def no_factor(error: BaseException, line: str) -> set[str]:
 _OURS = os.path.join(FUNGRAD, "scipy", "")
 _SCIPY = r"[\\/](?:site|dist)-packages[\\/]scipy[\\/](\w+)[\\/]"
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 
 # One object for a line, however often it runs: a long trace refers to one in each equation.
 _source = functools.lru_cache(maxsize=4096)(Source)
@@ -85,6 +82,17 @@ def user_source() -> Source | None:
     if frame is None:
         return None
     return _source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+def raised_at(error: BaseException) -> Source | None:
+    """The innermost line of an error's traceback outside fungrad, NumPy and SciPy."""
+    traceback, line = error.__traceback__, None
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not is_library(code.co_filename):
+            line = Source(code.co_filename, traceback.tb_lineno, code.co_name)
+        traceback = traceback.tb_next
+    return line
 
 
 def _is_installed(filename: str) -> bool:
@@ -236,12 +244,7 @@ _INDEXING = ("only integers, slices (`:`)", "arrays used as indices must be of i
 
 def refused_index(error: IndexError) -> AbstractValueError | None:
     """The error for an ndarray that was indexed by a traced value; None for another cause."""
-    traceback, line = error.__traceback__, None
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        if not is_library(code.co_filename):
-            line = Source(code.co_filename, traceback.tb_lineno, code.co_name)
-        traceback = traceback.tb_next
+    line = raised_at(error)
     if line is None or line != REFUSED.index or not str(error).startswith(_INDEXING):
         return None
     found = AbstractValueError(
@@ -439,32 +442,3 @@ end_reporting = _warnings.end
 def begin_by(current: Callable[[], Any], lowest: Any, leave: Callable[[], bool]) -> None:
     """Makes each public function call `leave` first if `current()` is not `lowest`."""
     _warnings.current, _warnings.lowest, _warnings.leave = current, lowest, leave
-
-
-def boundary(f: F) -> F:
-    """Wraps a public function so that errors leave it without fungrad's own frames, and NumPy's
-    warnings come from the user's line.
-    """
-
-    @functools.wraps(f)
-    def public(*args: Any, **kwargs: Any) -> Any:
-        begun = begin_reporting()
-        try:
-            set_settings(begun[1])
-            if opaque.attempt is not None:
-                return opaque.attempt(f, args, kwargs)
-            return f(*args, **kwargs)
-        except Exception as error:
-            raise shortened(error)  # noqa: B904 - the same error, without our frames
-        finally:
-            try:
-                if settings() is begun[1]:
-                    set_settings(begun[0])
-                else:  # the function has changed them
-                    end_reporting(begun)
-            except BaseException:  # an interrupt has cut it short
-                if settings() is begun[1]:
-                    set_settings(begun[0])
-                raise
-
-    return cast(F, public)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.tracing.trace import Tracer
+from fungrad.tracing.trace import value_under
 
 _PAYLOAD = 0x2D4F5
 """Of 22 bits, the most of a single NaN besides the quiet one."""
@@ -62,8 +62,7 @@ def is_suspect(value: Any, any_nan: bool = False) -> bool:
       value: the value.
       any_nan: whether each NaN counts.
     """
-    while type(value) is Tracer:
-        value = value.inner
+    value = value_under(value)
     if isinstance(value, float) and value == value:  # the usual case
         return False
     if not isinstance(value, (np.ndarray, np.generic, float, complex)):

@@ -133,10 +133,7 @@ class Trace:
         Raises `error` if there is none. `asked` names the caller in its message; it is empty if the
         caller can do without, and wants no answer that holds for the present values alone.
         """
-        value = tracer.inner
-        if type(value) is Tracer:
-            return value.owner.concrete(value, error, asked, read)
-        return read(value)
+        return put(tracer.inner, error, asked, read)
 
     def is_cut(self, tracer: Tracer) -> bool:
         """Whether one of its tracers is the result of `stop_gradient`: its number may be read."""
@@ -235,6 +232,20 @@ class EvalTrace(Trace):
 
     def one(self, primitive: Any, x: Tracer, params: dict[str, Any] = NO_PARAMS) -> Any:
         return primitive(x, **params)
+
+
+def put(value: Any, error: type[Exception], asked: str, read: Callable[[Any], T]) -> T:
+    """`read` of the plain value under a value, traced or not: see `Trace.concrete`."""
+    if type(value) is Tracer:
+        return value.owner.concrete(value, error, asked, read)
+    return read(value)
+
+
+def value_under(value: Any) -> Any:
+    """The number under a traced value; None if only its type is known."""
+    while type(value) is Tracer:
+        value = value.inner
+    return value
 
 
 def value_of_kept(tracer: Tracer) -> Any:
@@ -379,11 +390,7 @@ def outlived(value: Any) -> Any:
         if frame.f_code in transforming:
             raise leaked(value)
         frame = frame.f_back
-    found: Any = value
-    while type(found) is Tracer:
-        if not found.owner.ended:
-            raise leaked(value)
-        found = found.inner
+    found = value_of_kept(value)
     if isinstance(found, np.ndarray):
         alias = getattr(value, "alias", None)
         if alias is not None and (alias.base is not None or alias.views):

@@ -35,7 +35,7 @@ from fungrad.tracing.random_states import random_states, restore
 from fungrad.tracing.shadows import shadowing
 from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled, is_suspect
-from fungrad.tracing.trace import EVAL, Tracer, current
+from fungrad.tracing.trace import EVAL, Tracer, current, value_under
 from fungrad.tracing.ways_out import call_at, value_of
 
 CHOICES = ("foreign", "always", "never")
@@ -461,8 +461,7 @@ class _Lines:
 
 def _number(value: Any) -> float | None:
     """A number that stands for a value: itself, or the sum of the sizes of its elements."""
-    while type(value) is Tracer:
-        value = value.inner
+    value = value_under(value)
     try:
         if isinstance(value, (bool, int, float, complex, np.number, np.ndarray)):
             with np.errstate(all="ignore"):

@@ -1,18 +1,62 @@
-"""Transformed functions, and how they are pickled: as the verb, the function and the options."""
+"""Calls of public functions; transformed functions, and how they are pickled: as the verb, the
+function and the options.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
 from types import FunctionType, MethodType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from fungrad.support.forks import cached_property
 from fungrad.support.lazy import modules
 from fungrad.tracing.numpy_warnings import set_settings, settings
 from fungrad.tracing.opaque_mode import opaque
-from fungrad.tracing.source_location import begin_reporting, end_reporting, reporting, shortened
+from fungrad.tracing.source_location import (
+    begin_reporting,
+    end_reporting,
+    reporting,
+    shortened,
+)
 from fungrad.tracing.trace import EVAL, current
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def boundary(f: F) -> F:
+    """Wraps a public function so that errors leave it without fungrad's own frames, and NumPy's
+    warnings come from the user's line.
+    """
+
+    @functools.wraps(f)
+    def public(*args: Any, **kwargs: Any) -> Any:
+        return called_publicly(f, args, kwargs, *begin_reporting())
+
+    return cast(F, public)
+
+
+def called_publicly(f: Callable[..., Any], args: Any, kwargs: Any, before: Any, found: Any) -> Any:
+    """`f(*args, **kwargs)` under the settings `found`, which report NumPy's warnings; errors leave
+    it without fungrad's own frames. The settings are those `before` again afterwards.
+    """
+    try:
+        set_settings(found)
+        if opaque.attempt is not None:
+            return opaque.attempt(f, args, kwargs)
+        return f(*args, **kwargs)
+    except Exception as error:
+        raise shortened(error)  # noqa: B904 - the same error, without our frames
+    finally:
+        try:
+            if settings() is found:
+                set_settings(before)
+            else:  # the function has changed them
+                end_reporting((before, found))
+        except BaseException:  # an interrupt has cut it short
+            if settings() is found:
+                set_settings(before)
+            raise
 
 
 class OfFunction:
@@ -114,23 +158,7 @@ class TransformedFunction(OfFunction):
         found = reporting.get(before)
         if found is None or current() is not EVAL:
             before, found = begin_reporting()
-        try:
-            set_settings(found)
-            if opaque.attempt is not None:
-                return opaque.attempt(self._run, args, kwargs)
-            return self._run(*args, **kwargs)
-        except Exception as error:
-            raise shortened(error)  # noqa: B904 - the same error, without our frames
-        finally:
-            try:
-                if settings() is found:
-                    set_settings(before)
-                else:  # the function has changed them
-                    end_reporting((before, found))
-            except BaseException:  # an interrupt has cut it short
-                if settings() is found:
-                    set_settings(before)
-                raise
+        return called_publicly(self._run, args, kwargs, before, found)
 
     def __repr__(self) -> str:
         of = getattr(self, "__qualname__", None) or repr(self._f)

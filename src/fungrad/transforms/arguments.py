@@ -114,6 +114,19 @@ def resolve(
     return result
 
 
+def with_parts(
+    keys: Sequence[int | str], parts: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a call with others at the positions and keys that `resolve` found."""
+    positional, named = list(args), dict(kwargs)
+    for key, part in zip(keys, parts, strict=True):
+        if isinstance(key, int):
+            positional[key] = part
+        else:
+            named[key] = part
+    return positional, named
+
+
 def _no_such_argument(
     f: Callable[..., Any], argnums: Any, key: int | str, args: Sequence[Any], kwargs: Any
 ) -> ArgumentError:

@@ -20,11 +20,11 @@ from fungrad.tracing.interception import copies
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.quantity_trees import of_numbers
 from fungrad.tracing.shadows import shadowed
-from fungrad.tracing.source_location import boundary, check_function, describe, user_line
+from fungrad.tracing.source_location import check_function, describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, current, typeof
 from fungrad.tracing.tracing_check import OBSERVED, compare_suspected, observed
-from fungrad.tracing.transformed_function import TransformedFunction
+from fungrad.tracing.transformed_function import TransformedFunction, boundary
 from fungrad.transforms.arguments import (
     NONDIFF,
     UNCONNECTED,
@@ -42,6 +42,7 @@ from fungrad.transforms.arguments import (
     resolve,
     results_and_aux,
     seed_of,
+    with_parts,
 )
 from fungrad.transforms.engine.forward import pushed_forward
 from fungrad.transforms.engine.reverse import linearized
@@ -187,13 +188,7 @@ def _differentiated(
             parts = [args[k] if isinstance(k, int) else kwargs[k] for k in keys]
 
             def call(new: Sequence[Any]) -> Any:
-                positional = list(shadowed(args))
-                named = dict(shadowed(kwargs))
-                for key, part in zip(keys, new, strict=True):
-                    if isinstance(key, int):
-                        positional[key] = part
-                    else:
-                        named[key] = part
+                positional, named = with_parts(keys, new, shadowed(args), shadowed(kwargs))
                 return f(*positional, **named)
 
         inputs = Inputs(parts, lambda: leaf_names(f, keys, parts), "grad", nondiff)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, Protocol, overload
 
 import numpy as np
 
@@ -23,14 +23,14 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
 from fungrad.primitives.movement.stack_iota import basis
 from fungrad.primitives.primitive import zeros
 from fungrad.support import pytree
-from fungrad.tracing.captured_arrays import WriteGuards
+from fungrad.tracing.captured_arrays import WriteGuards, guarded
 from fungrad.tracing.quantity_trees import derivative, each_output, of_numbers
 from fungrad.tracing.shadows import shadowed
-from fungrad.tracing.source_location import boundary, describe
+from fungrad.tracing.source_location import describe
 from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
 from fungrad.tracing.tracing_check import first_call, observed, suspected
-from fungrad.tracing.transformed_function import TransformedFunction
+from fungrad.tracing.transformed_function import TransformedFunction, boundary
 from fungrad.transforms.arguments import (
     check_differentiated,
     differentiable,
@@ -41,6 +41,7 @@ from fungrad.transforms.arguments import (
     refuse_leaf,
     resolve,
     results_and_aux,
+    with_parts,
 )
 from fungrad.transforms.engine.batching import batched_call, take_first
 from fungrad.transforms.engine.forward import pushed_forward
@@ -84,13 +85,8 @@ class FlatCall:
     def flat(self, *values: Any) -> list[Any]:
         """The function of the leaves: the leaves of its output, then those of aux."""
         new = pytree.unflatten(self.inputs, values)
-        positional = list(shadowed(self.args))
-        named = dict(shadowed(self.kwargs))
-        for key, part in zip(self.keys, (new,) if self.single else new, strict=True):
-            if isinstance(key, int):
-                positional[key] = part
-            else:
-                named[key] = part
+        parts = (new,) if self.single else new
+        positional, named = with_parts(self.keys, parts, shadowed(self.args), shadowed(self.kwargs))
         out = self.f(*positional, **named)
         found = of_numbers(results_and_aux, self.f, out, self.has_aux)
         leaves, self.count, self.outputs, self.aux = found
@@ -223,16 +219,7 @@ def _forward(call: FlatCall, holomorphic: bool) -> Any:
 
 
 def _reverse(call: FlatCall, holomorphic: bool) -> Any:
-    keeper = WriteGuards()
-    try:
-        values, pullback = call.linearized(keeper)
-        return _pulled(call, holomorphic, values, pullback)
-    finally:
-        try:
-            keeper.release()
-        except BaseException:  # an interrupt has cut it short
-            keeper.release()
-            raise
+    return guarded(lambda keeper: _pulled(call, holomorphic, *call.linearized(keeper)))
 
 
 def _pulled(call: FlatCall, holomorphic: bool, values: Sequence[Any], pullback: Any) -> Any:
@@ -261,34 +248,44 @@ def _pulled(call: FlatCall, holomorphic: bool, values: Sequence[Any], pullback: 
     return call.result([[column[i] for column in columns] for i in range(call.count)], values)
 
 
-@overload
-def jacfwd(
-    f: np.ufunc,
-    argnums: int | str | Sequence[int | str] = 0,
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
-) -> Callable[..., Any]: ...
+class Verb(Protocol):
+    """The types of jacfwd, jacrev, jacobian and hessian."""
+
+    @overload
+    def __call__(
+        self,
+        f: np.ufunc,
+        argnums: int | str | Sequence[int | str] = 0,
+        has_aux: Literal[False] = False,
+        holomorphic: bool = False,
+    ) -> Callable[..., Any]: ...
+
+    @overload
+    def __call__(
+        self,
+        f: Callable[P, tuple[Any, Aux]],
+        argnums: int | str | Sequence[int | str] = 0,
+        *,
+        has_aux: Literal[True],
+        holomorphic: bool = False,
+    ) -> Callable[P, tuple[Any, Aux]]: ...
+
+    @overload
+    def __call__(
+        self,
+        f: Callable[P, Any],
+        argnums: int | str | Sequence[int | str] = 0,
+        has_aux: Literal[False] = False,
+        holomorphic: bool = False,
+    ) -> Callable[P, Any]: ...
 
 
-@overload
-def jacfwd(
-    f: Callable[P, tuple[Any, Aux]],
-    argnums: int | str | Sequence[int | str] = 0,
-    *,
-    has_aux: Literal[True],
-    holomorphic: bool = False,
-) -> Callable[P, tuple[Any, Aux]]: ...
+def _typed(verb: Any) -> Verb:
+    """The verb itself, with these types."""
+    return verb  # type: ignore[no-any-return]
 
 
-@overload
-def jacfwd(
-    f: Callable[P, Any],
-    argnums: int | str | Sequence[int | str] = 0,
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
-) -> Callable[P, Any]: ...
-
-
+@_typed
 def jacfwd(
     f: Callable[..., Any],
     argnums: int | str | Sequence[int | str] = 0,
@@ -328,34 +325,7 @@ def jacfwd(
     return TransformedFunction(run, jacfwd, f, argnums, has_aux, holomorphic)
 
 
-@overload
-def jacrev(
-    f: np.ufunc,
-    argnums: int | str | Sequence[int | str] = 0,
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
-) -> Callable[..., Any]: ...
-
-
-@overload
-def jacrev(
-    f: Callable[P, tuple[Any, Aux]],
-    argnums: int | str | Sequence[int | str] = 0,
-    *,
-    has_aux: Literal[True],
-    holomorphic: bool = False,
-) -> Callable[P, tuple[Any, Aux]]: ...
-
-
-@overload
-def jacrev(
-    f: Callable[P, Any],
-    argnums: int | str | Sequence[int | str] = 0,
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
-) -> Callable[P, Any]: ...
-
-
+@_typed
 def jacrev(
     f: Callable[..., Any],
     argnums: int | str | Sequence[int | str] = 0,
@@ -384,34 +354,7 @@ def jacrev(
     return TransformedFunction(run, jacrev, f, argnums, has_aux, holomorphic)
 
 
-@overload
-def jacobian(
-    f: np.ufunc,
-    argnums: int | str | Sequence[int | str] = 0,
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
-) -> Callable[..., Any]: ...
-
-
-@overload
-def jacobian(
-    f: Callable[P, tuple[Any, Aux]],
-    argnums: int | str | Sequence[int | str] = 0,
-    *,
-    has_aux: Literal[True],
-    holomorphic: bool = False,
-) -> Callable[P, tuple[Any, Aux]]: ...
-
-
-@overload
-def jacobian(
-    f: Callable[P, Any],
-    argnums: int | str | Sequence[int | str] = 0,
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
-) -> Callable[P, Any]: ...
-
-
+@_typed
 def jacobian(
     f: Callable[..., Any],
     argnums: int | str | Sequence[int | str] = 0,
@@ -437,53 +380,24 @@ def jacobian(
 
     def run(*args: Any, **kwargs: Any) -> Any:
         call = FlatCall(f, argnums, args, kwargs, has_aux, "jacobian")
-        keeper = WriteGuards()
-        try:
+
+        def reverse(keeper: WriteGuards) -> Any:
+            """The Jacobian; None if forward mode is cheaper."""
             values, pullback = call.linearized(keeper)
             inputs = [typeof(leaf) for leaf in call.leaves]
             outputs = [typeof(value) for value in values[: call.count]]
             plane = not holomorphic and any(type_.dtype.kind == "c" for type_ in inputs)
             if plane or sum(t.size for t in outputs) < sum(t.size for t in inputs):
                 return _pulled(call, holomorphic, values, pullback)
-        finally:
-            try:
-                keeper.release()
-            except BaseException:  # an interrupt has cut it short
-                keeper.release()
-                raise
-        return _forward(call, holomorphic)
+            return None
+
+        found = guarded(reverse)
+        return _forward(call, holomorphic) if found is None else found
 
     return TransformedFunction(run, jacobian, f, argnums, has_aux, holomorphic)
 
 
-@overload
-def hessian(
-    f: np.ufunc,
-    argnums: int | str | Sequence[int | str] = 0,
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
-) -> Callable[..., Any]: ...
-
-
-@overload
-def hessian(
-    f: Callable[P, tuple[Any, Aux]],
-    argnums: int | str | Sequence[int | str] = 0,
-    *,
-    has_aux: Literal[True],
-    holomorphic: bool = False,
-) -> Callable[P, tuple[Any, Aux]]: ...
-
-
-@overload
-def hessian(
-    f: Callable[P, Any],
-    argnums: int | str | Sequence[int | str] = 0,
-    has_aux: Literal[False] = False,
-    holomorphic: bool = False,
-) -> Callable[P, Any]: ...
-
-
+@_typed
 def hessian(
     f: Callable[..., Any],
     argnums: int | str | Sequence[int | str] = 0,
@@ -603,8 +517,8 @@ def elementwise_grad(
 
     def run(*args: Any, **kwargs: Any) -> Any:
         call = FlatCall(f, argnums, args, kwargs, False, "elementwise_grad")
-        keeper = WriteGuards()
-        try:
+
+        def slopes_of(keeper: WriteGuards) -> list[Any]:
             values, pullback = call.linearized(keeper)
             if call.outputs is not pytree.LEAF:
                 raise StructureMismatchError(
@@ -620,16 +534,12 @@ def elementwise_grad(
                         "jacobian, or grad of a sum."
                     )
             ones = np.ones(out.shape, out.dtype)
-            slopes = [
+            return [
                 zeros(Type(out.shape, typeof(leaf).dtype)) if slope is None else slope
                 for leaf, slope in zip(call.leaves, pullback([ones]), strict=True)
             ]
-        finally:
-            try:
-                keeper.release()
-            except BaseException:  # an interrupt has cut it short
-                keeper.release()
-                raise
+
+        slopes = guarded(slopes_of)
         structure = derivative(call.inputs, call.outputs)
         return pytree.unflatten(structure, owned(slopes) if current() is EVAL else slopes)
 

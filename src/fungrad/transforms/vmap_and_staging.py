@@ -22,11 +22,11 @@ from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.interpreter import evaluate as _evaluate
 from fungrad.tracing.quantity_trees import by_example
 from fungrad.tracing.shadows import shadowed
-from fungrad.tracing.source_location import boundary, check_function, describe, user_line
+from fungrad.tracing.source_location import check_function, describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, Tracer, current, shape_of
 from fungrad.tracing.tracing_check import BATCHED, first_call, refuse_suspected
-from fungrad.tracing.transformed_function import TransformedFunction
+from fungrad.tracing.transformed_function import TransformedFunction, boundary
 from fungrad.transforms.arguments import (
     argument_name,
     flat_leaves,

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 import fungrad.compiler.backend_choice  # noqa: F401 - loops are compiled
-from fungrad.control_flow.unroll import value_of
 from fungrad.errors import ArgumentError
 from fungrad.inspect.digits.causes import advice_of, first_overflow, operations_of
 from fungrad.inspect.digits.error_sweep import (
@@ -31,7 +30,7 @@ from fungrad.ir.graph import Source
 from fungrad.support import pytree
 from fungrad.tracing.captured_arrays import CopyingGuards
 from fungrad.tracing.source_location import describe
-from fungrad.tracing.trace import Tracer, current, typeof
+from fungrad.tracing.trace import Tracer, current, typeof, value_under
 from fungrad.tracing.traced_again import traced
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import differentiable, flat_results, leaf_names
@@ -161,12 +160,12 @@ def _report(
     outputs = []
     total: dict[Site, np.ndarray] = {}
     small = _numbers(reverse) <= SMALL
-    count = sum(np.size(value_of(r)) for r in results)
+    count = sum(np.size(value_under(r)) for r in results)
     for path, result in zip(paths, results, strict=True):
         if not typeof(result).inexact:
             continue
         mine = type(result) is Tracer and result.owner is reverse
-        value = value_of(result)
+        value = value_under(result)
         sweeps = _seeds(value, count, small) if mine else []
         summed: dict[Site, np.ndarray] = {}
         errors = []

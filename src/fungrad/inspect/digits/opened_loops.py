@@ -13,12 +13,11 @@ from fungrad.control_flow.call import run
 from fungrad.control_flow.reverse_with_tape import RECORDS
 from fungrad.control_flow.scan import scan
 from fungrad.control_flow.tape_type import as_tape
-from fungrad.control_flow.unroll import value_of
 from fungrad.control_flow.while_loop import parts, while_loop_pullback, while_loop_record
 from fungrad.control_flow.without_tape import as_scan, uses_tape, without_tape
 from fungrad.custom_rules.custom_vjp_jvp import custom
 from fungrad.tracing.interpreter import evaluate
-from fungrad.tracing.trace import typeof
+from fungrad.tracing.trace import typeof, value_under
 
 
 def opens(primitive: Any, params: dict[str, Any]) -> bool:
@@ -51,7 +50,7 @@ def opened(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> tuple
 def _steps(args: Sequence[Any], params: dict[str, Any]) -> int:
     """The number of steps of a `while_loop`, whose arguments come first."""
     x = parts(args[: sum(params["counts"]) + len(params["body"].outputs)], params["counts"])
-    cond, body, carry = ([value_of(v) for v in part] for part in (x.cond, x.body, x.carry))
+    cond, body, carry = ([value_under(v) for v in part] for part in (x.cond, x.body, x.carry))
     count = 0
     while run(params["cond"], [*cond, *carry])[0]:
         carry = list(run(params["body"], [*body, *carry]))

@@ -12,20 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fungrad.control_flow.unroll import (
-    array_of,
-    holds_inf,
-    holds_nan,
-    kinks_at,
-    sample,
-    unfolds,
-    value_of,
-)
+from fungrad.control_flow.unroll import array_of, holds_inf, holds_nan, kinks_at, sample, unfolds
 from fungrad.inspect.why.recording_trace import Cut, Record, Step, WhyTrace
 from fungrad.ir.graph import Source
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.reduction.cumulative import cumprod
 from fungrad.primitives.reduction.reduce import reduce_prod
+from fungrad.tracing.trace import value_under
 from fungrad.transforms.grad import vjp
 
 Holds = Callable[[Any], bool]
@@ -234,8 +227,8 @@ def _vanished(record: Record, step: Step, reaching: list[int]) -> Cause:
 
 def _is_one_of(output: Any, given: Sequence[Any]) -> bool:
     """Whether an output equals one of the arguments everywhere."""
-    output = value_of(output)
-    return any(np.all(np.equal(output, value_of(other))) for other in given)
+    output = value_under(output)
+    return any(np.all(np.equal(output, value_under(other))) for other in given)
 
 
 def _vanishes_beyond(record: Record, step: Step, reaching: list[int]) -> bool:
@@ -260,7 +253,7 @@ def _vanishes_beyond(record: Record, step: Step, reaching: list[int]) -> bool:
 
 def _overflows(record: Record) -> bool:
     """Whether an equation makes an infinity from finite numbers, or numbers that could be."""
-    args = list(map(value_of, record.args))
+    args = list(map(value_under, record.args))
     try:
         with np.errstate(over="raise", invalid="ignore", divide="ignore", under="ignore"):
             record.primitive.eval(*args, **record.params)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fungrad.control_flow.unroll import array_of, holds_inf, holds_nan, value_of
+from fungrad.control_flow.unroll import array_of, holds_inf, holds_nan
 from fungrad.inspect.outermost import check_outermost
 from fungrad.inspect.why.ablate_stops import Stop, stops_of
 from fungrad.inspect.why.causes import (
@@ -27,10 +27,9 @@ from fungrad.inspect.why.causes import (
 from fungrad.inspect.why.recording_trace import WhyTrace, walked_back
 from fungrad.ir.graph import Source
 from fungrad.support import pytree
-from fungrad.tracing.code_origin import is_library
 from fungrad.tracing.graph_trace import stage
-from fungrad.tracing.source_location import describe
-from fungrad.tracing.trace import EVAL, Tracer, typeof
+from fungrad.tracing.source_location import describe, raised_at
+from fungrad.tracing.trace import EVAL, Tracer, typeof, value_under
 from fungrad.tracing.traced_again import traced
 from fungrad.tracing.transformed_function import TransformedFunction
 from fungrad.transforms.arguments import (
@@ -39,6 +38,7 @@ from fungrad.transforms.arguments import (
     leaf_names,
     leaf_type,
     resolve,
+    with_parts,
 )
 
 
@@ -179,12 +179,7 @@ def why(
             new = pytree.unflatten(
                 treedef, [next(given) if a else x for x, a in zip(leaves, active, strict=True)]
             )
-            positional, named = list(args), dict(kwargs)
-            for key, part in zip(keys, new, strict=True):
-                if isinstance(key, int):
-                    positional[key] = part
-                else:
-                    named[key] = part
+            positional, named = with_parts(keys, new, args, kwargs)
             return flat_results(f(*positional, **named))[0]
 
         chosen = [x for x, a in zip(leaves, active, strict=True) if a]
@@ -237,24 +232,13 @@ def _explained(
 
 def _raised(name: str, paths: list[str], error: Exception) -> Why:
     """The explanation where f itself raises."""
-    source = _raised_at(error)
+    source = raised_at(error)
     said = f"f raised {type(error).__name__}{f' at {source}' if source else ''}: {error}"
     findings = [Finding(p, "error", "raised", "f raised, see output", source, ()) for p in paths]
     output = Finding(
         "output", "error", "raised", said, source, tuple(getattr(error, "__notes__", ()))
     )
     return Why(name, findings, output, [], [], error)
-
-
-def _raised_at(error: BaseException) -> Source | None:
-    """The innermost line of an error's traceback outside fungrad, NumPy and SciPy."""
-    source, traceback = None, error.__traceback__
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        if not is_library(code.co_filename):
-            source = Source(code.co_filename, traceback.tb_lineno, code.co_name)
-        traceback = traceback.tb_next
-    return source
 
 
 def _one(value: Any) -> Any:
@@ -305,7 +289,7 @@ def _output(trace: WhyTrace, outputs: list[Any], mine: list[Tracer]) -> Finding:
                 cause = Cause("constant", f"it holds {what}, and depends on no input")
             return Finding("output", verdict, cause.word, cause.reason, cause.source, cause.notes)
     if not any(array_of(o) is not None for o in outputs):
-        described = ", ".join(str(leaf_type(value_of(o)) or type(o).__name__) for o in outputs)
+        described = ", ".join(str(leaf_type(value_under(o)) or type(o).__name__) for o in outputs)
         reason = f"it holds no float that could be differentiated ({described or 'nothing'})"
         return Finding("output", "none", "no float", reason, None, ())
     return Finding("output", "fine", "finite", "it is finite", None, ())

@@ -128,12 +128,6 @@ def selected(index: Index, shape: Shape) -> tuple[tuple[range, ...], list[int | 
     return tuple(ranges), axes
 
 
-def slice_of(selection: range) -> slice:
-    """The slice that selects these indices of an axis."""
-    stop = selection.stop if selection.stop >= 0 else None
-    return slice(selection.start, stop, selection.step)
-
-
 def sections_read(equation: Equation) -> list[Section] | None:
     """The index map of x[index]."""
     read = selected(equation.params["index"], equation.inputs[0].type.shape)

@@ -34,8 +34,9 @@ from fungrad.scipy.integrate.runge_kutta import (
 )
 from fungrad.scipy.optional import scipy_module
 from fungrad.tracing.interpreter import evaluate
-from fungrad.tracing.source_location import boundary, describe, user_line
+from fungrad.tracing.source_location import describe, user_line
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
+from fungrad.tracing.transformed_function import boundary
 from fungrad.tree_util import register_dataclass
 
 GRADIENTS = ("direct", "adjoint")

@@ -19,8 +19,9 @@ from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.scipy.integrate.initial_value import solve_ivp
 from fungrad.support import pytree
-from fungrad.tracing.source_location import boundary, user_line
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of
+from fungrad.tracing.transformed_function import boundary
 from fungrad.transforms.vmap_and_staging import vmap
 from fungrad.tree_parts import ravel_pytree
 

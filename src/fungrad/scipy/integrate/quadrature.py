@@ -32,8 +32,9 @@ from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.scipy.integrate.ode_adjoint import Joined, filled
 from fungrad.scipy.optional import scipy_module
 from fungrad.tracing.interpreter import evaluate
-from fungrad.tracing.source_location import boundary, user_line
+from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, Tracer, current, shape_of, typeof
+from fungrad.tracing.transformed_function import boundary
 from fungrad.transforms.grad import jvp, vjp
 
 _FLOAT = Type((), np.float64)

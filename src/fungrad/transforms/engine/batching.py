@@ -25,6 +25,7 @@ from fungrad.tracing.trace import (
     enter,
     leaked,
     leave,
+    put,
     reaches,
     shape_of,
     typeof,
@@ -119,10 +120,7 @@ class BatchTrace(Trace):
 
         if not asked:
             raise refused("and may differ")
-        value = tracer.inner
-        if type(value) is Tracer:
-            return value.owner.concrete(value, error, asked, agreed)
-        return agreed(value)
+        return put(tracer.inner, error, asked, agreed)
 
     def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         values = []

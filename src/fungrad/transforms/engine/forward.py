@@ -12,7 +12,7 @@ from fungrad.errors import MissingRuleError
 from fungrad.ir.types import Type
 from fungrad.primitives.primitive import zeros
 from fungrad.tracing.aliasing import private, received
-from fungrad.tracing.captured_arrays import WriteGuards
+from fungrad.tracing.captured_arrays import WriteGuards, guarded
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Trace, Tracer, current, enter, leave, refuse_kept, typeof
 from fungrad.tracing.traced_again import traced
@@ -99,16 +99,13 @@ def pulled_back_twice(primitive: Any) -> Callable[..., Any]:
 
         outputs = output if primitive.multiple else (output,)
         at_zero = [zeros(_strong(o)) for o in outputs]
-        keeper = WriteGuards()
-        try:
-            _, push = linearized(pull, at_zero, lambda: f"the jvp of `{primitive.name}`", keeper)
-            pushed = push([tangents[i] for i in moved])
-        finally:
-            try:
-                keeper.release()
-            except BaseException:  # an interrupt has cut it short
-                keeper.release()
-                raise
+
+        def push(keeper: WriteGuards) -> list[Any]:
+            label = lambda: f"the jvp of `{primitive.name}`"  # noqa: E731
+            _, pulled_back = linearized(pull, at_zero, label, keeper)
+            return pulled_back([tangents[i] for i in moved])
+
+        pushed = guarded(push)
         return (output, tuple(pushed)) if primitive.multiple else (output, pushed[0])
 
     return jvp

@@ -14,6 +14,8 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
+from fuzz.oracle_native import is_native
+
 import fungrad as fg
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.native.element_values import KernelGraph
@@ -132,8 +134,8 @@ def calls(run: Callable[[], Any]) -> int:
 
 @pytest.mark.parametrize(
     "make, n",
-    [(ring, 40), (plate, 20), (joined, 40), (writes, 300), (states, 300), (series, 60),
-     (chain, 120), (products, 40), (solves, 30)],
+    [(ring, 30), (plate, 14), (joined, 24), (writes, 260), (states, 100), (series, 30),
+     (chain, 80), (products, 40), (solves, 15)],
 )  # fmt: skip
 def test_work_grows_linearly(make: Callable[[int], Program], n: int) -> None:
     found = []
@@ -143,7 +145,7 @@ def test_work_grows_linearly(make: Callable[[int], Program], n: int) -> None:
     assert found[1] < 2.4 * found[0]
 
 
-@pytest.mark.parametrize("make, n", [(ring, 150), (plate, 24), (joined, 24)])
+@pytest.mark.parametrize("make, n", [(ring, 70), (plate, 24), (joined, 24)])
 def test_moves_of_moved_values_are_one_native_function(
     make: Callable[[int], Program], n: int
 ) -> None:
@@ -153,7 +155,8 @@ def test_moves_of_moved_values_are_one_native_function(
         np.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-12)
     lowered = run.lower(*args)
     assert not lowered.refused
-    assert lowered.native.count("define ") < 40  # not one for each step
+    defined = sum(kernel.llvm.count("define ") for kernel in lowered.kernels)
+    assert defined < 40  # not one for each step
 
 
 def test_a_sum_over_many_steps_is_divided() -> None:
@@ -166,7 +169,7 @@ def test_a_sum_over_many_steps_is_divided() -> None:
     args = [rng.normal(size=100) for _ in range(200)]
     run = fg.jit(f)
     np.testing.assert_allclose(run(*args), f(*args), rtol=1e-12)
-    assert "define" in run.lower(*args).native
+    assert any(map(is_native, run.lower(*args).parts))
 
 
 def test_the_key_of_a_graph_is_that_of_its_program() -> None:

@@ -52,8 +52,9 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("n", [64, 67, 513, 5_001])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("n", "dtype"), [(67, np.float64), (5_001, np.float64), (64, np.float32), (513, np.float32)]
+)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(native: None, name: str, dtype: Any, n: int) -> None:
     f, given = PROGRAMS[name], data(n, dtype)

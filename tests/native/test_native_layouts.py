@@ -13,8 +13,8 @@ pytest.importorskip("llvmlite")
 import fungrad as fg
 
 RNG = np.random.default_rng(3)
-SHAPES = [(), *[(n,) for n in (*range(18), 31, 32, 33, 4095, 4096, 4097)], (3, 5), (1, 7), (5, 1),
-          (0, 3), (3, 0), (65, 63), (2, 3, 4)]  # fmt: skip
+LENGTHS = (0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 4095, 4096, 4097)
+SHAPES = [(), *[(n,) for n in LENGTHS], (3, 5), (1, 7), (5, 1), (0, 3), (3, 0), (65, 63), (2, 3, 4)]
 
 
 class Named(np.ndarray):

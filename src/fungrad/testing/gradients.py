@@ -31,15 +31,13 @@ CLOSE = 1e-4
 class Slope(Record):
     """A derivative by differences, with its size and the bounds of its errors.
 
-    `doubt` is the disagreement of two steps, `noise` the possible rounding error, and `bend` the
-    difference of the two one-sided slopes if it does not shrink with the step, as at a kink.
+    `doubt` is the disagreement of two steps, and `noise` the possible rounding error.
     """
 
     value: Any
     size: float
     doubt: float
     noise: float
-    bend: float
 
     @property
     def slack(self) -> float:
@@ -63,23 +61,19 @@ def slopes(at: Callable[[float], list[Any]], step: float, epsilon: float) -> lis
     Richardson's extrapolation (1911) of steps h and h/2, (4 D(h/2) - D(h)) / 3: error h**4.
     """
     values = [at(sign * step / part) for part in (1, 2) for sign in (1.0, -1.0)]
-    rows = zip(*values, at(0.0), strict=True)
-    return [_slope(row, step, epsilon) for row in rows]
+    return [_slope(row, step, epsilon) for row in zip(*values, strict=True)]
 
 
 def _slope(values: tuple[Any, ...], step: float, epsilon: float) -> Slope:
-    above, below, half_above, half_below, centre = values
+    above, below, half_above, half_below = values
     coarse = (above - below) / (2 * step)
     fine = (half_above - half_below) / step
     value = (4 * fine - coarse) / 3
-    wide = _largest(above - 2 * centre + below) / step
-    narrow = _largest(half_above - 2 * centre + half_below) / (step / 2)
     return Slope(
         value,
         size=_largest(value),
         doubt=_largest(fine - coarse) / 3,
         noise=ROUNDINGS * epsilon * max(map(_largest, (above, below))) / step,
-        bend=narrow if narrow > 0.75 * wide else 0.0,
     )
 
 

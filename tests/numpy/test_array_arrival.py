@@ -27,7 +27,7 @@ FIRST = (
     "big-endian, in a file", "mapped, r", "read-only", "unaligned", "packed record", "Fortran",
     "strided", "reversed", "broadcast", "subclass", "another process",
 )  # fmt: skip
-"""The ways for which a program is compiled anew."""
+"""The ways for which a program is compiled anew: half of them for each, in turn."""
 ANEW = ("captured", "exported", "evaluated", "scan")
 """The programs that every call compiles anew."""
 
@@ -246,18 +246,19 @@ def changed(tree: Any, way: str) -> Any:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_results_do_not_depend_on_how_arrays_come(name: str) -> None:
     f, args = PROGRAMS[name]
+    first = FIRST[[*PROGRAMS].index(name) % 2 :: 2]
     single = any(np.asarray(x).dtype == F4 for x in leaves(args))
     with np.errstate(all="ignore"):
         expected = f(*args)
         choices = [*[(i,) for i in range(len(args))], tuple(range(len(args)))]
-        for way in FIRST[::2] if name in ANEW else WAYS:
+        for way in first if name in ANEW else WAYS:
             for places in choices:
                 if not all(applies(way, x) for i in places for x in leaves(args[i])):
                     continue
                 given = [changed(x, way) if i in places else x for i, x in enumerate(args)]
                 try:
                     check(f(*given), expected, single)
-                    if way in FIRST and places == choices[-1 - (len(way) % 2)]:
+                    if way in first and places == choices[-1 - (len(way) % 2)]:
                         fg.clear_caches()
                         check(f(*given), expected, single)
                         check(f(*args), expected, single)

@@ -163,7 +163,7 @@ case(
 )
 case("scipy.linalg.sqrtm", linalg.sqrtm, SQUARE, reference=scipy.linalg.sqrtm)
 case("scipy.signal.convolve", signal.convolve, draw(5), draw(3), reference=scipy.signal.convolve)
-TIMES = np.linspace(0.0, 1.0, 3)
+TIMES = np.linspace(0.0, 0.4, 3)
 
 
 def _motion(module):

@@ -231,12 +231,15 @@ def read_often(x, reads, masked):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("masked", [True, False])
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex128"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("dtype", "masked", "seed"),
+    [
+        ("float16", True, 0), ("float16", False, 1), ("float32", True, 2), ("float32", False, 0),
+        ("float64", True, 0), ("float64", True, 1), ("float64", False, 1), ("float64", False, 2),
+        ("complex128", False, 0), ("complex128", False, 2),
+    ],
+)  # fmt: skip
 def test_many_reads_of_one_array(dtype, masked, seed):
-    if masked and dtype == "complex128":
-        return
     order = np.random.default_rng(seed).permutation(len(READS))
     reads = [READS[i] for i in order]
     x = np.full(X.shape, 2.0, dtype) if masked else X.astype(dtype)
@@ -248,7 +251,7 @@ def test_many_reads_of_one_array(dtype, masked, seed):
     assert found.dtype == x.dtype and np.all(np.isfinite(found))
     np.testing.assert_allclose(compiled, found, rtol=tolerance)
     np.testing.assert_allclose(batched, found, rtol=tolerance)
-    if dtype == "float64" and not masked:
+    if dtype == "float64" and not masked and seed == 1:
         check_grads(lambda x: read_often(x, reads, masked), [x], order=2)
 
 
@@ -300,7 +303,7 @@ def test_a_number_and_an_empty_array_may_be_read_often():
 @pytest.mark.parametrize("read", [lambda x, i: x[i], lambda x, i: np.sum(x[i : i + 2])])
 @pytest.mark.parametrize("relu", [True, False])
 def test_a_loop_of_reads_makes_no_array_for_each(read, relu, monkeypatch):
-    n = 500
+    n = 150
     made = []
     for name in ("zeros", "zeros_like"):
         plain = getattr(np, name)
@@ -666,7 +669,7 @@ def indices(draw_from):
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=70)
 @given(indices())
 def test_any_index(case):
     shape, index = case
@@ -744,8 +747,7 @@ def test_a_mask_that_broadcasts_is_collected_whole():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("masked", [True, False])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "masked"), [(0, True), (1, False), (2, True)])
 def test_many_reads_under_other_traces(seed, masked):
     """The scatter gathered under another trace, against the recorded sum of scatters."""
     order = np.random.default_rng(seed).permutation(len(READS))[:8]
@@ -791,7 +793,7 @@ def test_a_loop_of_reads_takes_linear_memory_at_order_2():
             total = total + np.sin(x[i]) * x[i - 1]
         return total
 
-    n = 2_000
+    n = 1_000
     hvp = fg.grad(lambda x: np.sum(fg.grad(f)(x) ** 2))
     hvp(np.ones(n))
     tracemalloc.start()

@@ -201,7 +201,7 @@ def test_numbers_join_as_numpys_do():
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.data())
 def test_a_chain_of_moves_is_numpys(data):
     shape = tuple(data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3)))
@@ -409,11 +409,15 @@ def test_borders_made_of_values(mode):
         def f(x, width, options=options):
             return np.pad(x, width, mode, **options)
 
-        for shape in ((2, 3), (3, 1)):
-            for width in (((1, 2), (7, 0)), 3):
+        uneven, even = ((1, 2), (7, 0)), 3
+        for shape, width, dtypes in (
+            ((2, 3), uneven, (F64, C128, np.uint8)), ((2, 3), even, (F32, np.int8, bool)),
+            ((3, 1), uneven, (F32, np.int8, bool)), ((3, 1), even, (F64, C128, np.uint8)),
+        ):  # fmt: skip
+            if F64 in dtypes:
                 check_grads(lambda x, w=width: f(x, w), [values(shape)], order=2)
-                for dtype in (F64, F32, C128, np.int8, np.uint8, bool):
-                    each_way(lambda x, w=width: f(x, w), values(shape, dtype))
+            for dtype in dtypes:
+                each_way(lambda x, w=width: f(x, w), values(shape, dtype))
         for shape in ((0, 2), (0, 0)):
             each_way(lambda x: f(x, ((0, 0), (0, 0))), values(shape))
             with pytest.raises(ValueError, match="can't extend empty axis 0"):

@@ -491,7 +491,7 @@ def test_a_broadcast_view_of_an_array_made_while_tracing():
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(5))
 def test_random_programs_of_writes_and_views(part):
-    for seed in range(part, 150, 5):
+    for seed in range(part, 80, 5):
         check(Program(seed), (CONTEXTS[part],))
 
 

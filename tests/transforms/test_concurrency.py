@@ -30,7 +30,7 @@ POSIX = {"forks": "fork", "interrupts": "fork", "memory": "fork"}
 @pytest.mark.parametrize(
     ("scenario", "size", "right"),
     [
-        ("threads", 2, 2), ("threads", 32, 32), ("same", 2, 2), ("same", 32, 32), ("rate", 1, 8),
+        ("threads", 32, 32), ("same", 32, 32), ("rate", 1, 8),
         ("executor", 4, 8), ("processes", 2, 3), ("joblib", 2, 4),
         ("dask", 2, 12), ("forks", 4, 10), ("interrupts", 500, 500), ("left", 10, 30),
         ("memory", 30, 93),
@@ -312,11 +312,8 @@ if errors:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["numpy", "native"])
-def test_namespaces_change_while_others_trace(backend: str) -> None:
-    pytest.importorskip("llvmlite" if backend == "native" else "numpy")
-    environment = {**os.environ, "FUNGRAD_NATIVE": str(int(backend == "native"))}
-    environment["FUNGRAD_TRACEBACK"] = "full"
+def test_namespaces_change_while_others_trace() -> None:
+    environment = {**os.environ, "FUNGRAD_NATIVE": "0", "FUNGRAD_TRACEBACK": "full"}
     command = [sys.executable, "-c", NAMESPACES_CHANGE]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

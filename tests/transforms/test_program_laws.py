@@ -12,7 +12,7 @@ import fungrad as fg
 from fungrad import lax
 from fungrad.testing import programs
 
-BUDGET = settings(max_examples=60)
+BUDGET = settings(max_examples=25)
 
 
 def close(found, expected, rtol=1e-9):
@@ -79,7 +79,7 @@ def test_checkpoint_changes_no_number(program):
 
 @pytest.mark.slow
 @given(programs())
-@settings(BUDGET, max_examples=40)
+@settings(BUDGET, max_examples=15)
 def test_a_scan_is_the_loop(program):
     def step(carry, rest):
         return carry + 0.1 * np.tanh(program(carry, *rest))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 import fungrad as fg
 from fungrad.testing import check_grads, programs
 
-BUDGET = settings(max_examples=150)
+BUDGET = settings(max_examples=60)
 
 
 def close(found, expected, rtol=1e-9):

@@ -124,20 +124,21 @@ def test_derivatives_of_filters():
 def test_geometry(mode, order):
     options = {"mode": mode, "order": order, "cval": 1.5}
     random = np.random.default_rng(order)
+    turn = order + MODES.index(mode)  # zooms, matrices and angles take turns
     x1, x2 = draw(24), draw((22, 25))
     compare("map_coordinates", x1, random.uniform(-60, 80, (1, 90)), **options)
     compare("map_coordinates", x1, np.arange(-50.0, 70.0)[None], **options)
     compare("map_coordinates", x1, random.uniform(-60, 80, (1, 90)), prefilter=False, **options)
     compare("map_coordinates", x2, random.uniform(-30, 50, (2, 30, 2)), **options)
     compare("shift", x2, (1.1, -2.4), **options)
-    compare("zoom", x2, (0.4, 2.2), **options)
-    compare("zoom", x2, (0.4, 2), grid_mode=True, **options)
-    compare("affine_transform", x2, np.array([[0.93, 0.31], [-0.22, 1.13]]), (1.0, -2.0), **options)
-    compare("affine_transform", x2, np.array([[0.93, 0.31, 1.0], [-0.22, 1.13, 2.0]]),
-            output_shape=(5, 6), **options)  # fmt: skip
-    compare("affine_transform", x2, np.array([0.71, 1.33]), 2.0, **options)
-    for angle in (30.0, 90.0, -44.0, 180.0, 370.0):
-        compare("rotate", x2, angle, **options)
+    compare("zoom", x2, (0.4, 2.2 - 0.2 * (turn % 2)), grid_mode=bool(turn % 2), **options)
+    matrix, at, shape = (
+        (np.array([[0.93, 0.31], [-0.22, 1.13]]), (1.0, -2.0), None),
+        (np.array([[0.93, 0.31, 1.0], [-0.22, 1.13, 2.0]]), 0.0, (5, 6)),
+        (np.array([0.71, 1.33]), 2.0, None),
+    )[turn % 3]
+    compare("affine_transform", x2, matrix, at, output_shape=shape, **options)
+    compare("rotate", x2, (30.0, 90.0, -44.0, 180.0, 370.0)[turn % 5], **options)
     if order in (1, 3):
         x3 = draw((21, 20, 23))
         compare("map_coordinates", x3, random.uniform(-3, 25, (3, 20)), **options)

@@ -140,7 +140,7 @@ def test_a_solution_that_ends():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("gradient", GRADIENTS)
-@pytest.mark.parametrize("span", [(0.0, 1.0), (1.0, 0.0)])
+@pytest.mark.parametrize("span", [(0.0, 0.4), (0.4, 0.0)])
 def test_by_everything(gradient, span):
     def final(stiffness, y0, scale):
         times = np.linspace(*span, 4) * scale
@@ -153,16 +153,31 @@ def test_by_everything(gradient, span):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gradient", GRADIENTS)
-def test_second_order(gradient):
-    def final(stiffness, y0):
+def test_second_order():
+    def final(stiffness, y0, gradient="direct"):
         return solve_ivp(
-            pendulum, (0.0, 1.0), y0, t_eval=np.array([0.4, 1.0]), args=(stiffness,),
+            pendulum, (0.0, 0.4), y0, t_eval=np.array([0.1, 0.4]), args=(stiffness,),
             gradient=gradient, rtol=1e-7, atol=1e-7,
         ).y  # fmt: skip
 
     loose = {"atol": 1e-3, "rtol": 1e-3, "eps": 1e-3}
     check_grads(final, [1.3, START], order=2, **loose)
+
+    weights, along = np.array([[0.7, -1.1], [0.4, 1.6]]), (0.8, np.array([1.2, -0.6]))
+
+    def pushed(f):
+        return lambda *xs: fg.jvp(f, xs, along)[1]
+
+    def pulled(f):
+        def slope(*xs):
+            return sum(np.sum(g * t) for g, t in zip(fg.grad(f, (0, 1))(*xs), along, strict=True))
+
+        return slope
+
+    expected = pushed(pulled(lambda p, y: np.sum(weights * final(p, y))))(1.3, START)
+    f = lambda p, y: np.sum(weights * final(p, y, "adjoint"))  # noqa: E731
+    for second in (pushed(pushed(f)), pushed(pulled(f)), pulled(pushed(f)), pulled(pulled(f))):
+        np.testing.assert_allclose(second(1.3, START), expected, rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -173,8 +188,8 @@ def test_without_t_eval(gradient):
             :, -1
         ]
 
-    check_grads(final, [1.3, START, 1.2], order=1)
-    assert fg.hessian(lambda y0: final(1.3, y0, 0.4)[0])(START).shape == (2, 2)
+    check_grads(final, [1.3, START, 0.5], order=1)
+    assert fg.hessian(lambda y0: final(1.3, y0, 0.2)[0])(START).shape == (2, 2)
 
 
 @pytest.mark.slow
@@ -182,10 +197,10 @@ def test_without_t_eval(gradient):
 def test_times_between_the_ends(gradient):
     def values(times, start):
         return solve_ivp(
-            pendulum, (start, 2.0), START, t_eval=times, args=(1.3,), gradient=gradient, **TIGHT
+            pendulum, (start, 1.0), START, t_eval=times, args=(1.3,), gradient=gradient, **TIGHT
         ).y
 
-    check_grads(values, [np.array([0.2, 0.5, 1.7]), 0.1], order=1, atol=1e-5)
+    check_grads(values, [np.array([0.2, 0.5, 0.8]), 0.1], order=1, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -193,7 +208,7 @@ def test_times_between_the_ends(gradient):
 def test_complex_derivatives(gradient):
     def rotation(rate, y0):
         return solve_ivp(
-            lambda t, y: 1j * rate * y, (0.0, 1.0), y0, t_eval=[0.5, 1.0], gradient=gradient,
+            lambda t, y: 1j * rate * y, (0.0, 0.4), y0, t_eval=[0.2, 0.4], gradient=gradient,
             **TIGHT,
         ).y  # fmt: skip
 
@@ -205,7 +220,7 @@ def test_complex_derivatives(gradient):
 def loss(stiffness, y0, method="RK45", gradient="direct", tolerance=1e-9):
     return np.sum(
         solve_ivp(
-            pendulum, (0.0, 1.0), y0, method, t_eval=np.linspace(0, 1, 4), args=(stiffness,),
+            pendulum, (0.0, 0.4), y0, method, t_eval=np.linspace(0, 0.4, 3), args=(stiffness,),
             gradient=gradient, rtol=tolerance, atol=tolerance,
         ).y
         ** 2
@@ -267,7 +282,7 @@ def test_what_the_function_closes_over(gradient):
         def fun(t, y):
             return np.tanh(p["w"] @ y) + p["b"] * p["count"]
 
-        return np.sum(solve_ivp(fun, (0, 1), START, t_eval=[1.0], gradient=gradient, **TIGHT).y)
+        return np.sum(solve_ivp(fun, (0, 0.4), START, t_eval=[0.4], gradient=gradient, **TIGHT).y)
 
     p = {"w": np.array([[0.1, 0.5], [-0.3, 0.2]]), "b": 0.3, "count": 2}
     wrt = {"w": p["w"], "b": p["b"]}
@@ -425,7 +440,7 @@ def test_odeint_is_scipys():
 @pytest.mark.slow
 @pytest.mark.parametrize("gradient", GRADIENTS)
 def test_odeint_of_trees(gradient):
-    t = np.array([0.0, 0.5, 1.0])
+    t = np.array([0.0, 0.2, 0.4])
 
     def total(p, y0):
         def func(y, t, p):
@@ -517,13 +532,14 @@ def test_nothing_warns():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for gradient in GRADIENTS:
-            fg.jit(fg.grad(lambda p, g=gradient: loss(p, START, "RK45", g)))(1.3)
-            fg.vmap(lambda p, g=gradient: loss(p, START, "RK45", g))(np.array([1.0, 30.0]))
+            f = lambda p, g=gradient: loss(p, START, "RK45", g, 1e-6)  # noqa: E731
+            fg.jit(fg.grad(f))(1.3)
+            fg.vmap(f)(np.array([1.0, 30.0]))
 
 
 def test_derivatives_where_only_a_call_finds_the_traced_value():
-    times = np.linspace(0.0, 2.0, 5)
-    weights = np.array([0.3, -1.0, 0.7, 2.0, -0.4])
+    times = np.linspace(0.0, 1.0, 3)
+    weights = np.array([0.3, -1.0, 0.7])
 
     class System:  # as packages hold the user's function
         def __init__(self, update):
@@ -535,7 +551,7 @@ def test_derivatives_where_only_a_call_finds_the_traced_value():
     def f(p, **options):
         system = System(lambda t, y: np.array([y[1], -p[0] * np.sin(y[0]) - p[1] * y[1] + 0.2]))
         found = scipy.integrate.solve_ivp(
-            lambda t, y: system.right(t, y), (0.0, 2.0), [0.5, 0.0], t_eval=times, **options
+            lambda t, y: system.right(t, y), (0.0, 1.0), [0.5, 0.0], t_eval=times, **options
         )
         return np.sum(weights * found.y[0])
 
@@ -553,7 +569,7 @@ def test_derivatives_where_only_a_call_finds_the_traced_value():
 
     p = np.array([1.0, 0.4])
     exact = scipy.integrate.solve_ivp(
-        variations, (0.0, 2.0), [0.5, *[0.0] * 13], "DOP853", t_eval=times, rtol=1e-12, atol=1e-14
+        variations, (0.0, 1.0), [0.5, *[0.0] * 13], "DOP853", t_eval=times, rtol=1e-12, atol=1e-14
     ).y
     first, second = exact[2:4] @ weights, (exact[6:10] @ weights).reshape(2, 2)
     of = functools.partial(f, rtol=1e-7, atol=1e-9)

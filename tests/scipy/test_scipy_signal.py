@@ -68,7 +68,8 @@ PAIRS = (
 @pytest.mark.parametrize("mode", ["full", "same", "valid"])
 def test_convolutions(name, mode):
     methods = ("auto", "direct", "fft") if name in ("convolve", "correlate") else (None,)
-    for (s1, s2), (d1, d2), method in itertools.product(SHAPES, PAIRS, methods):
+    for (i, (s1, s2)), (j, (d1, d2)) in itertools.product(enumerate(SHAPES), enumerate(PAIRS)):
+        method = methods[(i + j) % len(methods)]  # each with all shapes, and with all dtypes
         options = {} if method is None else {"method": method}
         if method == "fft" and {d1, d2} == {"int32", "float32"}:
             continue  # promoted otherwise
@@ -82,8 +83,9 @@ def test_convolutions(name, mode):
 )
 def test_two_dimensions(name, mode, boundary, value):
     shapes = (((5, 6), (2, 3)), ((2, 3), (5, 6)), ((4, 4), (4, 3)))
-    for (s1, s2), (d1, d2) in itertools.product(shapes, PAIRS):
-        if value == 2.0 and "int" in d1:
+    turn = (name == "correlate2d") + len(mode) % 2 + len(boundary) % 2
+    for (i, (s1, s2)), (j, (d1, d2)) in itertools.product(enumerate(shapes), enumerate(PAIRS)):
+        if (i + j + turn) % 2 or (value == 2.0 and "int" in d1):
             continue
         compare(name, draw(s1, d1), draw(s2, d2, 1), mode, boundary=boundary, fillvalue=value)
 

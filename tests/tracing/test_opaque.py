@@ -242,12 +242,12 @@ def test_threads_differentiate_at_the_same_time():
 
     codes = compiled.__code__, numbers_of.__code__
     wanted = {f: fg.grad(around(traceable))(X) for f in (compiled, numbers_of)}
-    start = threading.Barrier(6)
+    start = threading.Barrier(4)
     wrong: list[object] = []
 
     def work(k):
         start.wait()
-        for i in range(4):
+        for i in range(2):
             f = (compiled, numbers_of)[(i + k) % 2]
             with fg.opaque("differences"):
                 try:
@@ -257,7 +257,7 @@ def test_threads_differentiate_at_the_same_time():
                 except Exception as error:
                     wrong.append(error)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -424,9 +424,10 @@ CHANGED_LATER = (
 
 
 @pytest.mark.parametrize("transform", [fg.grad, fg.jacfwd, fg.hessian])
-@pytest.mark.parametrize("compile_", [False, True])
 @pytest.mark.parametrize("f", CHANGED_LATER)
-def test_arguments_are_those_of_the_call(f, transform, compile_):
+def test_arguments_are_those_of_the_call(f, transform):
+    compile_ = (CHANGED_LATER.index(f) + (transform is fg.jacfwd)) % 2 == 0
+
     def same(x):
         factors = [1.0] + [x[0] / X[0] if f is with_a_row_of_traced_values else 1.0] * 2
         return sum([np.sum(x) ** 2 * (i + 1) * c for i, c in enumerate(factors)])

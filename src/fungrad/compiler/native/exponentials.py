@@ -207,19 +207,15 @@ def cosh(code: Function, x: Value) -> Value:
 
 
 def tanh(code: Function, x: Value) -> Value:
-    """t / (t + 2), or 1 - 2 / (t + 2), of t = expm1(2 |x|)."""
+    """(v + r) / (2 w + v + r), of e^(2 |x|) = 2^k e^r, w = 2^-k and v = 1 - w + (e^r - 1 - r)."""
     a = at_most(code, code.fabs(x), 22.0)
     k, r, low = reduced(code, code.add(a, a))
-    s = power_of_two(code, k)
+    w = power_of_two(code, code.sub(0, k))
     tail = code.fma(code.mul(r, r), code.polynomial(EXP, r), low)
-    y, rest = fast_sum(code, code.sub(s, 1.0), code.mul(s, r))
-    t = code.add(y, code.fma(s, tail, rest))
-    d = code.add(t, 2.0)
-    small = code.compare("olt", a, 1.0)
-    zero = code.constant(0.0, x.type, x.lanes)
-    below = d, code.sub(t, code.sub(d, 2.0))
-    q = quotient(code, (code.select(small, t, 2.0), zero), below)
-    return code.copysign(code.select(small, q, code.sub(1.0, q)), x)
+    more = code.add(1.0, w)
+    d = fast_sum(code, more, code.add(r, tail))
+    n, rest = fast_sum(code, code.fma(w, -2.0, more), r)
+    return code.copysign(quotient(code, (n, code.add(rest, tail)), d), x)
 
 
 def sigmoid(code: Function, x: Value) -> Value:

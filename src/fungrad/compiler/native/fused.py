@@ -130,15 +130,18 @@ def _lanes_refusal(graph: Graph) -> Refusal | None:
 
 
 def _width(graph: Graph) -> int:
-    """The length of the last axis of the results of narrow products; 0 if they do not agree."""
+    """The length of the last axis of the results of narrow products; 0 if they do not agree, or do
+    not fit two registers, and 64 bytes.
+    """
     products = [e for e in graph.equations if is_narrow_product(e)]
     found = set[int]()
     for equation in products:
         shape = equation.outputs[0].type.shape
         found.add(next((n for n in reversed(shape) if 1 < n <= WIDEST), 0))
     (width, *others) = found or {0}
-    room = min([host().vector_bytes // e.outputs[0].type.dtype.itemsize for e in products] or [0])
-    return width if not others and width in (WIDEST // 2, WIDEST) and width <= room else 0
+    room = min(64, 2 * host().vector_bytes)
+    fits = all(width * e.outputs[0].type.dtype.itemsize <= room for e in products)
+    return width if not others and width in (WIDEST // 2, WIDEST) and fits else 0
 
 
 def _with_lanes(graph: Graph) -> Kernel:

@@ -1,4 +1,4 @@
-"""Loops over many items of a few numbers, whose last axis fills the lanes of one vector.
+"""Loops over many items of a few numbers, whose last axis fills the lanes of a vector.
 
 Products of such items with small matrices need each number of an item in all lanes, and add up in
 lanes: an item of 8 x 8 numbers is 8 registers, where loops with one item in each lane would need
@@ -42,7 +42,8 @@ class LaneNest(BoxNest):
         loaded = [p for p in self.demanded.values() if p.atom in source.arrays
                   and len(loops_of(p.index_map)) == len(maps.lengths)]  # fmt: skip
         registers = host().vector_bytes // 2  # 32 of AVX-512, 16 of AVX2
-        self.count = min(tuned.items_at_once, -(-registers // max(1, len(loaded))))
+        most = tuned.items_at_once * self.register // max(self.lanes, self.register)
+        self.count = min(max(1, most), -(-registers // max(1, len(loaded))))
         made = [source.made[p.atom] for p in self.demanded.values() if p.atom in source.made]
         self.cost_ns = sum([cost(e) for e in made if elementwise(e)]) * self.elements
         if any(len(stretches) > 1 for stretches in self.cuts):

@@ -6,6 +6,9 @@ cores. Each names the case of `python -m benchmarks` to time when it is changed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 
 class CostModel:
     """Sizes are counts of elements, times are nanoseconds."""
@@ -322,9 +325,10 @@ class Tuned:
     """
     long_elements: int = 50_000
     """Elements that double it, too: gradients."""
-    register_values: int = 60
-    """Beyond so many values of a vector step each fills one register; with more they would spill:
-    gradients.
+    register_values: Mapping[int, int] = MappingProxyType({64: 60, 32: 500, 16: 60})
+    """Beyond so many values of a vector step each fills one register, by the bytes of a register;
+    with more they would spill. Narrow ones wait for results more than for spills: gradients,
+    `benchmarks.cliffs`, Chebyshev.
     """
     output_copies: int = 8
     """The most copies of outputs to which threads add: two threads."""

@@ -48,9 +48,10 @@ TINY, LARGE = 2.2250738585072014e-308, 2.0**54
 
 def split(code: Function, u: Value) -> tuple[Value, Value]:
     """k and m of u = 2^k m, a positive normal number."""
-    i = code.sub(code.as_integer(u), _ROOT_HALF)
+    i = code.sub(code.as_integer(u), _ROOT_HALF - (1023 << 52))  # AVX2 shifts no signed i64
     mantissa = code.binary("and", i, 0x000FFFFFFFFFFFFF)
-    return code.binary("ashr", i, 52), code.as_float(code.add(mantissa, _ROOT_HALF))
+    k = code.sub(code.binary("lshr", i, 52), 1023)
+    return k, code.as_float(code.add(mantissa, _ROOT_HALF))
 
 
 def normal(code: Function, x: Value) -> tuple[Value, Value]:

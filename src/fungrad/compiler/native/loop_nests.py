@@ -60,6 +60,7 @@ class Nest:
       units: the number of units.
       first: the number of the first unit.
       cost_ns: a rough estimate of the time of all units.
+      spills: whether a step with several registers for each value would spill more than it gains.
       buffer: bytes of a unit's buffer between its loops. All units of one call use the first unit's
         buffer.
       bases: for each output that is written, the array that it begins with; None for zeros.
@@ -90,6 +91,7 @@ class Nest:
         ends += sum([root.write is not None for root in roots])
         self.cost_ns = sum([ns * times for ns, times in costs]) + 0.1 * ends * self.elements
         self.heavy = any(ns >= tuned.heavy_ns and times == self.elements for ns, times in costs)
+        self.spills = len(self.demanded) > tuned.register_values[host().vector_bytes]
         sizes = [
             max(4, p.atom.type.dtype.itemsize)
             for p in self.demanded.values()
@@ -352,7 +354,7 @@ class BoxNest(Nest):
         registers = 2 if self.heavy else 1
         if self.elements >= tuned.long_elements and (host().vector_bytes == 64 or not self.heavy):
             registers *= 2
-        if len(self.demanded) > tuned.register_values:
+        if self.spills:
             registers = 1
         self.lanes = registers * self.register
         while self.lanes > self.last:

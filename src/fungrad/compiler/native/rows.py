@@ -165,7 +165,7 @@ class RowNest(Nest):
         """The number of rows that run a phase at once: their sums fit into registers. Heavy values
         fill two registers of a row instead.
         """
-        if self.heavy or len(self.demanded) > tuned.register_values:
+        if self.heavy or self.spills:
             return 1
         sums = max(1, len(self._work(now)[0]))
         room = min(tuned.sums_at_once // sums, tuned.rows_at_once, self.group)

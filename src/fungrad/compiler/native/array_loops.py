@@ -253,11 +253,6 @@ class _Writer:
         self.scratch += whole_lines(size)
         return found
 
-    def copy(self, to: Value, source: Value, type_: Type) -> None:
-        name = "llvm.memcpy.p0.p0.i64"
-        self.module.declare(f"declare void @{name}(ptr, ptr, i64, i1)")
-        self.code.raw(f"call void @{name}({to}, {source}, i64 {type_.nbytes}, i1 false)")
-
     def table(self, kernel: Kernel) -> Value:
         """A table for the pointers that a kernel receives, with those of its constants."""
         count = len(kernel.inputs) + len(kernel.outputs)
@@ -326,7 +321,7 @@ def _sequence(graph: Graph) -> Kernel:
         if atom in own and atom not in there:
             there.add(atom)
         else:
-            made.copy(made.result(place), made.pointer(atom), atom.type)
+            made.code.copy(made.result(place), made.pointer(atom), atom.type.nbytes)
     return made.kernel()
 
 
@@ -476,5 +471,5 @@ def _scan(graph: Graph) -> Kernel:
     made.loops = [f"for {length} steps:", *[f"  {line}" for line in kernel.loops.split("\n")]]
     for n, found in enumerate(places[:count]):
         if found is not None:
-            made.copy(made.result(found), entry(first + n), carried[n].type)
+            code.copy(made.result(found), entry(first + n), carried[n].type.nbytes)
     return made.kernel()

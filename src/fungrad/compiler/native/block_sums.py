@@ -88,10 +88,8 @@ class Reduction(Record):
         while x.lanes > total.lanes:  # of several rows
             x = self.halved(code, x)
         if x.lanes < total.lanes:
-            lanes = [f"i32 {min(n, x.lanes)}" for n in range(total.lanes)]
-            by = f"<{total.lanes} x i32> <{', '.join(lanes)}>"
-            text = f"shufflevector {x}, {self.start(code, x.lanes)}, {by}"
-            x = code.new(text, x.type, total.lanes)
+            places = [min(n, x.lanes) for n in range(total.lanes)]
+            x = code.shuffled([x, self.start(code, x.lanes)], places)
         code.set(variable, self.joined(code, total, x))
 
     def joined_lanes(self, code: Function, x: Value) -> Value:
@@ -112,7 +110,7 @@ class Reduction(Record):
     def halved(self, code: Function, x: Value) -> Value:
         """The first half of the lanes, combined with the second."""
         half = x.lanes // 2
-        return self.joined(code, *[_part(code, x, start, half) for start in (0, half)])
+        return self.joined(code, *[code.part(x, start, half) for start in (0, half)])
 
 
 def reduction(equation: Equation) -> Reduction | None:
@@ -141,14 +139,6 @@ def type_of_sum(equation: Equation) -> str:
     if equation.primitive.reduces is not np.add or reduced == long[len(long) - len(reduced) :]:
         return "float"
     return "half" if long[-1] not in reduced else "i1"
-
-
-def _part(code: Function, x: Value, start: int, lanes: int) -> Value:
-    places = ", ".join([f"i32 {start + n}" for n in range(lanes)])
-    text = f"shufflevector {x}, {x.full} poison, <{lanes} x i32> <{places}>"
-    if lanes == 1:
-        return code.lane(x, start)
-    return code.new(text, x.type, lanes)
 
 
 def by_pairs(module: Module, reduction: Reduction) -> str:

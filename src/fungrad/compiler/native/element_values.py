@@ -353,14 +353,7 @@ class Body:
 
     def _collected(self, pointers: Sequence[Value], type: str) -> Value:
         """The numbers at some pointers, as lanes."""
-        code = self.code
-        if len(pointers) == 1:
-            return code.read(pointers[0], type, 1)
-        result = Value("poison", type, len(pointers))
-        for lane, at in enumerate(pointers):
-            text = f"insertelement {result}, {code.read(at, type, 1)}, i32 {lane}"
-            result = code.new(text, type, len(pointers))
-        return result
+        return self.code.vector([self.code.read(at, type, 1) for at in pointers])
 
     def _applied(self, equation: Equation, pieces: Sequence[Piece], lanes: int) -> Value:
         values = [self.value(piece.atom, piece.index_map) for piece in pieces]
@@ -502,7 +495,7 @@ class Body:
         first = self.address(array, type, shape, index)
         x = code.read(self.near(first, type, shape, index), type, lanes)
         if lanes > 1 and stride < 0:
-            x = shuffled(code, [x], reversed(range(lanes)))
+            x = code.reverse(x)
         return x
 
     def stride(self, shape: Sequence[int], index: IndexMap, loop: int | None = None) -> int:
@@ -523,11 +516,7 @@ class Body:
         if read * size_of(type) > tuned.gathered_bytes and abs(step) > SHORT:
             raise Refused("a strided read of a large array", "layout")
         first = self.address(array, type, atom.type.shape, index)
-        result = Value("poison", type, lanes)
-        for lane, n in enumerate(starts):
-            one = code.read(code.at(first, n, type), type, 1)
-            result = code.new(f"insertelement {result}, {one}, i32 {lane}", type, lanes)
-        return result
+        return self._collected([code.at(first, n, type) for n in starts], type)
 
     def record(
         self, shape: Sequence[int], index: IndexMap, step: int
@@ -569,8 +558,8 @@ class Body:
                 )
             self.records[key] = found
         if pairs:
-            return shuffled(code, [found], [n + number for n in starts])
-        return part(code, found, (number - start) * lanes, lanes)
+            return code.shuffled([found], [n + number for n in starts])
+        return code.part(found, (number - start) * lanes, lanes)
 
     def _to_record(
         self, x: Value, array: int, shape: Sequence[int], record: tuple[IndexMap, int], step: int
@@ -588,7 +577,7 @@ class Body:
         together = lanes if step == 2 else 1  # nothing lies between pairs
         for lane in range(0, lanes, together):
             to = code.at(first, lane * step, x.type)
-            code.write(part(code, both, lane * width, together * width), to)
+            code.write(code.part(both, lane * width, together * width), to)
 
     def store(self, x: Value, array: int, shape: Sequence[int], index: IndexMap) -> None:
         lanes = self.lanes_at(index)
@@ -651,29 +640,8 @@ def block_of(number: int, count: int, lanes: int) -> tuple[int, int]:
 
 def transposed(code: Function, rows: Sequence[Value]) -> Value:
     """Values of equal lanes, a power of two of them: the first lanes of all, then the second."""
-    if len(rows) == 1:
-        return rows[0]
-    if rows[0].lanes == 1:
-        result = Value("poison", rows[0].type, len(rows))
-        for lane, x in enumerate(rows):
-            text = f"insertelement {result}, {x}, i32 {lane}"
-            result = code.new(text, x.type, len(rows))
-        return result
+    if len(rows) == 1 or rows[0].lanes == 1:
+        return code.vector(rows)
     both = [transposed(code, rows[n::2]) for n in (0, 1)]
     count = both[0].lanes
-    return shuffled(code, both, [n + half for n in range(count) for half in (0, count)])
-
-
-def part(code: Function, x: Value, start: int, lanes: int) -> Value:
-    """Some adjacent lanes of a value."""
-    if lanes == x.lanes:
-        return x
-    return code.lane(x, start) if lanes == 1 else shuffled(code, [x], range(start, start + lanes))
-
-
-def shuffled(code: Function, xs: Sequence[Value], indices: Iterable[int]) -> Value:
-    """Some lanes of one or two values of equal lanes."""
-    mask = [f"i32 {n}" for n in indices]
-    x, other = xs[0], xs[-1] if len(xs) > 1 else f"{xs[0].full} poison"
-    text = f"shufflevector {x}, {other}, <{len(mask)} x i32> <{', '.join(mask)}>"
-    return code.new(text, x.type, len(mask))
+    return code.shuffled(both, [n + half for n in range(count) for half in (0, count)])

@@ -20,7 +20,7 @@ from fungrad.compiler.native.element_operations import convert, type_of
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
 from fungrad.compiler.native.generators import Single
 from fungrad.compiler.native.kernel import GIVEN_UP, Kernel, kernel_function, kernel_of, pointers_to
-from fungrad.compiler.native.llvm_ir import Module, Operand, Value
+from fungrad.compiler.native.llvm_ir import Module, Operand, Value, size_of
 from fungrad.compiler.native.machine_code import host
 from fungrad.compiler.native.scratch_layout import whole_lines
 from fungrad.compiler.refusal import Refusal, refusal
@@ -95,10 +95,19 @@ class Matrix:
       width: the elements between two rows.
       type: the type of its elements.
       lanes: the most lanes of a vector that divide the width.
+      turned: whether it is in Fortran's order: a row in memory is one of its columns.
     """
 
-    def __init__(self, pointer: Value, width: int, type: str = "double", lanes: int = 1) -> None:
+    def __init__(
+        self, pointer: Value, width: int, type: str = "double", lanes: int = 1, turned: bool = False
+    ) -> None:
         self.pointer, self.width, self.type, self.lanes = pointer, width, type, lanes
+        self.turned = turned
+
+    @property
+    def transpose(self) -> Matrix:
+        """Its transpose, in the same memory."""
+        return Matrix(self.pointer, self.width, self.type, self.lanes, not self.turned)
 
 
 class Writer:
@@ -144,6 +153,7 @@ class Writer:
 
     def at(self, x: Matrix, row: Operand, column: Operand) -> Value:
         code = self.code
+        row, column = (column, row) if x.turned else (row, column)
         index = code.add(code.mul(code.of(row, "i64", 1), x.width), column)
         return code.at(x.pointer, index, x.type)
 
@@ -197,6 +207,36 @@ class Writer:
         self.each(rows, columns, compare)
         return code.get(found)
 
+    def largest_sum(self, x: Matrix) -> Value:
+        """The largest sum of the sizes of a column."""
+        code, n, lanes = self.code, self.rows, self.widest
+        largest = code.initialised(code.constant(0.0, "double"))
+
+        def compare(total: Value) -> None:
+            more = code.compare("ogt", total, code.get(largest))
+            code.set(largest, code.select(more, total, code.get(largest)))
+
+        def of_columns(start: Value) -> None:
+            sums = code.initialised(code.constant(0.0, "double", lanes))
+            inside = self.lanes_below(code.sub(n, start))
+
+            def add(i: Value) -> None:
+                numbers = code.load_where(inside, self.at(x, i, start), x.type)
+                size = code.fabs(convert(code, numbers, "double"))
+                code.set(sums, code.add(code.get(sums), size))
+
+            code.for_range(0, n, add)
+            for lane in range(lanes):
+                compare(code.lane(code.get(sums), lane))
+
+        if x.turned:
+            rows = x.transpose
+            code.for_range(0, n, lambda i: compare(
+                self.row_sum(0, n, lambda get: code.fabs(get(rows, i)))))  # fmt: skip
+        else:
+            code.for_range(0, n, of_columns, lanes)
+        return code.get(largest)
+
     def tiles(self, rows: int, columns: int, body: Callable[[Value, Value], None]) -> None:
         """`body(i, j)` for each element, some columns at a time."""
         code = self.code
@@ -211,14 +251,19 @@ class Writer:
     def copy(self, x: Matrix, columns: int) -> Matrix:
         """A copy that may be changed."""
         made = self.room(columns)
-        self.each(self.rows, columns, lambda i, j: self.put(made, i, j, self.get(x, i, j)))
+        self.fill(made, x, self.rows, columns)
         return made
 
-    def copied(self, given: Value, to: Value, count: int) -> None:
-        """Copies numbers in double precision."""
-        name = "llvm.memcpy.p0.p0.i64"
-        self.code.module.declare(f"declare void @{name}(ptr, ptr, i64, i1)")
-        self.code.raw(f"call void @{name}({to}, {given}, i64 {8 * count}, i1 false)")
+    def fill(self, to: Matrix, x: Matrix, rows: int, columns: int) -> None:
+        """Writes the elements of a matrix into another one."""
+        if to.turned != x.turned:
+            self.tiles(rows, columns, lambda i, j: self.put(to, i, j, self.get(x, i, j)))
+        elif x.turned:
+            self.fill(to.transpose, x.transpose, columns, rows)
+        elif to.type == x.type and to.width == x.width == columns:
+            self.code.copy(to.pointer, x.pointer, size_of(x.type) * rows * columns)
+        else:
+            self.each(rows, columns, lambda i, j: self.put(to, i, j, self.get(x, i, j)))
 
     def lower(self, x: Matrix) -> Matrix:
         """A copy of the lower triangle."""
@@ -404,8 +449,7 @@ def _solve(made: Writer, triangle: str = "") -> None:
         a = made.copy(a, made.rows)
         made.eliminate(a, b)
     made.substitute(a, b, triangle == "lower")
-    x = made.output
-    made.each(made.rows, columns, lambda i, j: made.put(x, i, j, made.get(b, i, j)))
+    made.fill(made.output, b, made.rows, columns)
 
 
 def sign_and_log(made: Writer, a: Matrix, sign: Value) -> tuple[Value, Value]:
@@ -461,22 +505,21 @@ def _cofactors(made: Writer) -> None:
     code.for_range(0, n, lambda i: made.put(inverse, i, i, 1.0))
     made.eliminate(a, inverse, sign)
     made.substitute(a, inverse, False)
-    condition = code.mul(_norm(made, given), _norm(made, inverse))
-    made.must(code.compare("olt", condition, 1 / SINGULAR))
-    value, out = _determinant(made, a, sign), made.output
-    made.tiles(n, n, lambda i, j: made.put(out, j, i, code.mul(value, made.get(inverse, i, j))))
+    cofactors_of(made, given, inverse, lambda: _determinant(made, a, sign))
 
 
-def _norm(made: Writer, x: Matrix) -> Value:
-    """The largest sum of the sizes of a column."""
-    code, n = made.code, made.rows
-    sums = made.room(n)
-
-    def add(i: Value, j: Value) -> None:
-        made.put(sums, 0, j, code.add(made.get(sums, 0, j), code.fabs(made.get(x, i, j))))
-
-    made.each(n, n, add)
-    return made.largest(1, n, lambda i, j: made.get(sums, 0, j))
+def cofactors_of(
+    made: Writer, a: Matrix, inverse: Matrix, determinant: Callable[[], Value]
+) -> None:
+    """Stores the transposed inverse of a matrix times its determinant."""
+    code, n, out, turned = made.code, made.rows, made.output, inverse.transpose
+    made.must(
+        code.compare("olt", code.mul(made.largest_sum(a), made.largest_sum(inverse)), 1 / SINGULAR)
+    )
+    value = determinant()
+    made.must(code.compare("oeq", code.sub(value, value), 0.0))
+    store = lambda i, j: made.put(out, i, j, code.mul(value, made.get(turned, i, j)))  # noqa: E731
+    (made.tiles if turned.turned else made.each)(n, n, store)
 
 
 @RULES.rule(cholesky)

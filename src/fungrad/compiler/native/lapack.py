@@ -13,7 +13,6 @@ from typing import Any
 
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native import products
-from fungrad.compiler.native.element_operations import type_of
 from fungrad.compiler.native.factorisations import FLOATS, Matrix, Writer, substitutes, terms
 from fungrad.compiler.native.generators import Single
 from fungrad.compiler.native.kernel import Kernel
@@ -108,8 +107,8 @@ def by_lapack(equation: Equation) -> bool:
     return known and equation.inputs[0].type.size > 0 and unknown(equation) is None
 
 
-class _Library(Writer):
-    """The function of an equation by calls of a library."""
+class Library(Writer):
+    """The function of an equation by calls of LAPACK and the BLAS."""
 
     def length(self, number: int) -> Value:
         return self.code.constant(number, integer_type(), 1)
@@ -120,10 +119,6 @@ class _Library(Writer):
         given = [self.code.constant(flag, "i32", 1) for flag in flags]
         self.code.call(f"fg_cblas_{name}", "void", [*given, *args])
 
-
-class Lapack(_Library):
-    """The function of a factorisation by LAPACK."""
-
     def integer(self, number: int) -> Value:
         """The pointer to an integer."""
         return self.code.initialised(self.code.constant(number, integer_type()))
@@ -132,17 +127,19 @@ class Lapack(_Library):
         """The pointer to a letter."""
         return self.code.initialised(self.code.constant(ord(which), "i8"))
 
-    def run(self, name: str, *args: Value | int | str) -> None:
-        """Calls a routine, with workspaces; a failure leaves the program to NumPy."""
+    def run(self, name: str, *args: Matrix | Value | int | str) -> None:
+        """Calls a routine of LAPACK, with workspaces; a failure leaves the program to NumPy."""
         self.must(self.succeeds(name, *args))
 
-    def succeeds(self, name: str, *args: Value | int | str) -> Value:
-        """Calls a routine, with workspaces; whether it has no failure."""
-        sizes = _workspaces(name, [None if isinstance(x, Value) else x for x in args])
+    def succeeds(self, name: str, *args: Matrix | Value | int | str) -> Value:
+        """Calls a routine of LAPACK, with workspaces; whether it has no failure."""
+        sizes = _workspaces(name, [x if isinstance(x, int | str) else None for x in args])
         given = []
         for x in args:
             if x in sizes:
                 given += [self.memory(sizes[x]), self.integer(sizes[x])]
+            elif isinstance(x, Matrix):
+                given.append(x.pointer)
             elif isinstance(x, Value):
                 given.append(x)
             else:
@@ -152,45 +149,37 @@ class Lapack(_Library):
         self.code.call(f"fg_{name}", "void", [*given, info])
         return self.code.compare("eq", self.code.get(info), 0)
 
-    def in_fortran_order(self) -> tuple[Value, int, int]:
-        """A copy of the matrix, and its lengths."""
-        m, n = self.equation.inputs[0].type.shape
-        made = self.memory(m * n)
-        self.turn(self.inputs[0], made, m, n)
-        return made, m, n
-
-    def turn(self, a: Matrix, to: Value, m: int, n: int) -> None:
-        """Copies a matrix to memory in Fortran's order."""
-        code = self.code
-
-        def copy(i: Value, j: Value) -> None:
-            place = code.at(to, code.add(code.mul(j, m), i), "double")
-            code.store(self.get(a, i, j), place)
-
-        self.tiles(m, n, copy)
-
-    def out(self, place: int, given: Value, rows: int, columns: int, width: int) -> None:
-        """Stores a result that is in Fortran's order, of columns of a width."""
-        code, x = self.code, self.outputs[place]
-
-        def store(i: Value, j: Value) -> None:
-            assert x is not None
-            number = code.load(code.at(given, code.add(code.mul(j, width), i), "double"), "double")
-            self.put(x, i, j, number)
-
+    def in_fortran_order(self, rows: int, columns: int, x: Matrix | None = None) -> Matrix:
+        """A new matrix, or a copy of one."""
+        made = Matrix(self.memory(rows * columns), rows).transpose
         if x is not None:
-            self.tiles(rows, columns, store)
+            self.fill(made, x, rows, columns)
+        return made
 
-    def row_out(self, place: int, given: Value, count: int) -> None:
-        """Stores a vector."""
-        code, x = self.code, self.outputs[place]
+    def out(self, place: int, x: Matrix, rows: int, columns: int) -> None:
+        """Stores a result, if it is read."""
+        to = self.outputs[place]
+        if to is not None:
+            self.fill(to, x, rows, columns)
 
-        def store(j: Value) -> None:
-            assert x is not None
-            self.put(x, 0, j, code.load(code.at(given, j, "double"), "double"))
+    def doubles(self, x: Matrix, rows: int, columns: int) -> Matrix:
+        """A matrix in double precision: itself, or a copy."""
+        if x.type == "double":
+            return x
+        made = Matrix(self.memory(rows * columns), columns)
+        self.fill(made, x, rows, columns)
+        return made
 
-        if x is not None:
-            code.for_range(0, count, store)
+    def overwritten(
+        self, x: Matrix, rows: int, columns: int, body: Callable[[Matrix], None]
+    ) -> None:
+        """Stores a copy of a matrix after `body` has overwritten it, in double precision."""
+        out = self.output
+        made = out if out.type == "double" else Matrix(self.memory(rows * columns), columns)
+        self.fill(made, x, rows, columns)
+        body(made)
+        if made is not out:
+            self.fill(out, made, rows, columns)
 
 
 def _workspaces(name: str, args: Sequence[Any]) -> dict[Any, int]:
@@ -212,90 +201,89 @@ def _workspaces(name: str, args: Sequence[Any]) -> dict[Any, int]:
 
 
 @RULES.rule(qr)
-def _qr(made: Lapack) -> None:
-    a, m, n = made.in_fortran_order()
-    k = min(m, n)
+def _qr(made: Library) -> None:
+    m, n = made.equation.inputs[0].type.shape
+    a, k = made.in_fortran_order(m, n, made.inputs[0]), min(m, n)
     tau, code = made.memory(k), made.code
     made.run("dgeqrf", m, n, a, m, tau, WORK)
     r = made.outputs[1]
     if r is not None:
 
         def store(i: Value, j: Value) -> None:
-            number = code.load(code.at(a, code.add(code.mul(j, m), i), "double"), "double")
+            number = made.get(a, i, j)
             made.put(r, i, j, code.select(code.compare("slt", j, i), 0.0, number))
 
         made.tiles(k, n, store)
     if made.outputs[0] is not None:
         made.run("dorgqr", m, k, k, a, m, tau, WORK)
-        made.out(0, a, m, k, m)
+        made.out(0, a, m, k)
 
 
 @RULES.rule(eigh, eigenspaces, eigvalsh)
-def _eigh(made: Lapack, lower: bool) -> None:
-    a, n, _ = made.in_fortran_order()
-    w, vectors = made.memory(n), len(made.outputs) > 1
+def _eigh(made: Library, lower: bool) -> None:
+    n, vectors = made.rows, len(made.outputs) > 1
+    a = made.in_fortran_order(n, n, made.inputs[0])
+    w = Matrix(made.memory(n), n)
     letters = "V" if vectors else "N", "L" if lower else "U"
     made.run("dsyevd", *letters, n, a, n, w, WORK, _IWORK)
-    made.row_out(0, w, n)
+    made.out(0, w, 1, n)
     if vectors:
-        made.out(1, a, n, n, n)
+        made.out(1, a, n, n)
 
 
 @RULES.rule(svd, svdvals)
-def _svd(made: Lapack, full: bool | None = None) -> None:
-    a, m, n = made.in_fortran_order()
-    k = min(m, n)
-    s, job = made.memory(k), "N" if full is None else "A" if full else "S"
+def _svd(made: Library, full: bool | None = None) -> None:
+    m, n = made.equation.inputs[0].type.shape
+    a, k = made.in_fortran_order(m, n, made.inputs[0]), min(m, n)
+    s, job = Matrix(made.memory(k), k), "N" if full is None else "A" if full else "S"
     columns, rows = (m, n) if full else (k, k)
-    u, vh = [made.memory(1 if full is None else x) for x in (m * columns, rows * n)]
+    none = full is None
+    u = made.in_fortran_order(1 if none else m, 1 if none else columns)
+    vh = made.in_fortran_order(1 if none else rows, 1 if none else n)
     made.run("dgesdd", job, m, n, a, m, s, u, m, vh, rows, WORK, made.memory(8 * k))
-    if full is None:
-        made.row_out(0, s, k)
+    if none:
+        made.out(0, s, 1, k)
         return
-    made.out(0, u, m, columns, m)
-    made.row_out(1, s, k)
-    made.out(2, vh, rows, n, rows)
+    made.out(0, u, m, columns)
+    made.out(1, s, 1, k)
+    made.out(2, vh, rows, n)
 
 
 @RULES.rule(pinv)
-def _pinv(made: Lapack) -> None:
+def _pinv(made: Library) -> None:
     """The transpose of U S^-1 V^H in Fortran's order, without the singular values below rtol times
     the largest.
     """
-    a, m, n = made.in_fortran_order()
-    k, code, out = min(m, n), made.code, made.output
-    s, u, vh = [made.memory(count) for count in (k, m * k, k * n)]
+    m, n = made.equation.inputs[0].type.shape
+    a, k, code, out = made.in_fortran_order(m, n, made.inputs[0]), min(m, n), made.code, made.output
+    s = Matrix(made.memory(k), k)
+    u, vh = made.in_fortran_order(m, k), made.in_fortran_order(k, n)
     made.run("dgesdd", "S", m, n, a, m, s, u, m, vh, k, WORK, made.memory(8 * k))
     rtol: Any = made.equation.inputs[1]
     if isinstance(rtol, Literal):
         share = code.constant(float(rtol.value), "double")
     else:
         share = made.get(made.inputs[1], 0, 0)
-    values, columns = Matrix(s, k), Matrix(u, m)
-    least = code.mul(share, made.get(values, 0, 0))
+    least = code.mul(share, made.get(s, 0, 0))
 
     def divide(j: Value) -> None:
-        value = made.get(values, 0, j)
+        value = made.get(s, 0, j)
         large = code.compare("ogt", value, least)
         factor = code.select(large, code.div(1.0, value), 0.0)
-        code.for_range(
-            0, m, lambda i: made.put(columns, j, i, code.mul(factor, made.get(columns, j, i)))
-        )
+        code.for_range(0, m, lambda i: made.put(u, i, j, code.mul(factor, made.get(u, i, j))))
 
     code.for_range(0, k, divide)
-    double = out.type == "double"
-    found = out.pointer if double else made.memory(n * m)
+    found = out if out.type == "double" else Matrix(made.memory(n * m), m)
     one, zero = [code.constant(number, "double", 1) for number in (1.0, 0.0)]
     lengths = [made.length(count) for count in (m, n, k)]
-    made.call("dgemm", (_COLUMNS, _AS_IT_IS, _AS_IT_IS), *lengths, one, u, lengths[0], vh,
-              lengths[2], zero, found, lengths[0])  # fmt: skip
-    if not double:
-        product = Matrix(found, m)
-        made.each(n, m, lambda i, j: made.put(out, i, j, made.get(product, i, j)))
+    made.call("dgemm", (_COLUMNS, _AS_IT_IS, _AS_IT_IS), *lengths, one, u.pointer, lengths[0],
+              vh.pointer, lengths[2], zero, found.pointer, lengths[0])  # fmt: skip
+    if found is not out:
+        made.fill(out, found, n, m)
 
 
 def _factorisation(graph: Graph, equation: Equation) -> Kernel:
-    made = Lapack(graph, equation)
+    made = Library(graph, equation)
     made.terms += terms(equation)
     return made.kernel(RULES)
 
@@ -306,146 +294,93 @@ KERNELS = dict.fromkeys(RULES, Single(_refusal, _factorisation))
 # --- by the BLAS ----------------------------------------------------------------------------------
 
 
-class _Blas(_Library):
-    """The function of an equation on matrices in C order, by calls of the BLAS."""
-
-    def __init__(self, graph: Graph, equation: Equation) -> None:
-        super().__init__(graph, equation)
-        self.number = type_of(equation.outputs[0].type.dtype)
-
-    def for_matrices(self, body: Callable[..., None]) -> None:
-        """`body(*inputs, output)` for the matrices of stacks."""
-        code, atoms = self.code, (*self.equation.inputs, *self.equation.outputs)
-        shapes = [atom.type.shape for atom in atoms]
-        given = [*self.inputs, self.output]
-
-        def at(place: Value) -> None:
-            pointers = [code.at(x.pointer, code.mul(place, math.prod(shape[-2:])), self.number)
-                        for x, shape in zip(given, shapes, strict=True)]  # fmt: skip
-            body(*[Matrix(p, x.width, x.type) for p, x in zip(pointers, given, strict=True)])
-
-        code.for_range(0, math.prod(shapes[0][:-2]), at)
-
-    def doubles(self, x: Any, rows: int, columns: int) -> Value:
-        """A copy in double precision."""
-        made = self.memory(rows * columns)
-        code = self.code
-
-        def copy(i: Value, j: Value) -> None:
-            to = code.at(made, code.add(code.mul(i, columns), j), "double")
-            code.store(self.get(x, i, j), to)
-
-        self.each(rows, columns, copy)
-        return made
-
-    def out(self, x: Any, given: Value, rows: int, columns: int) -> None:
-        """Stores numbers in double precision."""
-        code = self.code
-
-        def store(i: Value, j: Value) -> None:
-            at = code.at(given, code.add(code.mul(i, columns), j), "double")
-            self.put(x, i, j, code.load(at, "double"))
-
-        self.each(rows, columns, store)
-
-
 BLAS = Rules()
 """What writes an equation on large matrices beside factorisations."""
 
 
+def _for_matrices(made: Library, body: Callable[..., None]) -> None:
+    """`body(*inputs, output)` for the matrices of stacks in C order."""
+    code, atoms = made.code, (*made.equation.inputs, *made.equation.outputs)
+    shapes = [atom.type.shape for atom in atoms]
+    given = [*made.inputs, made.output]
+
+    def at(place: Value) -> None:
+        pointers = [code.at(x.pointer, code.mul(place, math.prod(shape[-2:])), x.type)
+                    for x, shape in zip(given, shapes, strict=True)]  # fmt: skip
+        body(*[Matrix(p, x.width, x.type) for p, x in zip(pointers, given, strict=True)])
+
+    code.for_range(0, math.prod(shapes[0][:-2]), at)
+
+
 @BLAS.rule(dot_general)
-def _product(made: _Blas, contract: Any, batch: Any) -> None:
-    stack = len(batch[0])
+def _product(made: Library, contract: Any, batch: Any) -> None:
+    stack, type = len(batch[0]), made.output.type
     shapes = [atom.type.shape for atom in (*made.equation.inputs, *made.equation.outputs)]
     (a, b, (m, n)), (i, j) = [shape[stack:] for shape in shapes], [x - stack for (x,) in contract]
-    one, zero = [made.code.constant(number, made.number, 1) for number in (1.0, 0.0)]
+    one, zero = [made.code.constant(number, type, 1) for number in (1.0, 0.0)]
     flags = _ROWS, _AS_IT_IS if i == 1 else _TRANSPOSED, _AS_IT_IS if j == 0 else _TRANSPOSED
-    name = "sgemm" if made.number == "float" else "dgemm"
+    name = "sgemm" if type == "float" else "dgemm"
 
     def multiply(x: Matrix, y: Matrix, out: Matrix) -> None:
         made.call(name, flags, *map(made.length, (m, n, a[i])), one, x.pointer, made.length(a[1]),
                   y.pointer, made.length(b[1]), zero, out.pointer, made.length(n))  # fmt: skip
 
-    made.for_matrices(multiply)
+    _for_matrices(made, multiply)
     made.terms += m * n  # the products themselves take as long on NumPy
 
 
 @BLAS.rule(transpose)
-def _transpose(made: _Blas, axes: Any) -> None:
-    type_, code = made.equation.inputs[0].type, made.code
+def _transpose(made: Library, axes: Any) -> None:
+    type_ = made.equation.inputs[0].type
     rows, columns = type_.shape[-2:]
-
-    def turn(x: Matrix, out: Matrix) -> None:
-        def move(i: Value, j: Value) -> None:
-            code.store(code.load(made.at(x, i, j), made.number), made.at(out, j, i))
-
-        made.tiles(rows, columns, move)
-
-    made.for_matrices(turn)
+    _for_matrices(made, lambda x, out: made.fill(out.transpose, x, rows, columns))
     made.terms += 5.0 * type_.size
 
 
 @BLAS.rule(solve)
-def _solve(made: _Blas, triangle: str) -> None:
+def _solve(made: Library, triangle: str) -> None:
     """By blocks, as `substitution`, so that most of the work are products."""
     code = made.code
     (n, k), (a, b) = made.equation.inputs[1].type.shape, made.inputs
     code.for_range(0, n, lambda i: made.must(code.compare("une", made.get(a, i, i), 0.0)))
-    double = made.number == "double"
-    a_at = a.pointer if double else made.doubles(a, n, n)
-    x_at = made.output.pointer if double else made.doubles(b, n, k)
-    if double:
-        made.copied(b.pointer, x_at, n * k)
+    a = made.doubles(a, n, n)
     one, minus = [code.constant(number, "double", 1) for number in (1.0, -1.0)]
     columns, width = made.length(k), made.length(n)
 
-    def at(pointer: Value, row: int, column: int, width: int) -> Value:
-        return code.at(pointer, row * width + column, "double")
-
-    def substitute(start: int, stop: int) -> None:
+    def substitute(x: Matrix, start: int, stop: int) -> None:
         if stop - start <= BLOCK:
             flags = _ROWS, _LEFT, _OF[triangle], _AS_IT_IS, _DIAGONAL
             made.call("dtrsm", flags, made.length(stop - start), columns, one,
-                      at(a_at, start, start, n), width, at(x_at, start, 0, k), columns)  # fmt: skip
+                      made.at(a, start, start), width, made.at(x, start, 0), columns)  # fmt: skip
             return
         middle = start + (stop - start) // 2
         parts = [(start, middle), (middle, stop)]
         first, rest = parts if triangle == "lower" else parts[::-1]
-        substitute(*first)
+        substitute(x, *first)
         sizes = [made.length(m) for m in (rest[1] - rest[0], k, first[1] - first[0])]
         made.call("dgemm", (_ROWS, _AS_IT_IS, _AS_IT_IS), *sizes, minus,
-                  at(a_at, rest[0], first[0], n), width, at(x_at, first[0], 0, k), columns, one,
-                  at(x_at, rest[0], 0, k), columns)  # fmt: skip
-        substitute(*rest)
+                  made.at(a, rest[0], first[0]), width, made.at(x, first[0], 0), columns, one,
+                  made.at(x, rest[0], 0), columns)  # fmt: skip
+        substitute(x, *rest)
 
-    substitute(0, n)
-    if not double:
-        made.out(made.output, x_at, n, k)
+    made.overwritten(b, n, k, lambda x: substitute(x, 0, n))
     made.terms += terms(made.equation)
 
 
 @BLAS.rule(cholesky_pullback)
-def _cholesky_pullback(made: _Blas) -> None:
+def _cholesky_pullback(made: Library) -> None:
     """By halves, as NumPy's program: the cotangents become those of the symmetric matrix."""
     code, n = made.code, made.rows
     y, ct = made.inputs
-    double = made.number == "double"
-    factor = y.pointer if double else made.doubles(y, n, n)
-    found = made.output.pointer if double else made.doubles(ct, n, n)
-    if double:
-        made.copied(ct.pointer, found, n * n)
-    g, width = Matrix(found, n), made.length(n)
+    factor, width = made.doubles(y, n, n), made.length(n)
     one, minus, twice = [code.constant(number, "double", 1) for number in (1.0, -1.0, -2.0)]
-
-    def at(pointer: Value, row: int, column: int) -> Value:
-        return code.at(pointer, row * n + column, "double")
 
     def by_triangle(
         name: str, side: int, turned: int, start: int, x: Value, rows: int, columns: int
     ) -> None:
         flags = _ROWS, side, _OF["lower"], turned, _DIAGONAL
         lengths = made.length(rows), made.length(columns)
-        made.call(name, flags, *lengths, one, at(factor, start, start), width, x, width)
+        made.call(name, flags, *lengths, one, made.at(factor, start, start), width, x, width)
 
     def multiply(turned: int, sizes: Sequence[int], scale: Value, x: Value, z: Value,
                  out: Value) -> None:  # fmt: skip
@@ -453,8 +388,9 @@ def _cholesky_pullback(made: _Blas) -> None:
         made.call("dgemm", flags, *map(made.length, sizes), scale, x, width, z, width, one,
                   out, width)  # fmt: skip
 
-    def leaf(start: int, size: int) -> None:
-        x, block = at(found, start, start), Matrix(at(found, start, start), n)
+    def leaf(g: Matrix, start: int, size: int) -> None:
+        x = made.at(g, start, start)
+        block = Matrix(x, n)
         made.each(size, lambda i: (code.add(i, 1), size), lambda i, j: made.put(block, i, j, 0.0))
         by_triangle("dtrmm", _LEFT, _TRANSPOSED, start, x, size, size)
         made.each(size, lambda i: (0, i),
@@ -464,18 +400,18 @@ def _cholesky_pullback(made: _Blas) -> None:
         halve = lambda i, j: made.put(block, i, j, code.mul(made.get(block, i, j), 0.5))  # noqa: E731
         made.each(size, size, halve)
 
-    def pull(start: int, stop: int) -> None:
+    def pull(g: Matrix, start: int, stop: int) -> None:
         if stop - start <= LEAF:
-            leaf(start, stop - start)
+            leaf(g, start, stop - start)
             return
         middle = start + (stop - start) // 2
         first, rest = middle - start, stop - middle
-        pull(middle, stop)
-        below, b = at(found, middle, start), at(factor, middle, start)
-        multiply(_AS_IT_IS, (rest, first, rest), twice, at(found, middle, middle), b, below)
+        pull(g, middle, stop)
+        below, b = made.at(g, middle, start), made.at(factor, middle, start)
+        multiply(_AS_IT_IS, (rest, first, rest), twice, made.at(g, middle, middle), b, below)
         by_triangle("dtrsm", _RIGHT, _AS_IT_IS, start, below, rest, first)
-        multiply(_TRANSPOSED, (first, first, rest), minus, below, b, at(found, start, start))
-        pull(start, middle)
+        multiply(_TRANSPOSED, (first, first, rest), minus, below, b, made.at(g, start, start))
+        pull(g, start, middle)
 
         def mirror(i: Value, j: Value) -> None:
             row, column = code.add(i, middle), code.add(j, start)
@@ -485,9 +421,7 @@ def _cholesky_pullback(made: _Blas) -> None:
 
         made.tiles(rest, first, mirror)
 
-    pull(0, n)
-    if not double:
-        made.out(made.output, found, n, n)
+    made.overwritten(ct, n, n, lambda g: pull(g, 0, n))
     made.terms += terms(made.equation)
 
 
@@ -520,7 +454,7 @@ def _blas_refusal(equation: Equation) -> Refusal | None:
 
 
 def _by_blas(graph: Graph, equation: Equation) -> Kernel:
-    return _Blas(graph, equation).kernel(BLAS)
+    return Library(graph, equation).kernel(BLAS)
 
 
 LARGE = dict.fromkeys(BLAS, Single(_blas_refusal, _by_blas))

@@ -24,7 +24,7 @@ import re
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -425,6 +425,12 @@ class Function:
         """`store`, also of bools."""
         self.store(self.convert("zext", x, "i8") if x.type == "i1" else x, pointer)
 
+    def copy(self, to: Value, source: Value, size: int) -> None:
+        """Copies some bytes to other memory."""
+        name = "llvm.memcpy.p0.p0.i64"
+        self.module.declare(f"declare void @{name}(ptr, ptr, i64, i1)")
+        self.raw(f"call void @{name}({to}, {source}, i64 {size}, i1 false)")
+
     def prefetch(self, pointer: Value, writes: bool) -> None:
         """Prefetches the cache line at an address, which may be invalid."""
         self.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
@@ -464,14 +470,33 @@ class Function:
             return x
         return self.new(f"extractelement {x}, i32 {place}", x.type, 1)
 
+    def vector(self, parts: Sequence[Value]) -> Value:
+        """Scalars as the lanes of one value."""
+        if len(parts) == 1:
+            return parts[0]
+        found = Value("poison", parts[0].type, len(parts))
+        for place, x in enumerate(parts):
+            found = self.new(f"insertelement {found}, {x}, i32 {place}", x.type, len(parts))
+        return found
+
+    def shuffled(self, xs: Sequence[Value], places: Iterable[int]) -> Value:
+        """Some lanes of one or two values of equal lanes."""
+        mask = [f"i32 {place}" for place in places]
+        x, other = xs[0], xs[-1] if len(xs) > 1 else f"{xs[0].full} poison"
+        text = f"shufflevector {x}, {other}, <{len(mask)} x i32> <{', '.join(mask)}>"
+        return self.new(text, x.type, len(mask))
+
+    def part(self, x: Value, start: int, lanes: int) -> Value:
+        """Some adjacent lanes."""
+        if lanes == x.lanes:
+            return x
+        return (
+            self.lane(x, start) if lanes == 1 else self.shuffled([x], range(start, start + lanes))
+        )
+
     def reverse(self, x: Value) -> Value:
         """The lanes in reversed order."""
-        if x.lanes == 1:
-            return x
-        order = ", ".join([f"i32 {n}" for n in reversed(range(x.lanes))])
-        return self.new(
-            f"shufflevector {x}, {x.full} poison, <{x.lanes} x i32> <{order}>", x.type, x.lanes
-        )
+        return x if x.lanes == 1 else self.shuffled([x], reversed(range(x.lanes)))
 
     def any(self, mask: Value) -> Value:
         """Whether a mask is set in any lane."""

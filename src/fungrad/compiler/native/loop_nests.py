@@ -211,11 +211,12 @@ class Nest:
                 at += self.copies * self._room(n)
             else:
                 base = self.bases.get(n)
-            what = "i8 0" if base is None else str(entry.pointer(base))
-            name = "llvm.memset.p0.i64" if base is None else "llvm.memcpy.p0.p0.i64"
-            code.module.declare(f"declare void @{name}(ptr, {what.split()[0]}, i64, i1)")
             size = self.source.graph.outputs[n].type.nbytes
-            code.raw(f"call void @{name}({to}, {what}, i64 {size}, i1 false)")
+            if base is not None:
+                code.copy(to, entry.pointer(base), size)
+            else:
+                code.module.declare("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+                code.raw(f"call void @llvm.memset.p0.i64({to}, i8 0, i64 {size}, i1 false)")
         body = Body(self.source, self.maps, code, {}, None, 1, entry)
         body.pointers = self.extra = pointers
         ends = [code.binary("sdiv", code.mul(code.add(number, n), self.units), self.copies)

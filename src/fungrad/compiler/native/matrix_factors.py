@@ -16,12 +16,11 @@ import numpy as np
 
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native import lapack
-from fungrad.compiler.native.element_operations import convert
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
-from fungrad.compiler.native.factorisations import Matrix, sign_and_log, terms
+from fungrad.compiler.native.factorisations import Matrix, cofactors_of, sign_and_log, terms
 from fungrad.compiler.native.generators import Single
 from fungrad.compiler.native.kernel import Kernel
-from fungrad.compiler.native.lapack import WORK, Lapack, integer_type
+from fungrad.compiler.native.lapack import WORK, Library, integer_type
 from fungrad.compiler.native.llvm_ir import Operand, Value
 from fungrad.compiler.numpy_backend import shared_factors
 from fungrad.compiler.numpy_backend.program_calls import called, program_call
@@ -31,7 +30,7 @@ from fungrad.ir.graph import Equation, Graph, Variable
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.ufuncs import exp, log
 from fungrad.primitives.linalg.cholesky_qr import cholesky
-from fungrad.primitives.linalg.determinant import SINGULAR, cofactors, det, slogdet
+from fungrad.primitives.linalg.determinant import cofactors, det, slogdet
 from fungrad.primitives.linalg.solve import inv, solve
 from fungrad.retracing.graph_transforms import memoised
 from fungrad.support.lazy import Record
@@ -55,11 +54,6 @@ class FactorPlan(Record):
     alone: bool
     transposed: bool
     turned: bool
-
-    @property
-    def as_it_is(self) -> bool:
-        """Whether what is factorised is the matrix's transpose, in memory the matrix itself."""
-        return self.alone and self.transposed
 
 
 def by_lapack(equation: Equation) -> bool:
@@ -106,13 +100,14 @@ def _name(primitive: Any) -> str:
     return f"{primitive.name}_by_lapack"
 
 
-class Factors(Lapack):
+class Factors(Library):
     """The function of such an equation.
 
     Attributes:
       plan: how it gets its results.
-      matrix: the matrix.
-      packed, exchanges: the pointers to the factors, and to the exchanges of rows.
+      matrix: the matrix of the factors, and `own` that of the equation.
+      packed: the factors, in Fortran's order.
+      exchanges: the pointer to the exchanges of rows.
       factorised: whether they are there.
     """
 
@@ -125,8 +120,10 @@ class Factors(Lapack):
             kept, *self.outputs = self.outputs
         else:
             kept, *self.inputs = self.inputs
-        self.packed = self.memory((n + 1) * n) if kept is None else kept.pointer
-        self.exchanges = self.code.at(self.packed, n * n, "double")
+        self.own = self.matrix.transpose if self.plan.transposed else self.matrix
+        held = self.memory((n + 1) * n) if kept is None else kept.pointer
+        self.packed = Matrix(held, n).transpose
+        self.exchanges = self.code.at(held, n * n, "double")
         self.factorised = not self.plan.factorises
 
     # --- factors ----------------------------------------------------------------------------------
@@ -138,7 +135,7 @@ class Factors(Lapack):
         definite = code.initialised(code.constant(0, "i64"))
 
         def attempt() -> None:
-            self.whole(self.matrix, self.packed)
+            self.fill(self.packed.transpose, self.matrix, n, n)
             done = self.succeeds("dpotrf", "U", n, self.packed, n)
             regular = code.binary("and", done, self.beyond_rounding())
             code.set(definite, code.convert("zext", regular, "i64"))
@@ -152,18 +149,16 @@ class Factors(Lapack):
     def by_exchanges(self) -> None:
         """LU factors; those that are not finite leave the program."""
         n = self.rows
-        self.turn(self.matrix, self.packed, n, n)
+        self.fill(self.packed, self.matrix, n, n)
         self.run("dgetrf", n, n, self.packed, n, self.exchanges)
         self.must_be_finite()
 
     def copy_own(self) -> None:
         """Copies the matrix of the equation for NumPy's routine."""
-        if self.plan.as_it_is:
-            self.whole(self.matrix, self.packed)
-        else:
-            self.turn(self.matrix, self.packed, self.rows, self.rows)
+        matrix = self.own if self.plan.alone else self.matrix
+        self.fill(self.packed, matrix, self.rows, self.rows)
 
-    def systems(self, x: Value, columns: int) -> None:
+    def systems(self, x: Matrix, columns: int) -> None:
         """Overwrites right-hand sides by the solutions, by LU factors."""
         n, given = self.rows, (self.packed, self.rows, self.exchanges, x, self.rows)
         if self.factorised:
@@ -196,24 +191,19 @@ class Factors(Lapack):
         code.if_else(code.compare("eq", both(), 0), search)
         self.must(code.compare("ne", both(), 0))
 
-    def whole(self, a: Matrix, to: Value) -> None:
-        """Copies a matrix as it is."""
-        copy = Matrix(to, self.rows)
-        self.each(self.rows, self.rows, lambda i, j: self.put(copy, i, j, self.get(a, i, j)))
-
     def must_be_finite(self) -> None:
         """Leaves the program unless the factors are finite."""
         code, lanes, size = self.code, self.widest, self.rows**2
         total = code.initialised(code.constant(0.0, "double", lanes))
 
         def add(i: Value) -> None:
-            x = code.load(code.at(self.packed, i, "double"), "double", lanes)
+            x = code.load(code.at(self.packed.pointer, i, "double"), "double", lanes)
             code.set(total, code.add(code.get(total), code.sub(x, x)))
 
         code.for_range(0, size - size % lanes, add, lanes)
         self.must(code.all(code.compare("oeq", code.get(total), 0.0)))
         for i in range(size - size % lanes, size):
-            x = code.load(code.at(self.packed, i, "double"), "double", 1)
+            x = code.load(code.at(self.packed.pointer, i, "double"), "double", 1)
             self.must(code.compare("oeq", code.sub(x, x), 0.0))
 
     def symmetric(self) -> Value:
@@ -237,7 +227,7 @@ class Factors(Lapack):
 
     def beyond_rounding(self) -> Value:
         """Whether Cholesky's pivots are finite and not as small as rounding."""
-        code, n, packed = self.code, self.rows, Matrix(self.packed, self.rows)
+        code, n, packed = self.code, self.rows, self.packed
         least, largest, wrong = [code.variable("double") for _ in range(3)]
         for variable, number in ((least, math.inf), (largest, 0.0), (wrong, 0.0)):
             code.set(variable, code.constant(number, "double"))
@@ -265,37 +255,36 @@ class Factors(Lapack):
         first = self.code.load(self.exchanges, integer_type(), 1)
         self.code.if_else(self.code.compare("eq", first, 0), definite, general)
 
-    def inverse(self) -> tuple[Value, bool]:
-        """The inverse, and whether it is in C order, not in Fortran's."""
+    def inverse(self) -> Matrix:
+        """The inverse of the equation's matrix."""
         code, n = self.code, self.rows
-        at = self.memory(n * n)
-        x = Matrix(at, n)
+        x = self.in_fortran_order(n, n)
 
         def mirror(i: Value, j: Value) -> None:
             above = code.compare("slt", i, j)
-            row, column = code.select(above, j, i), code.select(above, i, j)
+            row, column = code.select(above, i, j), code.select(above, j, i)
             self.put(x, i, j, self.get(x, row, column))
 
         def definite() -> None:
-            self.copied(self.packed, at, n * n)
-            self.run("dpotri", "U", n, at, n)
+            self.fill(x, self.packed, n, n)
+            self.run("dpotri", "U", n, x, n)
             self.tiles(n, n, mirror)
 
         def general() -> None:
             if self.plan.alone:
-                self.each(n, n, lambda i, j: self.put(x, i, j, 0.0))
+                self.each(n, n, lambda i, j: self.put(x, j, i, 0.0))
                 code.for_range(0, n, lambda i: self.put(x, i, i, 1.0))
-                self.systems(at, n)
+                self.systems(x, n)
             else:
-                self.copied(self.packed, at, n * n)
-                self.run("dgetri", n, at, n, self.exchanges, WORK)
+                self.fill(x, self.packed, n, n)
+                self.run("dgetri", n, x, n, self.exchanges, WORK)
 
         self.by_kind(definite, general)
-        return at, self.plan.transposed and not self.plan.as_it_is
+        return x.transpose if self.plan.transposed and not self.plan.alone else x
 
     def determinant(self) -> tuple[Value, Value]:
         """Its sign, and the logarithm of its size."""
-        code, n, packed = self.code, self.rows, Matrix(self.packed, self.rows)
+        code, n, packed = self.code, self.rows, self.packed
         sign, size = code.variable("double"), code.variable("double")
         for variable, number in ((sign, 1.0), (size, 0.0)):
             code.set(variable, code.constant(number, "double"))
@@ -325,58 +314,23 @@ class Factors(Lapack):
         self.by_kind(definite, general)
         return code.get(sign), code.get(size)
 
-    def largest_sum(self, x: Matrix, of_rows: bool) -> Value:
-        """The largest sum of the sizes of a row, or of a column."""
-        code, n, lanes = self.code, self.rows, self.widest
-        largest = code.initialised(code.constant(0.0, "double"))
-
-        def compare(total: Value) -> None:
-            more = code.compare("ogt", total, code.get(largest))
-            code.set(largest, code.select(more, total, code.get(largest)))
-
-        def of_columns(start: Value) -> None:
-            sums = code.initialised(code.constant(0.0, "double", lanes))
-            inside = self.lanes_below(code.sub(n, start))
-
-            def add(i: Value) -> None:
-                numbers = code.load_where(inside, self.at(x, i, start), x.type)
-                size = code.fabs(convert(code, numbers, "double"))
-                code.set(sums, code.add(code.get(sums), size))
-
-            code.for_range(0, n, add)
-            for lane in range(lanes):
-                compare(code.lane(code.get(sums), lane))
-
-        if of_rows:
-            code.for_range(0, n, lambda i: compare(
-                self.row_sum(0, n, lambda get: code.fabs(get(x, i)))))  # fmt: skip
-        else:
-            code.for_range(0, n, of_columns, lanes)
-        return code.get(largest)
-
 
 @RULES.rule(solve)
 def _solve(made: Factors) -> None:
     n, (b,) = made.rows, made.inputs
     columns = b.width
-    x = made.memory(n * columns)
-    made.turn(b, x, n, columns)
+    x = made.in_fortran_order(n, columns, b)
     made.by_kind(
         lambda: made.run("dpotrs", "U", n, columns, made.packed, n, x, n),
         lambda: made.systems(x, columns),
     )
-    made.out(0, x, n, columns, n)
+    made.out(0, x, n, columns)
 
 
 @RULES.rule(inv)
 def _inv(made: Factors) -> None:
-    n = made.rows
-    x, c_order = made.inverse()
-    if c_order == made.plan.turned:
-        made.out(0, x, n, n, n)
-    else:
-        found, out = Matrix(x, n), made.output
-        made.each(n, n, lambda i, j: made.put(out, i, j, made.get(found, i, j)))
+    x = made.inverse()
+    made.out(0, x.transpose if made.plan.turned else x, made.rows, made.rows)
 
 
 @RULES.rule(slogdet)
@@ -398,48 +352,28 @@ def _value(made: Factors) -> Value:
 
 @RULES.rule(cofactors)
 def _cofactors(made: Factors) -> None:
-    """The transposed inverse times the determinant; NumPy's program for a matrix that is nearly
-    singular.
-    """
-    code, n, out = made.code, made.rows, made.output
-    x, c_order = made.inverse()
-    found = Matrix(x, n)
-    # Sums of the columns of what is inverted, and of its inverse.
-    sizes = (
-        made.largest_sum(made.matrix, made.plan.transposed),
-        made.largest_sum(found, not c_order),
-    )
-    made.must(code.compare("olt", code.mul(*sizes), 1 / SINGULAR))
-    value = _value(made)
-    made.must(code.compare("oeq", code.sub(value, value), 0.0))
-
-    def store(i: Value, j: Value) -> None:
-        place = (j, i) if c_order else (i, j)
-        made.put(out, i, j, code.mul(value, made.get(found, *place)))
-
-    (made.tiles if c_order else made.each)(n, n, store)
+    """NumPy's program for a matrix that is nearly singular."""
+    cofactors_of(made, made.own, made.inverse(), lambda: _value(made))
 
 
 @RULES.rule(cholesky)
 def _cholesky(made: Factors) -> None:
     code, n, out = made.code, made.rows, made.output
 
-    def lower(x: Value, c_order: bool) -> None:
-        found = Matrix(x, n)
-
+    def lower(x: Matrix) -> None:
         def store(i: Value, j: Value) -> None:
-            number = made.get(found, *((i, j) if c_order else (j, i)))
-            made.put(out, i, j, code.select(code.compare("sle", j, i), number, 0.0))
+            below = code.compare("sle", j, i)
+            made.put(out, i, j, code.select(below, made.get(x, i, j), 0.0))
 
         made.tiles(n, n, store)
 
     def general() -> None:
-        x = made.packed if made.plan.alone else made.memory(n * n)
-        made.turn(made.matrix, x, n, n)
+        x = made.packed if made.plan.alone else made.in_fortran_order(n, n)
+        made.fill(x, made.matrix, n, n)
         made.run("dpotrf", "L", n, x, n)
-        lower(x, False)
+        lower(x)
 
-    made.by_kind(lambda: lower(made.packed, True), general)
+    made.by_kind(lambda: lower(made.packed.transpose), general)
 
 
 def _refusal(equation: Equation) -> Refusal | None:

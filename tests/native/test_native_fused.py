@@ -48,7 +48,7 @@ def in_pieces(kernel: Kernel, pieces: int) -> Kernel:
         ends = [code.constant(kernel.units * p // pieces, "i64") for p in (piece, piece + 1)]
         code.call("units", "void", [arrays, *ends, scratch])
     code.ret()
-    return kernel
+    return kernel._replace(units=1)  # each call computes all of them: threads must not share it
 
 
 def native(f: Callable[..., Any], *args: Any, pieces: int = 0) -> list[Any]:

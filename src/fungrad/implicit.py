@@ -18,8 +18,9 @@ from fungrad.custom_rules.custom_vjp_jvp import Custom
 from fungrad.errors import ArgumentError, MissingRuleError, StructureMismatchError
 from fungrad.ir.graph import Graph
 from fungrad.primitives.elementwise.family import add, neg, sub
+from fungrad.primitives.movement.reshape_broadcast_cast import with_batch
 from fungrad.primitives.primitive import Primitive
-from fungrad.retracing.graph_transforms import batch, broadcast_batch
+from fungrad.retracing.graph_transforms import batch
 from fungrad.support import pytree
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import describe
@@ -79,7 +80,7 @@ def _batch(
 ) -> Any:  # fmt: skip
     flags = [*batched[:constants], *([True] * (len(args) - constants))]
     values = [
-        x if b == flag else broadcast_batch(x, b, size)
+        x if b == flag else with_batch(x, b, size)
         for x, b, flag in zip(args, batched, flags, strict=True)
     ]
     inner = batch(graph, flags, size, all_outputs=True).graph

@@ -11,12 +11,12 @@ from typing import Any
 
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
+from fungrad.primitives.movement.reshape_broadcast_cast import with_batch
 from fungrad.primitives.primitive import or_zero, zeros
 from fungrad.retracing.graph_transforms import (
     Batched,
     Differentiated,
     batch,
-    broadcast_batch,
     differentiate,
     fixed_point_over_carry,
     jvp_graph,
@@ -149,7 +149,7 @@ def with_batch_axes(
     def f(*values: Any) -> list[Any]:
         outputs = evaluate(inner.graph, values)
         return [
-            broadcast_batch(x, b, size) if want else x
+            with_batch(x, b, size) if want else x
             for x, b, want in zip(outputs, inner.flags, flags, strict=True)
         ]
 

@@ -18,9 +18,9 @@ from typing import Any
 from fungrad.control_flow.call import whole_loop_or_steps
 from fungrad.control_flow.tape_type import TAPE, as_tape, residuals_of
 from fungrad.ir.types import Type
-from fungrad.primitives.movement.reshape_broadcast_cast import moveaxis
+from fungrad.primitives.movement.reshape_broadcast_cast import moveaxis, with_batch
 from fungrad.primitives.primitive import Primitive, or_zero
-from fungrad.retracing.graph_transforms import broadcast_batch, strong_type
+from fungrad.retracing.graph_transforms import strong_type
 from fungrad.support.lazy import Record
 from fungrad.tracing.captured_arrays import NO_GUARDS
 from fungrad.tracing.trace import typeof
@@ -91,8 +91,7 @@ def _spread(
     examples.
     """
     new = [
-        broadcast_batch(a, b, size) if w else a
-        for a, b, w in zip(args, batched, wanted, strict=True)
+        with_batch(a, b, size) if w else a for a, b, w in zip(args, batched, wanted, strict=True)
     ]
     return new, [b or w for b, w in zip(batched, wanted, strict=True)]
 
@@ -105,7 +104,7 @@ def _for_output(cotangent: Any, have: bool, axis: int | None, size: int) -> Any:
     """
     if axis is None:
         return take_first(cotangent, 0) if have else cotangent
-    whole = broadcast_batch(cotangent, have, size)
+    whole = with_batch(cotangent, have, size)
     return moveaxis(whole, 0, axis) if axis else whole
 
 
@@ -267,7 +266,7 @@ class Reverse:
         args, arg_batched = _spread(args, arg_batched, wanted, size)
         form = self.rules.batched(args, arg_batched, size, **params)
         if form is None:
-            cts = [broadcast_batch(c, b, size) for c, b in zip(cotangents, ct_batched, strict=True)]
+            cts = [with_batch(c, b, size) for c, b in zip(cotangents, ct_batched, strict=True)]
             return self._pulled_through_batch(args, arg_batched, cts, size, wanted, params)
         types = self.get().type(*map(typeof, form.args), **form.params)
         axes = [axis for axis, t in zip(form.out_axes, types, strict=True) if t.inexact]

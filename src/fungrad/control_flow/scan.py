@@ -28,16 +28,9 @@ from fungrad.control_flow.loop_reverse import order_of, replay
 from fungrad.control_flow.reverse_with_tape import BatchedForm, Reverse, Rules
 from fungrad.ir.graph import Atom, Graph
 from fungrad.ir.types import Type
-from fungrad.primitives.movement.reshape_broadcast_cast import moveaxis
+from fungrad.primitives.movement.reshape_broadcast_cast import moveaxis, with_batch
 from fungrad.primitives.primitive import Primitive, or_zero, zeros
-from fungrad.retracing.graph_transforms import (
-    batch,
-    broadcast_batch,
-    memoised,
-    split_at,
-    stage_variant,
-    strong_type,
-)
+from fungrad.retracing.graph_transforms import batch, memoised, split_at, stage_variant, strong_type
 from fungrad.support.lazy import Record
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import typeof
@@ -92,7 +85,7 @@ def _batched(
     graph = with_batch_axes(inner, body, flags, size, ("scan_batch", tuple(state), size))
     x, given = parts(args, counts), parts(batched, counts)
     carry = [
-        broadcast_batch(v, have, size) if want else v
+        with_batch(v, have, size) if want else v
         for v, have, want in zip(x.carry, given.carry, carry_flags, strict=True)
     ]
     xs = [moveaxis(v, 1, 0) if b else v for v, b in zip(x.xs, given.xs, strict=True)]

@@ -19,12 +19,11 @@ from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import eq
 from fungrad.primitives.elementwise.ufuncs import maximum, minimum
-from fungrad.primitives.movement.reshape_broadcast_cast import to_discrete
+from fungrad.primitives.movement.reshape_broadcast_cast import to_discrete, with_batch
 from fungrad.primitives.primitive import Primitive, zeros
 from fungrad.primitives.stop_gradient import stop
 from fungrad.retracing.graph_transforms import (
     batch,
-    broadcast_batch,
     differentiate,
     jvp_graph,
     stage_variant,
@@ -88,7 +87,7 @@ def _batch(args: Any, batched: Any, size: int, *, branches: Branches) -> Any:
     if not batched[0]:
         return _reverse.batch(args, batched, size, branches=branches)
     index = _clamped(args[0], len(branches))
-    operands = [broadcast_batch(x, b, size) for x, b in zip(args[1:], batched[1:], strict=True)]
+    operands = [with_batch(x, b, size) for x, b in zip(args[1:], batched[1:], strict=True)]
     result: Any = None
     for i, branch in enumerate(branches):
         mine = eq(index, i)

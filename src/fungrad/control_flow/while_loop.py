@@ -25,17 +25,11 @@ from fungrad.control_flow.reverse_with_tape import BatchedForm, Reverse, Rules
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import select
-from fungrad.primitives.movement.reshape_broadcast_cast import reshape
+from fungrad.primitives.movement.reshape_broadcast_cast import reshape, with_batch
 from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.reduction.reduce import reduce_any
 from fungrad.primitives.stop_gradient import stop
-from fungrad.retracing.graph_transforms import (
-    batch,
-    broadcast_batch,
-    split_at,
-    stage_variant,
-    strong_type,
-)
+from fungrad.retracing.graph_transforms import batch, split_at, stage_variant, strong_type
 from fungrad.support.lazy import Record
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import shape_of, typeof
@@ -117,7 +111,7 @@ def batched_loop(
         running = [choose(left, x, stop(x, name=None)) for x in old]
         new = evaluate(inner.graph, [*body_consts, *running])
         return [
-            choose(left, broadcast_batch(x, b, size), y)
+            choose(left, with_batch(x, b, size), y)
             for x, y, b in zip(new, old, inner.flags, strict=True)
         ]
 
@@ -145,7 +139,7 @@ def _batched(
     loop = batched_loop(cond, body, counts, batched, size)
     x, flags = parts(args, counts), parts(batched, counts)
     carry = [
-        broadcast_batch(v, have, size) if want else v
+        with_batch(v, have, size) if want else v
         for v, have, want in zip(x.carry, flags.carry, loop.carry, strict=True)
     ]
     again = x.cond if len(loop.body.inputs) > counts[1] + len(carry) else []

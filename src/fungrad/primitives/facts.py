@@ -210,20 +210,8 @@ else:
 
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {
-        "cost": None,
-        "view": False,
-        "commutative": False,
-        "scalar": None,
-        "reduces": None,
-        "inline": False,
-        "kink": None,
-        "fresh": False,
-        "order": None,
-        "sections": None,
-        "rounding": None,
-        "masks": False,
-    }
+    dict.fromkeys(("cost", "scalar", "reduces", "kink", "order", "sections", "rounding"))
+    | dict.fromkeys(("view", "commutative", "inline", "fresh", "masks"), False)
 )
 """The facts of a declaration that does not state them."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.primitives.elementwise.family import select
-from fungrad.primitives.movement.gather import with_batch
+from fungrad.primitives.movement.reshape_broadcast_cast import with_batch
 from fungrad.primitives.primitive import Primitive, linear
 
 _ERRORS = {error.__name__: error for error in (ValueError, IndexError)}

@@ -14,7 +14,7 @@ import numpy as np
 from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
 from fungrad.primitives.facts import EXACT, TERMS
-from fungrad.primitives.movement.gather import with_batch
+from fungrad.primitives.movement.reshape_broadcast_cast import each_with_batch
 from fungrad.primitives.movement.scatter import cost_of_sorting
 from fungrad.primitives.primitive import Primitive, general, linear
 
@@ -64,7 +64,7 @@ lexsort: Primitive = general(
     eval=lambda *keys, axis: np.lexsort(keys, axis=axis),
     type=lambda *keys, axis: Type(keys[0].shape, np.intp),
     batch=lambda args, batched, size, *, axis: lexsort(
-        *[with_batch(k, b, size) for k, b in zip(args, batched, strict=True)], axis=axis + 1
+        *each_with_batch(args, batched, size), axis=axis + 1
     ),
     cuts=True,
 )
@@ -90,7 +90,7 @@ permuted: Primitive = linear(
         ct, order, axis=axis, inverse=not inverse
     ),
     batch=lambda args, batched, size, *, axis, inverse=False: permuted(
-        *[with_batch(a, b, size) for a, b in zip(args, batched, strict=True)],
+        *each_with_batch(args, batched, size),
         axis=axis + 1,
         inverse=inverse,
     ),
@@ -124,7 +124,7 @@ share_ties: Primitive = linear(
     type=lambda x, keys, *, axis: x.with_shape(x.shape),
     transpose=lambda ct, x, keys, *, axis: share_ties(ct, keys, axis=axis),
     batch=lambda args, batched, size, *, axis: share_ties(
-        *[with_batch(a, b, size) for a, b in zip(args, batched, strict=True)], axis=axis + 1
+        *each_with_batch(args, batched, size), axis=axis + 1
     ),
     arguments=(0,),
 )
@@ -178,15 +178,6 @@ def _vjp_partition(
     return [permuted(shared, before, axis=axis, inverse=True)]
 
 
-def _jvp_partition(
-    primals: Any, tangents: Any, *, kth: tuple[int, ...], axis: int
-) -> tuple[Any, Any]:
-    y = partition(primals[0], kth=kth, axis=axis)
-    before, after, keys = _orders(primals[0], y, axis)
-    shared = share_ties(permuted(tangents[0], before, axis=axis), keys, axis=axis)
-    return y, permuted(shared, after, axis=axis, inverse=True)
-
-
 partition: Primitive = general(
     "partition",
     rounding=EXACT,
@@ -195,7 +186,6 @@ partition: Primitive = general(
     eval=lambda x, *, kth, axis: np.partition(x, kth, axis=axis),
     type=lambda x, *, kth, axis: x.with_shape(x.shape),
     vjp=_vjp_partition,
-    jvp=_jvp_partition,
     batch=lambda args, batched, size, *, kth, axis: partition(args[0], kth=kth, axis=axis + 1),
 )
 """`partition(x, kth=, axis=)`: the kth elements at their sorted positions, smaller ones before."""
@@ -223,7 +213,7 @@ def _batch_search(
 ) -> Any:
     if not lead and not batched[0]:
         return primitive(*args, **options)
-    a, v = [with_batch(x, b, size) for x, b in zip(args, batched, strict=True)]
+    a, v = each_with_batch(args, batched, size)
     return primitive(a, v, **options, lead=lead + 1)
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from fungrad.ir.graph import Atom, Equation, Graph, Variable, effectful
 from fungrad.ir.types import Type
-from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to
+from fungrad.primitives.movement.reshape_broadcast_cast import with_batch
 from fungrad.primitives.primitive import zeros
 from fungrad.support.lazy import Record
 from fungrad.tracing.graph_trace import stage
 from fungrad.tracing.interpreter import evaluate
-from fungrad.tracing.trace import Tracer, shape_of
+from fungrad.tracing.trace import Tracer
 from fungrad.transforms.engine.batching import batched_call
 from fungrad.transforms.engine.forward import pushed_forward
 from fungrad.transforms.engine.reverse import linearized
@@ -199,11 +199,6 @@ def split(
     return Differentiated(forward, backward, reached)
 
 
-def broadcast_batch(x: Any, batched: bool, size: int) -> Any:
-    """x with a batch axis, broadcast if it has none."""
-    return x if batched else broadcast_to(x, shape=(size, *shape_of(x)))
-
-
 def split_at(values: Sequence[Any], widths: Sequence[int]) -> list[list[Any]]:
     """Splits values into groups of the given sizes."""
     result = []
@@ -290,8 +285,7 @@ def _batch(
         asked = [all_outputs] * len(found) if isinstance(all_outputs, bool) else all_outputs
         flags.extend(b or a for b, a in zip(found, asked, strict=True))
         return [
-            broadcast_batch(x, b or not f, size)
-            for x, b, f in zip(outputs, found, flags, strict=True)
+            with_batch(x, b or not f, size) for x, b, f in zip(outputs, found, flags, strict=True)
         ]
 
     return Batched(_stage(f, types, graph, "vmap"), tuple(flags))

@@ -212,6 +212,14 @@ def _jacobian(
     if mode not in ("auto", "forward", "reverse"):
         raise ArgumentError(f'{name} got mode={mode!r}; it is "auto", "forward" or "reverse".')
     plans = Plans(lambda given: jacobian_plan(f, argnums, given, mode, pattern), f, name)
+    return _function(verb, f, argnums, plans, format, check, mode=mode, pattern=pattern)
+
+
+def _function(
+    verb: Callable[..., Any], f: Any, argnums: Any, plans: Plans, format: str, check: bool,
+    **options: Any,
+) -> SparseFunction:  # fmt: skip
+    """The result of a verb, which computes the derivative by the plan for its arguments."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
         plan, values = plans.found(args, kwargs)
@@ -219,16 +227,15 @@ def _jacobian(
         if check:
             plan.check(values, entries)
         derivative = plan.derivative
-        types = (derivative.outputs, derivative.inputs)
-        structures = (derivative.structure, derivative.call.inputs)
+        columns = derivative.inputs, derivative.call.inputs
+        rows = columns if verb is hessian else (derivative.outputs, derivative.structure)
+        types, structures = (rows[0], columns[0]), (rows[1], columns[1])
         blocks = _blocks(plan.matrix(entries), types, structures, format)
-        if verb is jacobian:
+        if verb is not value_and_jacobian:
             return blocks
         return pytree.unflatten(derivative.structure, outputs), blocks
 
-    result = SparseFunction(
-        run, verb, f, argnums, mode=mode, pattern=pattern, format=format, check=check
-    )
+    result = SparseFunction(run, verb, f, argnums, format=format, check=check, **options)
     result.plans = plans
     return result
 
@@ -264,20 +271,7 @@ def hessian(
     scipy_sparse()
     check_differentiated(f, argnums, "fg.sparse.hessian")
     plans = Plans(lambda given: hessian_plan(f, argnums, given, pattern), f, "fg.sparse.hessian")
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        plan, values = plans.found(args, kwargs)
-        _, entries = plan.at(values)
-        if check:
-            plan.check(values, entries)
-        derivative = plan.derivative
-        types = (derivative.inputs, derivative.inputs)
-        structures = (derivative.call.inputs, derivative.call.inputs)
-        return _blocks(plan.matrix(entries), types, structures, format)
-
-    result = SparseFunction(run, hessian, f, argnums, pattern=pattern, format=format, check=check)
-    result.plans = plans
-    return result
+    return _function(hessian, f, argnums, plans, format, check, pattern=pattern)
 
 
 def _blocks(

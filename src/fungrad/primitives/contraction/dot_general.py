@@ -285,38 +285,29 @@ def _adjoint_plan(
 
 
 def _adjoint_x(ct: Any, x: Any, y: Any, *, contract: Pair, batch: Pair) -> Any:
-    ct_shape = shape_of(ct)
-    if not ct_shape:
-        return y * ct if len(contract[0]) <= 1 else _layout_of_scalar(ct, y, contract)
-    first, pair, batches, permutation = _adjoint_plan(
-        len(shape_of(x)), len(shape_of(y)), contract, batch
-    )
-    if first:
-        result = dot_general(ct, y, contract=pair, batch=batches)
-    else:
-        result = dot_general(y, ct, contract=pair, batch=batches)
+    if not shape_of(ct):
+        return _scaled(ct, y, contract)
+    return _planned(ct, y, _adjoint_plan(len(shape_of(x)), len(shape_of(y)), contract, batch))
+
+
+def _planned(ct: Any, y: Any, plan: tuple[bool, Pair, Pair, Axes | None]) -> Any:
+    """The cotangent of x by a plan."""
+    first, pair, batches, permutation = plan
+    result = dot_general(*((ct, y) if first else (y, ct)), contract=pair, batch=batches)
     return result if permutation is None else transpose(result, axes=permutation)
 
 
-def _layout_of_scalar(ct: Any, y: Any, contract: Pair) -> Any:
+def _scaled(ct: Any, y: Any, contract: Pair) -> Any:
     """The cotangent of x if all axes are contracted: y scaled, with its axes in x's order."""
-    axes = tuple(j for _, j in sorted(zip(*contract, strict=True)))
-    return transpose(y * ct, axes=axes)
+    if len(contract[0]) <= 1:
+        return y * ct
+    return transpose(y * ct, axes=tuple(j for _, j in sorted(zip(*contract, strict=True))))
 
 
 def _adjoint_y(ct: Any, x: Any, y: Any, *, contract: Pair, batch: Pair) -> Any:
-    ct_shape = shape_of(ct)
-    swapped = (contract[1], contract[0])
-    if not ct_shape:
-        return x * ct if len(contract[0]) <= 1 else _layout_of_scalar(ct, x, swapped)
-    first, pair, batches, permutation = _adjoint_plan_y(
-        len(shape_of(x)), len(shape_of(y)), contract, batch
-    )
-    if first:
-        result = dot_general(ct, x, contract=pair, batch=batches)
-    else:
-        result = dot_general(x, ct, contract=pair, batch=batches)
-    return result if permutation is None else transpose(result, axes=permutation)
+    if not shape_of(ct):
+        return _scaled(ct, x, (contract[1], contract[0]))
+    return _planned(ct, x, _adjoint_plan_y(len(shape_of(x)), len(shape_of(y)), contract, batch))
 
 
 @lru_cache(maxsize=1024)

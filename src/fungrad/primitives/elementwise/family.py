@@ -36,9 +36,13 @@ from fungrad.ir.graph import Equation
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.cotangents import Collected, Masked
 from fungrad.primitives.facts import EXACT, TRANSCENDENTAL, Facts, ScalarForm, Work
-from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, convert, prepend_axes
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    aligned,
+    broadcast_to,
+    convert,
+)
 from fungrad.primitives.primitive import Later, Primitive
-from fungrad.tracing.trace import Tracer, registry, shape_of, typeof
+from fungrad.tracing.trace import Tracer, registry, typeof
 
 
 class Over:
@@ -127,11 +131,7 @@ def elementwise(
         return output, None if total is None else fit_to(total, output)
 
     def batch(args: Any, batched: Any, size: int) -> Any:
-        ndim = max(len(shape_of(a)) - b for a, b in zip(args, batched, strict=True))
-        aligned = [
-            prepend_axes(a, ndim + 1) if b else a for a, b in zip(args, batched, strict=True)
-        ]
-        return primitive(*aligned)
+        return primitive(*aligned(args, batched))
 
     known_types = dict(types)
 
@@ -488,23 +488,18 @@ logical_or = elementwise(
     scalar="bool({0} or {1})",
 )
 
-lt = elementwise("lt", operator.lt, ufunc=np.less, partials=[None, None], scalar="{0} < {1}")
-le = elementwise("le", operator.le, ufunc=np.less_equal, partials=[None, None], scalar="{0} <= {1}")
-gt = elementwise("gt", operator.gt, ufunc=np.greater, partials=[None, None], scalar="{0} > {1}")
-ge = elementwise(
-    "ge", operator.ge, ufunc=np.greater_equal, partials=[None, None], scalar="{0} >= {1}"
-)
-eq = elementwise(
-    "eq", operator.eq, ufunc=np.equal, partials=[None, None], commutative=True, scalar="{0} == {1}"
-)
-ne = elementwise(
-    "ne",
-    operator.ne,
-    ufunc=np.not_equal,
-    partials=[None, None],
-    commutative=True,
-    scalar="{0} != {1}",
-)
+
+def _comparison(name: str, sign: str, ufunc: np.ufunc, **facts: Any) -> Primitive:
+    apply, scalar = getattr(operator, name), f"{{0}} {sign} {{1}}"
+    return elementwise(name, apply, ufunc=ufunc, partials=[None, None], scalar=scalar, **facts)
+
+
+lt = _comparison("lt", "<", np.less)
+le = _comparison("le", "<=", np.less_equal)
+gt = _comparison("gt", ">", np.greater)
+ge = _comparison("ge", ">=", np.greater_equal)
+eq = _comparison("eq", "==", np.equal, commutative=True)
+ne = _comparison("ne", "!=", np.not_equal, commutative=True)
 
 __all__ = [
     "ARITHMETIC", "Collected", "Masked", "Over", "Times", "add",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -205,56 +206,30 @@ def _part(z: Any, x: Any, y: Any) -> Any:
     return select(x == y, number(0.5), number(1.0))
 
 
-def _larger(z: Any, x: Any, y: Any) -> Masked:
-    return Masked(_part(z, x, y), x >= y)
+def _extremum(ufunc: np.ufunc, attains: Callable[[Any, Any], Any], **facts: Any) -> Primitive:
+    """An extremum of two numbers, which x attains if `attains(x, y)`."""
+
+    def slope(z: Any, x: Any, y: Any) -> Masked:
+        return Masked(_part(z, x, y), attains(x, y))
+
+    return elementwise(
+        ufunc.__name__, ufunc, partials=[slope, lambda z, x, y: slope(z, y, x)], rounding=EXACT,
+        cost=1, kink=np.equal, **facts,
+    )  # fmt: skip
 
 
-def _smaller(z: Any, x: Any, y: Any) -> Masked:
-    return Masked(_part(z, x, y), x <= y)
-
-
-def _larger_number(z: Any, x: Any, y: Any) -> Masked:
-    return Masked(_part(z, x, y), np.logical_or(x >= y, y != y))
-
-
-def _smaller_number(z: Any, x: Any, y: Any) -> Masked:
-    return Masked(_part(z, x, y), np.logical_or(x <= y, y != y))
-
-
-maximum = elementwise(
-    "maximum",
+maximum = _extremum(
     np.maximum,
-    rounding=EXACT,
-    partials=[_larger, lambda z, x, y: _larger(z, y, x)],
-    cost=1,
+    lambda x, y: x >= y,
     scalar=ScalarForm("{0} if {0} > {1} or {0} != {0} else {1}", "fi"),
-    kink=np.equal,
 )
-minimum = elementwise(
-    "minimum",
+minimum = _extremum(
     np.minimum,
-    rounding=EXACT,
-    partials=[_smaller, lambda z, x, y: _smaller(z, y, x)],
-    cost=1,
+    lambda x, y: x <= y,
     scalar=ScalarForm("{0} if {0} < {1} or {0} != {0} else {1}", "fi"),
-    kink=np.equal,
 )
-fmax = elementwise(
-    "fmax",
-    np.fmax,
-    rounding=EXACT,
-    partials=[_larger_number, lambda z, x, y: _larger_number(z, y, x)],
-    cost=1,
-    kink=np.equal,
-)
-fmin = elementwise(
-    "fmin",
-    np.fmin,
-    rounding=EXACT,
-    partials=[_smaller_number, lambda z, x, y: _smaller_number(z, y, x)],
-    cost=1,
-    kink=np.equal,
-)
+fmax = _extremum(np.fmax, lambda x, y: np.logical_or(x >= y, y != y))
+fmin = _extremum(np.fmin, lambda x, y: np.logical_or(x <= y, y != y))
 
 copysign = elementwise(
     "copysign",
@@ -328,18 +303,12 @@ phase: Primitive = general(
     eval=np.sign,
     type=lambda x: x.with_shape(x.shape),
     vjp=lambda ct, y, args, wanted: [_turned(ct, y, args[0])],
-    jvp=lambda primals, tangents: _jvp_phase(primals[0], tangents[0]),
     batch=lambda args, batched, size: phase(args[0]),
 )
 """`phase(x)`: x / |x| of complex numbers, 0 at 0 with the derivative 0.
 
 Its derivative along t is (t - y Re(conj(y) t)) / |x|, with y = x / |x|.
 """
-
-
-def _jvp_phase(x: Any, t: Any) -> tuple[Any, Any]:
-    y = phase(x)
-    return y, conj(_turned(conj(t), y, x))
 
 
 def _eval_complex_of(x: Any, y: Any) -> Any:

@@ -12,7 +12,6 @@ from fungrad.ir.types import Type
 from fungrad.primitives.linalg import flop_counts
 from fungrad.primitives.linalg.matrix_parts import (
     adjoint,
-    aligned,
     bar,
     diagonal_matrix,
     diagonals,
@@ -22,6 +21,7 @@ from fungrad.primitives.linalg.matrix_parts import (
 )
 from fungrad.primitives.linalg.solve import solve
 from fungrad.primitives.linalg.substitution import substituted
+from fungrad.primitives.movement.reshape_broadcast_cast import aligned
 from fungrad.primitives.primitive import Primitive, general
 
 LEAF = 80

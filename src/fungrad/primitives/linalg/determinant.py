@@ -20,7 +20,6 @@ from fungrad.primitives.elementwise.family import ne, select
 from fungrad.primitives.elementwise.ufuncs import imag, real
 from fungrad.primitives.linalg import flop_counts, lapack_calls
 from fungrad.primitives.linalg.matrix_parts import (
-    aligned,
     eye,
     real_dtype,
     result,
@@ -29,7 +28,7 @@ from fungrad.primitives.linalg.matrix_parts import (
     swap,
 )
 from fungrad.primitives.linalg.solve import inv, solve
-from fungrad.primitives.movement.reshape_broadcast_cast import cast, reshape
+from fungrad.primitives.movement.reshape_broadcast_cast import aligned, cast, reshape
 from fungrad.primitives.primitive import Primitive, general
 from fungrad.tracing.trace import shape_of, typeof
 

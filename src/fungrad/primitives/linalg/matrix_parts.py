@@ -6,7 +6,6 @@ of fungrad's cotangents, whose pairing is Re sum(c * dA): `adjoint` is a conjuga
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +18,6 @@ from fungrad.primitives.elementwise.ufuncs import real
 from fungrad.primitives.movement.diagonal_roll import diagonal, from_diagonal
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     conj,
-    prepend_axes,
     reduce_sum,
     reshape,
     transpose,
@@ -127,9 +125,3 @@ def square(name: str, x: Type) -> None:
     """
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ShapeError(f"{name} takes square matrices, but got an array of shape {x.shape}.")
-
-
-def aligned(args: Sequence[Any], batched: Sequence[bool]) -> list[Any]:
-    """The arguments of a primitive that broadcasts, with the batch axis first in all."""
-    ndim = max(len(shape_of(a)) - b for a, b in zip(args, batched, strict=True))
-    return [prepend_axes(a, ndim + 1) if b else a for a, b in zip(args, batched, strict=True)]

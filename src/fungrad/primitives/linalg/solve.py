@@ -17,7 +17,6 @@ from fungrad.ir.types import Type
 from fungrad.primitives.linalg import flop_counts, lapack_calls
 from fungrad.primitives.linalg.matrix_parts import (
     adjoint,
-    aligned,
     bar,
     lower,
     product,
@@ -27,8 +26,13 @@ from fungrad.primitives.linalg.matrix_parts import (
     upper,
 )
 from fungrad.primitives.linalg.substitution import solved, substituted
-from fungrad.primitives.movement.gather import with_batch
-from fungrad.primitives.movement.reshape_broadcast_cast import prepend_axes, reshape, transpose
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    aligned,
+    prepend_axes,
+    reshape,
+    transpose,
+    with_batch,
+)
 from fungrad.primitives.primitive import Primitive, general
 from fungrad.tracing.trace import shape_of
 

@@ -22,7 +22,6 @@ from fungrad.primitives.linalg import flop_counts, lapack_calls
 from fungrad.primitives.linalg.cholesky_qr import hermitian_weights
 from fungrad.primitives.linalg.matrix_parts import (
     adjoint,
-    aligned,
     bar,
     columns,
     diagonal_matrix,
@@ -34,7 +33,12 @@ from fungrad.primitives.linalg.matrix_parts import (
     square,
 )
 from fungrad.primitives.linalg.solve import inv
-from fungrad.primitives.movement.reshape_broadcast_cast import reduce_sum, reshape, slice_axis
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    aligned,
+    reduce_sum,
+    reshape,
+    slice_axis,
+)
 from fungrad.primitives.primitive import Primitive, general, or_zero
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of, typeof

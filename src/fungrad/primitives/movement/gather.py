@@ -32,6 +32,7 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
     inverse_permutation,
     reshape,
     transpose,
+    with_batch,
 )
 from fungrad.primitives.movement.stack_iota import iota
 from fungrad.primitives.movement.static_index import (
@@ -105,11 +106,6 @@ def batched_index(
         *rest[before.position :],
     )
     return wide, aligned, None if order == tuple(range(len(order))) else order
-
-
-def with_batch(x: Any, batched: bool, size: int) -> Any:
-    """x with the batch axis."""
-    return x if batched else broadcast_to(x, shape=(size, *shape_of(x)))
 
 
 # --- getitem --------------------------------------------------------------------------------------
@@ -381,5 +377,4 @@ __all__ = [
     "of_slice",
     "repeatable",
     "scatter",
-    "with_batch",
 ]

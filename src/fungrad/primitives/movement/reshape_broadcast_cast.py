@@ -152,6 +152,22 @@ def prepend_axes(x: Any, ndim: int) -> Any:
     return reshape(x, shape=(shape[0], *([1] * (ndim - len(shape))), *shape[1:]))
 
 
+def aligned(args: Sequence[Any], batched: Sequence[bool]) -> list[Any]:
+    """The arguments of a primitive that broadcasts, with the batch axis first in all."""
+    ndim = max(len(shape_of(a)) - b for a, b in zip(args, batched, strict=True))
+    return [prepend_axes(a, ndim + 1) if b else a for a, b in zip(args, batched, strict=True)]
+
+
+def with_batch(x: Any, batched: bool, size: int) -> Any:
+    """x with the batch axis."""
+    return x if batched else broadcast_to(x, shape=(size, *shape_of(x)))
+
+
+def each_with_batch(args: Sequence[Any], batched: Sequence[bool], size: int) -> list[Any]:
+    """The arguments, each with the batch axis."""
+    return [with_batch(x, b, size) for x, b in zip(args, batched, strict=True)]
+
+
 def sum_to(x: Any, shape: Shape) -> Any:
     """The transpose of broadcasting: sums x over the axes along which `shape` was repeated."""
     own = shape_of(x)
@@ -345,11 +361,7 @@ def _transpose_concatenate(ct: Any, *xs: Type, axis: int) -> Any:
 
 
 def _batch_concatenate(args: Any, batched: Any, size: int, *, axis: int) -> Any:
-    full_size = [
-        x if b else broadcast_to(x, shape=(size, *shape_of(x)))
-        for x, b in zip(args, batched, strict=True)
-    ]
-    return concatenate(*full_size, axis=axis + 1)
+    return concatenate(*each_with_batch(args, batched, size), axis=axis + 1)
 
 
 def _sections_concatenate(equation: Equation) -> list[Section]:
@@ -489,7 +501,7 @@ flip: Primitive = linear(
 """`flip(x, axes=)`: the elements in reverse order along the axes."""
 
 __all__ = [
-    "broadcast_to", "cast", "concatenate", "conj", "convert", "flip", "full",
+    "aligned", "broadcast_to", "cast", "concatenate", "conj", "convert", "flip", "full",
     "inverse_permutation", "moveaxis", "number", "pad", "prepend_axes", "reduce_sum", "reshape",
     "slice_axis", "stack_first", "sum_to", "to_discrete", "transpose", "zeros",
 ]  # fmt: skip

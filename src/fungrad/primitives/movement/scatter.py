@@ -29,9 +29,8 @@ from fungrad.primitives.movement.gather import (
     indexed,
     repeatable,
     scatter,
-    with_batch,
 )
-from fungrad.primitives.movement.reshape_broadcast_cast import cast, reshape
+from fungrad.primitives.movement.reshape_broadcast_cast import cast, reshape, with_batch
 from fungrad.primitives.movement.stack_iota import iota
 from fungrad.primitives.movement.static_index import sections_written
 from fungrad.primitives.primitive import Primitive, full, general, or_zero
@@ -49,8 +48,8 @@ def _declare(
     name: str,
     eval: Rule,
     *,
-    jvp: Rule,
     vjp: Rule,
+    jvp: Rule | None = None,
     keep: Rule | None = None,
     undo: Rule | None = None,
     cost: Cost = _EACH_VALUE,
@@ -85,7 +84,7 @@ def _declare(
 
     def jvp_unpacked(primals: Any, tangents: Any, *, index: Index) -> tuple[Any, Any]:
         x, values, *arrays = primals
-        return jvp(x, values, arrays, index, *tangents[:2])  # type: ignore[no-any-return]
+        return jvp(x, values, arrays, index, *tangents[:2])  # type: ignore[no-any-return, misc]
 
     primitive = Primitive(
         name,
@@ -94,7 +93,7 @@ def _declare(
         masks=masks,
         eval=evaluated,
         type=result_type,
-        jvp=jvp_unpacked,
+        jvp=None if jvp is None else jvp_unpacked,
         vjp=vjp_padded,
         batch=batch,
         keep=keep,
@@ -271,24 +270,9 @@ def _vjp_multiply(
     return [for_x, for_values]
 
 
-def _jvp_multiply(x: Any, values: Any, arrays: Any, index: Index, dx: Any, dvalues: Any) -> Any:
-    y = index_multiply(x, values, *arrays, index=index)
-    tangent = None
-    if dx is not None:
-        tangent = index_multiply(dx, values, *arrays, index=index)
-    if dvalues is not None:
-        moved = cast(dvalues * _slope(x, values, arrays, index), typeof(y).dtype)
-        if tangent is None:
-            tangent = scatter(moved, *arrays, index=index, shape=shape_of(x))
-        else:
-            tangent = index_add(tangent, moved, *arrays, index=index)
-    return y, tangent
-
-
 index_multiply: Primitive = _declare(
     "index_multiply",
     lambda out, values, arrays, index: apply_at(np.multiply, out, values, arrays, index),
-    jvp=_jvp_multiply,
     vjp=_vjp_multiply,
     rounding=FACTORS,
 )
@@ -319,19 +303,9 @@ def _extremum(name: str, ufunc: np.ufunc) -> Primitive:
             for_values = Masked(for_values, hit_values)
         return [Masked(select(hit_x, share, 0), hit_x), for_values]
 
-    def jvp(x: Any, values: Any, arrays: Any, index: Index, dx: Any, dvalues: Any) -> Any:
-        y = primitive(x, values, *arrays, index=index)
-        hit_x, hit_values, count = shares(x, y, values, arrays, index)
-        dvalues = cast(or_zero(dvalues, values), typeof(y).dtype)
-        total = index_add(
-            select(hit_x, or_zero(dx, x), 0), select(hit_values, dvalues, 0), *arrays, index=index
-        )
-        return y, total / count
-
     primitive = _declare(
         name,
         lambda out, values, arrays, index: apply_at(ufunc, out, values, arrays, index),
-        jvp=jvp,
         vjp=vjp,
         masks=True,
     )

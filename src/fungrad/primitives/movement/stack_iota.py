@@ -15,9 +15,12 @@ from fungrad.errors import ShapeError
 from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
 from fungrad.primitives.facts import Along, Section
-from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, moveaxis
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    each_with_batch,
+    moveaxis,
+)
 from fungrad.primitives.primitive import Primitive, general, linear, zeros
-from fungrad.tracing.trace import shape_of, typeof
+from fungrad.tracing.trace import typeof
 
 
 def _type_stack(*xs: Type) -> Type:
@@ -28,11 +31,7 @@ def _type_stack(*xs: Type) -> Type:
 
 
 def _batch_stack(args: Sequence[Any], batched: Sequence[bool], size: int) -> Any:
-    full_size = [
-        x if b else broadcast_to(x, shape=(size, *shape_of(x)))
-        for x, b in zip(args, batched, strict=True)
-    ]
-    return moveaxis(stack(*full_size), 1, 0)
+    return moveaxis(stack(*each_with_batch(args, batched, size)), 1, 0)
 
 
 def _sections_stack(equation: Equation) -> list[Section]:

@@ -15,7 +15,7 @@ import numpy as np
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import Over, elementwise
 from fungrad.primitives.facts import FUNCTION
-from fungrad.primitives.movement.gather import with_batch
+from fungrad.primitives.movement.reshape_broadcast_cast import each_with_batch
 from fungrad.primitives.primitive import Primitive, general
 from fungrad.primitives.random import philox
 
@@ -46,7 +46,7 @@ random_bits: Primitive = general(
     eval=_eval_bits,
     type=lambda key, data, *, shape, dtype, purpose: Type((*key.shape[:-1], *shape), dtype),
     batch=lambda args, batched, size, **params: random_bits(
-        *[with_batch(a, b, size) for a, b in zip(args, batched, strict=True)], **params
+        *each_with_batch(args, batched, size), **params
     ),
     cuts=True,
 )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fungrad.ir.types import Type
-from fungrad.primitives.movement.gather import with_batch
+from fungrad.primitives.movement.reshape_broadcast_cast import each_with_batch
 from fungrad.primitives.primitive import Primitive, general
 from fungrad.primitives.random import philox
 from fungrad.primitives.random.bits import normal_of_bits, uniform_of_bits
@@ -82,7 +82,7 @@ def _sampler(name: str, propose: Proposal, dtype: Callable[[Any], Any]) -> Primi
             return accepted.astype(dtype(parameters[0].dtype), copy=False).reshape(shape)[()]
 
     def batch(args: Any, batched: Any, size: int) -> Any:
-        return primitive(*[with_batch(a, b, size) for a, b in zip(args, batched, strict=True)])
+        return primitive(*each_with_batch(args, batched, size))
 
     primitive = general(
         name,

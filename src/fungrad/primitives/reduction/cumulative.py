@@ -16,7 +16,11 @@ from fungrad.ir.graph import Equation
 from fungrad.ir.types import Type
 from fungrad.primitives.elementwise.family import elementwise, select
 from fungrad.primitives.facts import EXACT, FACTORS, TERMS
-from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, concatenate, slice_axis
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    concatenate,
+    each_with_batch,
+    slice_axis,
+)
 from fungrad.primitives.primitive import Primitive, full, linear
 from fungrad.tracing.trace import shape_of, typeof
 
@@ -102,10 +106,7 @@ def _jvp_recurrence(primals: Any, tangents: Any, *, axis: int, reverse: bool = F
 def _batch_recurrence(
     args: Any, batched: Any, size: int, *, axis: int, reverse: bool = False
 ) -> Any:
-    a, u = [
-        x if b else broadcast_to(x, shape=(size, *shape_of(x)))
-        for x, b in zip(args, batched, strict=True)
-    ]
+    a, u = each_with_batch(args, batched, size)
     return linear_recurrence(a, u, axis=axis + 1, reverse=reverse)
 
 

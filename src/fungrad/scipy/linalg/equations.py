@@ -16,7 +16,6 @@ from fungrad.numpy.protocol.operands import array_of
 from fungrad.primitives.linalg.cholesky_qr import hermitian_part
 from fungrad.primitives.linalg.matrix_parts import (
     adjoint,
-    aligned,
     bar,
     diagonal_matrix,
     diagonals,
@@ -33,6 +32,7 @@ from fungrad.primitives.linalg.matrix_parts import (
 from fungrad.primitives.linalg.solve import inv as inverse
 from fungrad.primitives.linalg.solve import solve as solve_matrix
 from fungrad.primitives.movement.reshape_broadcast_cast import (
+    aligned,
     pad,
     reduce_sum,
     reshape,

@@ -25,9 +25,14 @@ from fungrad.numpy.linalg import inv
 from fungrad.numpy.linalg_products import matrix_power
 from fungrad.primitives.elementwise.ufuncs import imag, real
 from fungrad.primitives.linalg.cholesky_qr import hermitian_part
-from fungrad.primitives.linalg.matrix_parts import aligned, result, square, swap
+from fungrad.primitives.linalg.matrix_parts import result, square, swap
 from fungrad.primitives.linalg.solve import solve
-from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, concatenate, slice_axis
+from fungrad.primitives.movement.reshape_broadcast_cast import (
+    aligned,
+    broadcast_to,
+    concatenate,
+    slice_axis,
+)
 from fungrad.primitives.primitive import Primitive, general, or_zero, zeros
 from fungrad.scipy.linalg import exponential_derivative
 from fungrad.scipy.linalg.wrap import Error, each, la, read, stands_for

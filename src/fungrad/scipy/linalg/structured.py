@@ -19,10 +19,10 @@ from fungrad.ir.types import Type
 from fungrad.numpy.linalg_products import common
 from fungrad.numpy.protocol.operands import array_of, promoted
 from fungrad.primitives.linalg import flop_counts
-from fungrad.primitives.linalg.matrix_parts import adjoint, aligned, bar, eye, result, swap
+from fungrad.primitives.linalg.matrix_parts import adjoint, bar, eye, result, swap
 from fungrad.primitives.linalg.solve import inv as inverse
 from fungrad.primitives.linalg.solve import solve as solve_matrix
-from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, pad, reshape
+from fungrad.primitives.movement.reshape_broadcast_cast import aligned, broadcast_to, pad, reshape
 from fungrad.primitives.primitive import Primitive, general
 from fungrad.scipy.linalg.wrap import Error, each, la, read, stands_for
 from fungrad.scipy.optional import scipy_module

@@ -10,6 +10,7 @@ from typing import Any
 
 from fungrad.errors import MissingRuleError
 from fungrad.ir.types import Type
+from fungrad.primitives.elementwise.family import plain
 from fungrad.primitives.primitive import zeros
 from fungrad.tracing.aliasing import private, received
 from fungrad.tracing.captured_arrays import WriteGuards, guarded
@@ -93,7 +94,7 @@ def pulled_back_twice(primitive: Any) -> Callable[..., Any]:
             given: Any = list(cotangents) if primitive.multiple else cotangents[0]
             pulled = primitive.vjp(given, saved, kept, wanted, **params)
             return [
-                zeros(_strong(kept[i])) if pulled[i] is None else match(pulled[i], kept[i])
+                zeros(_strong(kept[i])) if pulled[i] is None else match(plain(pulled[i]), kept[i])
                 for i in moved
             ]
 

@@ -92,13 +92,13 @@ LENGTHS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
 )
 for mode in ("full", "valid"):
     for left, right in LENGTHS:
-        add("convolve", draw("x", left, F64), draw("y", right, F64), mode=mode)
-    add("convolve", draw("x", (4,), F32), draw("y", (2,), F64), mode=mode)
-    add("convolve", draw("x", (4,), F32), draw("y", (2,), F32), mode=mode)
-    add("convolve", draw("x", (2, 4), C128), draw("y", (2,), F64), mode=mode)
-    add("convolve", draw("x", (4,), C64), draw("y", (2,), C64), mode=mode)
-    add("convolve", draw("x", (2, 4), I64), draw("y", (2,), I64), mode=mode)
-add("convolve", draw("x", (2,), F64), draw("y", (4,), F64), mode="full")
+        add("convolve_nd", draw("x", left, F64), draw("y", right, F64), axes=1, mode=mode)
+    add("convolve_nd", draw("x", (4,), F32), draw("y", (2,), F64), axes=1, mode=mode)
+    add("convolve_nd", draw("x", (4,), F32), draw("y", (2,), F32), axes=1, mode=mode)
+    add("convolve_nd", draw("x", (2, 4), C128), draw("y", (2,), F64), axes=1, mode=mode)
+    add("convolve_nd", draw("x", (4,), C64), draw("y", (2,), C64), axes=1, mode=mode)
+    add("convolve_nd", draw("x", (2, 4), I64), draw("y", (2,), I64), axes=1, mode=mode)
+add("convolve_nd", draw("x", (2,), F64), draw("y", (4,), F64), axes=1, mode="full")
 
 for name in ("i0", "i1"):
     for shape in ((), (3,), (2, 1), (0,)):

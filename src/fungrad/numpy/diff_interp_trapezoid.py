@@ -248,8 +248,8 @@ def convolve(a: Any, v: Any, mode: Any = "full") -> Any:
 def _cut(a: Any, v: Any, mode: str, start: int) -> Any:
     """The convolution of a with a shorter v; "same" begins at `start` of the full one."""
     if mode != "same":
-        return convolving.convolve(a, v, mode=mode)
-    whole = convolving.convolve(a, v, mode="full")
+        return convolving.convolve_nd(a, v, axes=1, mode=mode)
+    whole = convolving.convolve_nd(a, v, axes=1, mode="full")
     return slice_axis(whole, axis=0, start=start, stop=start + a.size)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from fungrad.host.external import opaque as external
 from fungrad.host.numeric_derivatives import STEP
 from fungrad.ir.graph import Equation
-from fungrad.primitives.contraction.convolution import convolve, convolve_nd
+from fungrad.primitives.contraction.convolution import convolve_nd
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import mul, select
 from fungrad.primitives.fft import fft, irfft, rfft
@@ -260,10 +260,10 @@ def _solved(equation: Equation, given: Sequence[Given], count: int) -> Found:
     return [take(merged(wide, labels, size), labels)]
 
 
-@RULES.rule(convolve, convolve_nd)
+@RULES.rule(convolve_nd)
 def _convolved(equation: Equation, given: Sequence[Given], count: int) -> Found:
     """A convolution: each result depends on the factors of its products."""
-    axes, full = equation.params.get("axes", 1), equation.params["mode"] == "full"
+    axes, full = equation.params["axes"], equation.params["mode"] == "full"
     shapes = [given[0].shape, given[1].shape, _shape(equation)]
     n, m, lengths = [shape[len(shape) - axes :] for shape in shapes]
     lead, outer = shapes[2][:-axes], n if full else lengths

@@ -25,7 +25,7 @@ from fungrad.compiler.native.machine_code import host
 from fungrad.compiler.refusal import Refusal, refusal
 from fungrad.ir.graph import Atom, Equation, Graph, Literal
 from fungrad.ir.types import Type
-from fungrad.primitives.contraction.convolution import convolve, convolve_nd, cost_of_convolution
+from fungrad.primitives.contraction.convolution import convolve_nd, cost_of_convolution
 from fungrad.tracing.memory_order import dense
 
 
@@ -45,14 +45,9 @@ def _refusal(equation: Equation) -> Refusal | None:
 Sizes = tuple[int, ...]
 
 
-def _axes(equation: Equation) -> int:
-    axes: int = equation.params.get("axes", 1)
-    return axes
-
-
 def _lead(equation: Equation, type_: Type) -> Sizes:
     """The axes of an operand before those of the convolution."""
-    return type_.shape[: type_.ndim - _axes(equation)]
+    return type_.shape[: type_.ndim - equation.params["axes"]]
 
 
 def _terms(equation: Equation) -> int:
@@ -95,7 +90,7 @@ class _Convolution:
 
     def __init__(self, graph: Graph, equation: Equation) -> None:
         self.graph, self.equation, out = graph, equation, equation.outputs[0].type
-        axes, self.type = _axes(equation), type_of(out.dtype)
+        axes, self.type = equation.params["axes"], type_of(out.dtype)
         self.atoms: list[Atom] = sorted(equation.inputs, key=lambda a: -a.type.shape[-1])
         lengths = [a.type.shape[a.type.ndim - axes :] for a in (*self.atoms, *equation.outputs)]
         self.longs, self.shorts, self.counts = lengths
@@ -306,4 +301,4 @@ _KERNEL = Single(
     _refusal, lambda graph, equation: _Convolution(graph, equation).kernel(), _numpy_ns,
     separate=True,
 )  # fmt: skip
-KERNELS: dict[Any, Single] = {convolve: _KERNEL, convolve_nd: _KERNEL}
+KERNELS: dict[Any, Single] = {convolve_nd: _KERNEL}

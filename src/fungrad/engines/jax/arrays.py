@@ -13,7 +13,7 @@ from jax import lax
 
 from fungrad.engines.jax.elementwise import cast, jax, jnp, rule
 from fungrad.primitives import fft as fourier
-from fungrad.primitives.contraction.convolution import convolve, convolve_nd
+from fungrad.primitives.contraction.convolution import convolve_nd
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.ufuncs import bitcast
 from fungrad.primitives.movement.diagonal_roll import diagonal, from_diagonal, roll
@@ -208,11 +208,6 @@ def _mapped(function: Callable[..., Any], x: Any, y: Any, axes: int) -> Any:
     ]
     results = jax.vmap(function)(*flat)
     return results.reshape(*lead, *results.shape[1:])
-
-
-@rule(convolve)
-def _convolve(x: Any, y: Any, *, mode: str) -> Any:
-    return _mapped(lambda p, q: jnp.convolve(p, q, mode, precision="highest"), x, y, 1)
 
 
 @rule(convolve_nd)

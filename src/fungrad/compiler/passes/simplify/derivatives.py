@@ -11,7 +11,7 @@ from __future__ import annotations
 from fungrad.compiler.passes.patterns import AnyValue, made, once, rule
 from fungrad.compiler.passes.rewriter import Writer, exchanged
 from fungrad.ir.graph import Atom, Equation, Literal, Variable
-from fungrad.primitives.contraction.convolution import convolve, convolve_nd
+from fungrad.primitives.contraction.convolution import convolve_nd
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add, div, mul
 from fungrad.primitives.movement.reshape_broadcast_cast import flip, reduce_sum
@@ -61,7 +61,7 @@ def one_product(
 
 
 @rule(
-    made((convolve, convolve_nd, dot_general)),
+    made((convolve_nd, dot_general)),
     "in a derivative, a @ (2 * x) is 2 * (a @ x) where the product has fewer elements",
     of=(mul, flip),
     guard=derived,

@@ -166,44 +166,30 @@ class Primitive:
         module: str | None = None,
         **facts: Unpack[Facts],
     ) -> None:
-        write = object.__setattr__
         if unknown := facts.keys() - DEFAULTS.keys():
             known = ", ".join(DEFAULTS)
             raise TypeError(f"{name!r} declares {', '.join(sorted(unknown))}; facts are {known}.")
-        for fact, default in DEFAULTS.items():
-            write(self, fact, facts.get(fact, default))
-        if facts.get("order") is None:
-            write(self, "order", _order_of(facts, partials is not None))
-        scalar = facts.get("scalar")
-        if scalar is not None and not isinstance(scalar, ScalarForm):
-            write(self, "scalar", ScalarForm(scalar))
-        write(self, "name", name)
-        write(self, "eval", logged(eval) if effect else eval)
-        write(self, "type", type)
-        write(self, "jvp", jvp)
-        write(self, "vjp", vjp)
-        write(self, "batch", batch)
-        write(self, "keep", keep)
-        write(self, "collect", collect)
-        write(self, "undo", undo)
+        stated: dict[str, Any] = {**DEFAULTS, **facts}
+        if stated["order"] is None:
+            stated["order"] = _order_of(facts, partials is not None)
+        if stated["scalar"] is not None and not isinstance(stated["scalar"], ScalarForm):
+            stated["scalar"] = ScalarForm(stated["scalar"])
         if reads is None and partials is not None:
             reads = range(len(partials))
-        write(self, "reads", None if reads is None else frozenset(reads))
-        write(self, "forward", forward)
-        write(self, "cuts", cuts if isinstance(cuts, bool) else frozenset(cuts))
-        write(self, "partials", partials)
-        write(self, "direct", direct)
-        write(self, "slopes", slopes)
-        write(self, "_ufunc", ufunc)
-        write(self, "degree", degree)
-        write(self, "moves", moves)
-        write(self, "multiple", multiple)
-        write(self, "effect", effect)
-        write(self, "pure", not effect if pure is None else pure and not effect)
         simple = not (cuts or forward or multiple)
-        write(self, "simple", simple)
-        write(self, "plain", simple and partials is not None and not keep)
-        write(self, "module", module or _declaring_module())
+        stated |= {
+            "name": name, "eval": logged(eval) if effect else eval, "type": type, "jvp": jvp,
+            "vjp": vjp, "batch": batch, "keep": keep, "collect": collect, "undo": undo,
+            "reads": None if reads is None else frozenset(reads), "forward": forward,
+            "cuts": cuts if isinstance(cuts, bool) else frozenset(cuts), "partials": partials,
+            "direct": direct, "slopes": slopes, "_ufunc": ufunc, "degree": degree, "moves": moves,
+            "multiple": multiple, "effect": effect, "simple": simple,
+            "pure": not effect if pure is None else pure and not effect,
+            "plain": simple and partials is not None and not keep,
+            "module": module or _declaring_module(),
+        }  # fmt: skip
+        for attribute, value in stated.items():
+            object.__setattr__(self, attribute, value)
         key = (self.module, name)
         if key in primitives:
             raise ArgumentError(f"The primitive {name!r} is declared twice in {self.module}.")

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -73,6 +73,7 @@ def choose(value: str) -> None:
 comparing: ContextVar[bool] = ContextVar("fungrad_comparing", default=False)
 """Whether a plain call runs that values are compared with: jitted functions run as they are."""
 
+T = TypeVar("T")
 Key = CodeType | tuple[Any, ...]
 OBSERVED: set[Key | None] = set()
 """The functions of which a derivative was observed: their code, after the verbs of transforms."""
@@ -106,13 +107,26 @@ def _key_of(f: Any) -> Key | None:
 
 def first_call(f: Callable[..., Any], known: set[Key | None] = OBSERVED) -> Watch | None:
     """A Watch, if this is the outermost trace of a function that is not known; else None."""
-    if current() is not EVAL or TracingCheck.runs == "never":
+    if getattr(f, "__code__", None) in known or current() is not EVAL:
         return None
-    key = _key_of(f)
+    key = None if TracingCheck.runs == "never" else _key_of(f)
     if key is None or key in known:
         return None
     known.add(key)
     return Watch(f, lambda: known.discard(key))
+
+
+def watched(
+    f: Callable[..., Any], run: Callable[[], T], known: set[Key | None] = OBSERVED
+) -> tuple[T, Watch | None, int]:
+    """The result of `run`, which traces f; the Watch that has observed it, if it is the first; and
+    how many arrays were spoiled before.
+    """
+    before, watch = Spoiled.arrays, first_call(f, known)
+    if watch is None:
+        return run(), None, before
+    with watch.observing():
+        return run(), watch, before
 
 
 def suspected(
@@ -188,16 +202,11 @@ def observed(
     Raises:
       TracingError: if the values differ.
     """
-    watch = None if getattr(f, "__code__", None) in OBSERVED else first_call(f)
-    if watch is None:
-        before = Spoiled.arrays
-        values, made = run()
-        if Spoiled.arrays != before:
-            compare_suspected(f, run, flat, leaves, values, before)
-        return values, made
-    with watch.observing():
-        values, made = run()
-    watch.compare(flat, leaves, values, run)
+    (values, made), watch, before = watched(f, run)
+    if watch is not None:
+        watch.compare(flat, leaves, values, run)
+    elif Spoiled.arrays != before:
+        compare_suspected(f, run, flat, leaves, values, before)
     return values, made
 
 

@@ -27,9 +27,8 @@ from fungrad.tracing.captured_arrays import WriteGuards, guarded
 from fungrad.tracing.quantity_trees import derivative, each_output, of_numbers
 from fungrad.tracing.shadows import shadowed
 from fungrad.tracing.source_location import describe
-from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
-from fungrad.tracing.tracing_check import first_call, observed, suspected
+from fungrad.tracing.tracing_check import observed, suspected, watched
 from fungrad.tracing.transformed_function import TransformedFunction, boundary
 from fungrad.transforms.arguments import (
     check_differentiated,
@@ -186,12 +185,7 @@ def _forward(call: FlatCall, holomorphic: bool) -> Any:
     def run() -> Any:
         return batched_call(push, vectors, [True] * len(vectors), count, call.label)
 
-    watch, before = first_call(call.f), Spoiled.arrays
-    if watch is None:
-        found, flags = run()
-    else:
-        with watch.observing():
-            found, flags = run()
+    (found, flags), watch, before = watched(call.f, run)
     first = len(found) - call.count
     # A loop or a branch may batch a value together with its tangents; all its examples are equal.
     if any(flags[:first]) and count == 0:

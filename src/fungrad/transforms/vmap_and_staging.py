@@ -7,6 +7,7 @@ can be sliced (np.memmap, Zarr, HDF5) are read chunk by chunk.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, overload
 
@@ -25,7 +26,7 @@ from fungrad.tracing.shadows import shadowed
 from fungrad.tracing.source_location import check_function, describe, user_line
 from fungrad.tracing.spoiled_memory import Spoiled
 from fungrad.tracing.trace import EVAL, Tracer, current, shape_of
-from fungrad.tracing.tracing_check import BATCHED, first_call, refuse_suspected
+from fungrad.tracing.tracing_check import BATCHED, refuse_suspected, watched
 from fungrad.tracing.transformed_function import TransformedFunction, boundary
 from fungrad.transforms.arguments import (
     argument_name,
@@ -131,7 +132,8 @@ def batched(
     def run(*args: Any, **kwargs: Any) -> Any:
         leaves, treedef = pytree.flatten((args, kwargs), is_array_like)
         axes = _input_axes(f, in_axes, treedef)
-        total = _examples(f, leaves, axes)
+        names = functools.partial(_input_names, f, args, kwargs)
+        total = _batch_size("batched", f, leaves, axes, names, None)
         parts, whole, before = [], None, 0
         for stop, values in chunks_of(leaves, axes, total, size):
             positional, named = pytree.unflatten(treedef, values)
@@ -151,29 +153,6 @@ def batched(
         return parts[0] if len(parts) == 1 else joined(parts, [0] * len(pytree.leaves(parts[0])))
 
     return TransformedFunction(run, batched, f, size, in_axes, reduce=reduce, progress=progress)
-
-
-def _examples(f: Callable[..., Any], leaves: Sequence[Any], axes: Sequence[int | None]) -> int:
-    """The number of examples, which has to be the same in all arguments."""
-    sizes = set()
-    for leaf, axis in zip(leaves, axes, strict=True):
-        if axis is not None:
-            shape = getattr(leaf, "shape", None)
-            if shape is None or not -len(shape) <= axis < len(shape):
-                listed = f"of shape {shape}" if shape is not None else f"a {type(leaf).__name__}"
-                raise BatchAxisError(
-                    f"batched of {describe(f)} cannot cut axis {axis} of an argument that is "
-                    f"{listed}{user_line()}. Use None in in_axes for an argument that all chunks "
-                    "get whole."
-                )
-            sizes.add(shape[axis])
-    if len(sizes) != 1:
-        listed = ", ".join(map(str, sorted(sizes))) or "none"
-        raise BatchAxisError(
-            f"batched of {describe(f)} got arguments with different numbers of examples: "
-            f"{listed}{user_line()}."
-        )
-    return int(sizes.pop())
 
 
 if TYPE_CHECKING:
@@ -236,7 +215,8 @@ def vmap(
         with by_example():
             leaves, treedef = pytree.flatten((args, kwargs), is_array_like)
         axes = _input_axes(f, in_axes, treedef)
-        size = _batch_size(f, leaves, axes, lambda: _input_names(f, args, kwargs), axis_size)
+        names = functools.partial(_input_names, f, args, kwargs)
+        size = _batch_size("vmap", f, leaves, axes, names, axis_size)
         parts = []
         before = 0
         for stop, values in chunks_of(leaves, axes, size, chunk or 1):
@@ -254,7 +234,8 @@ def vmap(
         with by_example():
             leaves, treedef = flat_leaves((args, kwargs))
         axes = _input_axes(f, in_axes, treedef)
-        size = _batch_size(f, leaves, axes, lambda: _input_names(f, args, kwargs), axis_size)
+        names = functools.partial(_input_names, f, args, kwargs)
+        size = _batch_size("vmap", f, leaves, axes, names, axis_size)
         mapped = [axis is not None for axis in axes]
         moved = [
             moveaxis(x, _normal(axis, len(shape_of(x))), 0) if axis is not None else x
@@ -273,12 +254,8 @@ def vmap(
         def traced(values: Sequence[Any], size: int) -> tuple[list[Any], list[bool]]:
             return batched_call(flat, values, mapped, size, lambda: f"vmap of {describe(f)}")
 
-        watch, before = first_call(f, BATCHED), Spoiled.arrays
-        if watch is None:
-            outputs, flags = traced(moved, size)
-        else:
-            with watch.observing():
-                outputs, flags = traced(moved, size)
+        run_all = functools.partial(traced, moved, size)
+        (outputs, flags), watch, before = watched(f, run_all, BATCHED)
         if Spoiled.arrays != before:
             refuse_suspected(f, outputs, before)
         if watch is not None and size:
@@ -343,6 +320,7 @@ def _normal(axis: int, ndim: int) -> int:
 
 
 def _batch_size(
+    verb: str,
     f: Callable[..., Any],
     leaves: Any,
     axes: Any,
@@ -357,7 +335,7 @@ def _batch_size(
         if shape is None or not -len(shape) <= axis < len(shape):
             what = f"has shape {shape}" if shape is not None else f"is a {type(leaf).__name__}"
             raise BatchAxisError(
-                f"vmap of {describe(f)} cannot map axis {axis} of {names()[i]}, which "
+                f"{verb} of {describe(f)} cannot map axis {axis} of {names()[i]}, which "
                 f"{what}{user_line()}. Use None in in_axes for arguments that are the same for "
                 "all examples."
             )
@@ -366,16 +344,17 @@ def _batch_size(
         sizes.setdefault(axis_size, [])
     if not sizes:
         raise BatchAxisError(
-            f"vmap of {describe(f)} has no mapped argument{user_line()}; pass axis_size."
+            f"{verb} of {describe(f)} has no mapped argument{user_line()}"
+            f"{'; pass axis_size' if verb == 'vmap' else ''}."
         )
     if len(sizes) > 1:
-        raise _different_sizes(f, sizes, leaves, axes, names(), axis_size)
+        raise _different_sizes(verb, f, sizes, leaves, axes, names(), axis_size)
     return next(iter(sizes))
 
 
 def _different_sizes(
-    f: Callable[..., Any], sizes: dict[int, list[int]], leaves: Any, axes: Any, names: list[str],
-    axis_size: int | None,
+    verb: str, f: Callable[..., Any], sizes: dict[int, list[int]], leaves: Any, axes: Any,
+    names: list[str], axis_size: int | None,
 ) -> BatchAxisError:  # fmt: skip
     """The error for mapped axes of different sizes, with the size of each argument."""
     groups = []
@@ -383,7 +362,7 @@ def _different_sizes(
         where = [f"{names[i]} (shape {shape_of(leaves[i])}, axis {axes[i]})" for i in indices]
         groups.append(f"{n}: {', '.join(where + ['axis_size'] * (n == axis_size))}")
     return BatchAxisError(
-        f"vmap of {describe(f)} got mapped axes of different sizes{user_line()}: "
+        f"{verb} of {describe(f)} got mapped axes of different sizes{user_line()}: "
         f"{'; '.join(groups)}. Use None in in_axes for arguments that are the same for all "
         "examples."
     )

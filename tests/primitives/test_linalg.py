@@ -233,6 +233,15 @@ def test_least_squares(shapes):
         agrees(lambda a, b: np.linalg.lstsq(a, b, rcond=None), a, b)
 
 
+def test_least_squares_in_single_precision_keep_small_singular_values():
+    """NumPy computes in double precision."""
+    a, b = np.diag([1.0, 1e-9]).astype(np.float32), np.ones(2, np.float32)
+    for f in (np.linalg.lstsq, lambda a, b: np.linalg.lstsq(np.concatenate([a, a]), [*b, *b])):
+        for x, y in zip(fg.jit(f)(a, b), f(a, b), strict=True):
+            assert x.dtype == y.dtype
+            np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-12)
+
+
 def test_least_squares_without_full_rank():
     a, b = values((4, 1)) @ values((1, 2)), values((4,))
     expected = np.linalg.lstsq(a, b, rcond=1e-8)

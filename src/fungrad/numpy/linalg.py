@@ -104,7 +104,7 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NO_V
 @implements(np.linalg.lstsq)
 def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     """The x of least |a @ x - b|, the squared residuals, the rank and the singular values of a, as
-    numpy.linalg.lstsq.
+    numpy.linalg.lstsq. As there, numbers in single precision are computed with in double precision.
 
     If the rank is not known (under jit and vmap), the residuals of a matrix without full rank are
     NaN; NumPy returns none.
@@ -117,20 +117,23 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     m, n = a.shape
     if b.shape[0] != m:
         raise Error("Incompatible dimensions")
-    eps = np.finfo(a.dtype).eps
+    given, eps = a.dtype, np.finfo(float).eps
+    a, b = [cast(x, np.result_type(given, float)) for x in (a, b)]
     rcond = eps * max(m, n) if rcond is None else array_of(rcond)
     rcond = select(rcond < 0, eps, rcond)
     s = linalg_products.singular_values(a)
     rank = cast(reductions.count_nonzero(s > rcond * reductions.max(s, initial=0)), np.int32)
     x = products.matmul(p.pinv(a, rcond), b)
-    nothing = np.zeros(0, s.dtype)
     traced = type(rank) is Tracer
     if m <= n or (not traced and rank != n):
-        return x, nothing, rank, s
-    error = sub(products.matmul(a, x), b)
-    squared = reduce_sum(real_part(bar(error) * error), axes=(0,))
-    squared = squared if len(b.shape) == 2 else reshape(squared, shape=(1,))
-    return x, select(rank == n, squared, np.nan) if traced else squared, rank, s
+        squared: Any = np.zeros(0)
+    else:
+        error = sub(products.matmul(a, x), b)
+        squared = reduce_sum(real_part(bar(error) * error), axes=(0,))
+        squared = squared if len(b.shape) == 2 else reshape(squared, shape=(1,))
+        squared = select(rank == n, squared, np.nan) if traced else squared
+    real = np.finfo(given).dtype
+    return cast(x, given), cast(squared, real), rank, cast(s, real)
 
 
 # --- determinants ---------------------------------------------------------------------------------

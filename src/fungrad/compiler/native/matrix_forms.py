@@ -125,6 +125,14 @@ def _filled(shape: Sequence[int], x: Any) -> Elements:
     return _matrix([[x] * shape[1]] * shape[0])
 
 
+def _double(on: Arithmetic, a: Elements) -> Elements:
+    """The elements in double precision, in which NumPy's LAPACK computes."""
+    found = np.empty(a.shape, object)
+    for place in np.ndindex(*a.shape):
+        found[place] = on.double(a[place])
+    return found
+
+
 def _number(on: Arithmetic, a: Elements, number: float) -> Any:
     """A number of the dtype of a matrix's elements."""
     return on.typed(number, a.reshape(-1)[0])
@@ -132,6 +140,7 @@ def _number(on: Arithmetic, a: Elements, number: float) -> Any:
 
 @FORMS.rule(solve, rows=tuned.unrolled_rows)
 def _solve(on: Arithmetic, a: Elements, b: Elements, *, triangle: str) -> Sequence[Elements]:
+    a, b = _double(on, a), _double(on, b)
     if triangle:
         return [_substituted(on, a, b, triangle == "lower")]
     rows = [[*x, *y] for x, y in zip(a, b, strict=True)]
@@ -161,14 +170,14 @@ def _inv(on: Arithmetic, a: Elements) -> Sequence[Elements]:
 
 @FORMS.rule(slogdet, rows=tuned.unrolled_rows)
 def _slogdet(on: Arithmetic, a: Elements) -> Sequence[Elements]:
-    factors = _Factors(on, _rows(a), len(a))
+    factors = _Factors(on, _rows(_double(on, a)), len(a))
     size = _sum([np.log(abs(p)) for p in factors.pivots])
     return factors.determinant(on, size, float("-inf"))
 
 
 @FORMS.rule(det, rows=tuned.unrolled_rows)
 def _det(on: Arithmetic, a: Elements) -> Sequence[Elements]:
-    factors = _Factors(on, _rows(a), len(a))
+    factors = _Factors(on, _rows(_double(on, a)), len(a))
     sign, size = factors.determinant(on, _of_extremes([abs(p) for p in factors.pivots]), 0.0)
     return [sign * size]
 
@@ -193,7 +202,7 @@ def _cofactors(on: Arithmetic, a: Elements) -> Sequence[Elements]:
     """The minors, with signs; NaN for matrices that are not finite. Where their terms cancel to
     less than half of the digits, as near matrices of rank count - 2, they are left to NumPy.
     """
-    count = len(a)
+    a, count = _double(on, a), len(a)
     if count == 1:
         return [_matrix([[_number(on, a, 1.0)]])]
     everywhere = _sum([x * 0.0 for x in a.reshape(-1)])
@@ -227,6 +236,7 @@ def _expanded(a: Elements, rows: Any, columns: Any, minors: Mapping[Any, Any]) -
 
 @FORMS.rule(cholesky, rows=tuned.unrolled_rows)
 def _cholesky(on: Arithmetic, a: Elements) -> Sequence[Elements]:
+    a = _double(on, a)
     count, zero = len(a), _number(on, a, 0.0)
     found = _filled((count, count), zero)
     for j in range(count):
@@ -246,7 +256,7 @@ def _cholesky(on: Arithmetic, a: Elements) -> Sequence[Elements]:
 @FORMS.rule(cholesky_pullback, rows=tuned.unrolled_rows)
 def _cholesky_pullback(on: Arithmetic, y: Elements, ct: Elements) -> Sequence[Elements]:
     """The steps of `_cholesky` backwards."""
-    count, g = len(y), ct.copy()
+    count, y, g = len(y), _double(on, y), _double(on, ct)
     for j in reversed(range(count)):
         for i in reversed(range(j + 1, count)):
             g[i, j] = g[i, j] / y[j, j]
@@ -268,9 +278,8 @@ def _eigvalsh(on: Arithmetic, a: Elements, *, lower: bool) -> Sequence[Elements]
 
 @FORMS.rule(eigenspaces, rows=tuned.unrolled_spectra)
 def _eigenspaces(on: Arithmetic, a: Elements, *, lower: bool) -> Sequence[Elements]:
-    """In double precision, as NumPy's."""
-    count, given = len(a), a if lower else a.T
-    below = {(i, j): on.double(given[i, j]) for i in range(count) for j in range(i + 1)}
+    count, given = len(a), _double(on, a if lower else a.T)
+    below = {(i, j): given[i, j] for i in range(count) for j in range(i + 1)}
     w, v, done = diagonalised(on.select, below, count)
     on.leave(~done)
     values = np.empty(count, object)

@@ -84,7 +84,7 @@ class Writing:
 
     def typed(self, number: float, like: Any) -> WrittenNumber:
         """A number of the dtype of an element."""
-        return WrittenNumber(self, self._emitter.constant(number, self._dtype))
+        return WrittenNumber(self, self._emitter.constant(number, like.dtype))
 
     def double(self, x: WrittenNumber) -> WrittenNumber:
         """An element in double precision."""

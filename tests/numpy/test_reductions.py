@@ -77,8 +77,8 @@ AXES = [
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("function", PLAIN, ids=lambda f: f.__name__)
 def test_axes_keepdims_and_dtypes_are_numpys(function, dtype):
-    for (shape, axis), keepdims in itertools.product(AXES, (False, True)):
-        x = draw(shape, dtype)
+    for i, (shape, axis) in enumerate(AXES):
+        x, keepdims = draw(shape, dtype), (i + DTYPES.index(dtype)) % 2 == 0
         agrees(lambda x, a=axis, k=keepdims: function(x, axis=a, keepdims=k), x)
 
 

@@ -248,7 +248,7 @@ def layouts(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(layouts(), st.sampled_from([F64, F32, C128, I64]))
 def test_dot_general_of_any_layout(layout, dtype):
     left, right, axes = layout

@@ -27,7 +27,7 @@ def test_along_an_axis(name, norm):
     for dtype in dtypes(name):
         for length in (4, 5):
             x = values((length,), dtype)
-            for n in (None, 1, 3, 4, 7, 8):
+            for n in (None, 1, 3, 4, 7, 8)[NORMS.index(norm) % 2 :: 2]:
                 agrees(lambda x, n=n: f(x, n, norm=norm), x, order=1)
         x = values((3, 4), dtype)
         for axis in (0, 1, -1):

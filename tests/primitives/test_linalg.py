@@ -595,9 +595,10 @@ def test_norms_of_matrices(dtype, ord, shape):
     if ord is not None:
         agrees(lambda x: np.linalg.matrix_norm(x, ord=ord, keepdims=True), x, order=1)
     cube = values((2, *shape), dtype)
-    for axis in ((0, 2), (2, 1), (-1, 0)):
-        for keepdims in (False, True):
-            agrees(lambda x, a=axis, k=keepdims: np.linalg.norm(x, ord, a, k), cube, order=1)
+    turn = MATRIX_ORDERS.index(ord) + len(set(shape))
+    for i, axis in enumerate(((0, 2), (2, 1), (-1, 0))):
+        keepdims = (i + turn) % 2 == 0
+        agrees(lambda x, a=axis, k=keepdims: np.linalg.norm(x, ord, a, k), cube, order=1)
 
 
 def test_norms_of_other_things():

@@ -58,12 +58,12 @@ INTEGRATE: dict[str, Case] = {
     "fixed_quad": Case((RATE,), lambda f, k: f(lambda x: np.exp(-k * x), 0.0, 1.0)[0]),
     "odeint": Case(
         (draw(2), RATE),
-        lambda f, y, k: f(falling(k), y, np.linspace(0, 0.5, 3), tfirst=True, **TIGHT),
+        lambda f, y, k: f(falling(k), y, np.linspace(0, 0.1, 3), tfirst=True, **TIGHT),
         order=1,
     ),
     "quad": Case((RATE,), lambda f, k: f(lambda x: np.exp(-k * x), 0.0, 1.0)[0]),
     "solve_ivp": Case(
-        (draw(2), RATE), lambda f, y, k: f(falling(k), (0.0, 0.5), y, t_eval=[0.5], **TIGHT).y
+        (draw(2), RATE), lambda f, y, k: f(falling(k), (0.0, 0.1), y, t_eval=[0.1], **TIGHT).y
     ),
 }
 

@@ -50,7 +50,7 @@ def cubic(z, x, y):
 
 
 def newton(f, z):
-    for _ in range(40):
+    for _ in range(10):
         z = z - f(z) / fg.grad(f)(z)
     return z
 
@@ -62,7 +62,7 @@ def brent(f, z):
 
 def unrolled(x, y):
     z = 1.0
-    for _ in range(40):
+    for _ in range(10):
         z = z - cubic(z, x, y) / (3 * z * z + y)
     return z
 
@@ -312,7 +312,7 @@ def fixed(x, y):
 
 def iterated(x, y):
     z = 0.5
-    for _ in range(200):
+    for _ in range(40):
         z = step(z, x, y)
     return z
 

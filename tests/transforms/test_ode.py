@@ -46,11 +46,11 @@ def rate(theta):
     return lambda y: np.stack([y[1], -theta[0] * np.sin(y[0]) - theta[1] * y[1]])
 
 
-THETA, Y0 = np.array([1.3, 0.2]), np.array([1.0, 0.0])
+THETA, Y0, END = np.array([1.3, 0.2]), np.array([1.0, 0.0]), 0.5
 
 
 def objective(theta, y0, tolerance=1e-11):
-    y = solve(rate(theta), y0, 2.0, tolerance)
+    y = solve(rate(theta), y0, END, tolerance)
     return y[0] ** 2 + 0.5 * y[1]
 
 
@@ -58,7 +58,7 @@ def adjoint(theta, y0):
     """The gradient by the continuous adjoint equations (Pontryagin et al. 1962), solved
     backwards.
     """
-    final = solve(rate(theta), y0, 2.0, 1e-12)
+    final = solve(rate(theta), y0, END, 1e-12)
 
     def backwards(state):
         y, costate = state[:2], state[2:4]
@@ -67,7 +67,7 @@ def adjoint(theta, y0):
         return np.concatenate([-slope, by_y, by_theta])
 
     start = np.concatenate([final, [2 * final[0], 0.5], np.zeros(2)])
-    end = solve(backwards, start, 2.0, 1e-12)
+    end = solve(backwards, start, END, 1e-12)
     return end[4:], end[2:4]
 
 

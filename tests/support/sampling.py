@@ -40,7 +40,11 @@ SAMPLES: dict[str, list[Sample]] = {}
 def add(
     primitive: str, /, *args: Any, upto: int = 2, fixed: tuple[int, ...] = (), **params: Any
 ) -> None:
-    """Adds a sample of a primitive."""
+    """Adds a sample of a primitive. Differences of single precision are too coarse for second
+    derivatives.
+    """
+    if any(getattr(a, "dtype", None) in (F32, C64) for a in args):
+        upto = min(upto, 1)
     SAMPLES.setdefault(primitive, []).append(Sample(primitive, args, params, upto, fixed))
 
 

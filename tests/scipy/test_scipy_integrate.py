@@ -124,6 +124,10 @@ def test_quad_and_its_derivatives():
     check_grads(closed_over, [{"rate": 0.7, "w": np.array([0.5, 1.0])}])
 
 
+def test_errors_of_a_users_function_leave_without_fungrads_frames():
+    assert integrate.quad.__code__ is integrate.solve_ivp.__code__  # that of `boundary`
+
+
 def test_quad_to_infinity():
     def moment(rate):
         return integrate.quad(bell, -np.inf, np.inf, (rate,))[0]

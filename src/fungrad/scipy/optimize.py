@@ -16,7 +16,7 @@ import numpy as np
 
 from fungrad.errors import ArgumentError
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
-from fungrad.scipy.optional import scipy_module
+from fungrad.scipy.optional import rest_of_scipy, scipy_module
 from fungrad.support import pytree
 from fungrad.tracing.trace import Tracer, typeof
 from fungrad.transforms.arguments import flat_results
@@ -371,9 +371,4 @@ def root_scalar(
     )  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    return getattr(_optimize, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(_optimize)})
+__getattr__, __dir__ = rest_of_scipy(globals())

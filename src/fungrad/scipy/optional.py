@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -12,7 +13,9 @@ from fungrad.primitives.elementwise.family import Partial, elementwise
 from fungrad.primitives.primitive import Later, Primitive
 from fungrad.support.lazy import find_spec, imported
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import typeof
+from fungrad.tracing.trace import EVAL, current, typeof
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def scipy_module(name: str) -> Any:
@@ -28,6 +31,45 @@ def scipy_module(name: str) -> Any:
             f"fungrad.{name} needs SciPy ({error}). Install it with pip install 'fungrad[scipy]', "
             "or pip install scipy."
         ) from error
+
+
+def rest_of_scipy(into: dict[str, Any]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a module, whose other names are those of SciPy's module.
+
+    Args:
+      into: the module's globals; it is named as SciPy's, below `fungrad`.
+    """
+    name = into["__name__"]
+    original = name.removeprefix("fungrad.")
+
+    def find(attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
+        return getattr(scipy_module(original), attribute)
+
+    def names() -> list[str]:
+        return sorted({*into, *dir(scipy_module(original))})
+
+    return find, names
+
+
+def stands_for(module: str) -> Callable[[F], F]:
+    """Makes a function that of traced values; outside of transforms SciPy's of its name is called.
+
+    Args:
+      module: the module of SciPy that has the function.
+    """
+
+    def of_traced(function: F) -> F:
+        @functools.wraps(function)
+        def public(*args: Any, **kwargs: Any) -> Any:
+            if current() is EVAL:
+                return getattr(scipy_module(module), function.__name__)(*args, **kwargs)
+            return function(*args, **kwargs)
+
+        return cast(F, public)
+
+    return of_traced
 
 
 def scipy_before(version: str) -> bool:

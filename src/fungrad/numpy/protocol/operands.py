@@ -89,6 +89,23 @@ def axis_index(axis: Any, ndim: int) -> int:
     return index + ndim if index < 0 else index
 
 
+def inexact_of(value: Any) -> Any:
+    """An array-like argument as floating or complex numbers: others become float64."""
+    x = array_of(value)
+    return x if x.dtype.kind in "fc" else cast(x, DOUBLE)
+
+
+def float64_of(value: Any) -> Any:
+    """An array-like argument as float64."""
+    return cast(array_of(value), DOUBLE)
+
+
+def double_of(value: Any) -> Any:
+    """An array-like argument in double precision: complex128, or float64 if it is real."""
+    x = array_of(value)
+    return cast(x, np.dtype(np.complex128) if x.dtype.kind == "c" else DOUBLE)
+
+
 def axis_last(x: Any, axis: Any) -> tuple[Any, int]:
     """An array with an axis moved to the end, and the index of that axis before."""
     x = array_of(x)

@@ -6,8 +6,6 @@ imported for those.
 
 from __future__ import annotations
 
-from typing import Any
-
 from fungrad.scipy.integrate.initial_value import solve_ivp
 from fungrad.scipy.integrate.odeint_function import odeint
 from fungrad.scipy.integrate.quadrature import (
@@ -19,7 +17,7 @@ from fungrad.scipy.integrate.quadrature import (
     simpson,
     trapezoid,
 )
-from fungrad.scipy.optional import scipy_module
+from fungrad.scipy.optional import rest_of_scipy
 
 __all__ = [
     "cumulative_simpson", "cumulative_trapezoid", "fixed_quad", "odeint", "quad", "romb", "simpson",
@@ -27,11 +25,4 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(scipy_module("scipy.integrate"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(scipy_module("scipy.integrate"))})
+__getattr__, __dir__ = rest_of_scipy(globals())

@@ -16,7 +16,7 @@ import numpy as np
 from fungrad.custom_rules.closures_and_arguments import captured, valueless
 from fungrad.errors import ArgumentError, ShapeError, UnsupportedArgumentError
 from fungrad.numpy.protocol.implements import known
-from fungrad.numpy.protocol.operands import array_of
+from fungrad.numpy.protocol.operands import array_of, double_of, float64_of
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.scipy.integrate.ode_adjoint import ExplicitSolver, ScipySolver, flow
@@ -93,7 +93,7 @@ class OdeSolution:
         self.ts = found.times
 
     def __call__(self, t: Any) -> Any:
-        t = cast(array_of(t), np.dtype(np.float64))
+        t = float64_of(t)
         y = evaluated(self._found, self._method, t)
         return y if not shape_of(t) else np.moveaxis(y, -1, 0)
 
@@ -118,13 +118,8 @@ def _right_hand_side(
     return slope
 
 
-def _number(x: Any) -> Any:
-    return cast(array_of(x), np.dtype(np.float64))
-
-
 def _initial(y0: Any) -> Any:
-    y0 = array_of(y0)
-    y0 = cast(y0, np.dtype(np.complex128 if y0.dtype.kind == "c" else np.float64))
+    y0 = double_of(y0)
     if len(shape_of(y0)) != 1:
         raise ValueError("`y0` must be 1-dimensional.")
     if not valueless() and not np.isfinite(known(stop_gradient(y0), "y0")).all():
@@ -178,6 +173,12 @@ def _by_adjoint(
     return solution(closure, times, y0, stop_gradient(bound))  # type: ignore[no-any-return]
 
 
+def _reached(start: Any, end: Any, t_eval: Any) -> Any:
+    """The wanted times up to the end of the steps, which are known."""
+    first, last, asked = (known(stop_gradient(x), "t_eval") for x in (start, end, t_eval))
+    return t_eval[: int(np.sum(asked <= last if last >= first else asked >= last))]
+
+
 def _at_steps(
     problem: Problem, t_eval: Any, dense: bool
 ) -> tuple[Any, Any, Any, Any, Any]:  # fmt: skip
@@ -186,10 +187,7 @@ def _at_steps(
     solution = OdeSolution(result, problem.method) if dense else None
     times, ys = result.times, result.ys
     if t_eval is not None:
-        ends = (problem.t0, times[-1], t_eval)
-        first, last, asked = (known(stop_gradient(x), "t_eval") for x in ends)
-        reached = asked <= last if last >= first else asked >= last
-        times = t_eval[: int(np.sum(reached))]
+        times = _reached(problem.t0, times[-1], t_eval)
         ys = evaluated(result, problem.method, times)
     return times, ys, solution, result.evaluations, result.failed
 
@@ -204,9 +202,7 @@ def _at_events(problem: Problem, watch: Watch, t_eval: Any, dense: bool) -> OdeR
         times = np.concatenate([times[:-1], np.reshape(last, (1,))])
         ys = np.concatenate([ys[:-1], solution(last)[None]])
     if t_eval is not None:
-        ends = (problem.t0, times[-1], t_eval)
-        first, end, asked = (known(stop_gradient(x), "t_eval") for x in ends)
-        times = t_eval[: int(np.sum(asked <= end if end >= first else asked >= end))]
+        times = _reached(problem.t0, times[-1], t_eval)
         ys = evaluated(result, problem.method, times)
     status = -1 if result.failed else 0 if last is None else 1
     sol = solution if dense else None
@@ -330,10 +326,10 @@ def solve_ivp(
             f"{user_line()} under a transform. They have derivatives with gradient='direct' and "
             f"one of the methods {', '.join(EXPLICIT)}."
         )
-    t0, bound = (_number(t) for t in t_span)
+    t0, bound = map(float64_of, t_span)
     y0 = _initial(y0)
     if t_eval is not None:
-        t_eval = _number(t_eval)
+        t_eval = float64_of(t_eval)
         _check_times(t_eval, t0, bound)
     slope = _right_hand_side(fun, tuple(args or ()), y0, vectorized)
     tolerances = _tolerances(rtol, atol, max_step, first_step, shape_of(y0)[0])

@@ -13,8 +13,7 @@ import numpy as np
 
 from fungrad.implicit import custom_root
 from fungrad.numpy.protocol.implements import known
-from fungrad.numpy.protocol.operands import array_of
-from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.numpy.protocol.operands import array_of, float64_of
 from fungrad.scipy.integrate.runge_kutta import Problem, State
 from fungrad.scipy.optional import scipy_module
 from fungrad.tracing.trace import shape_of
@@ -109,6 +108,6 @@ class Watch:
 
 def _moment(event: Event, at: float, solution: Callable[[Any], Any]) -> Any:
     def along(t: Any) -> Any:
-        return np.reshape(cast(array_of(event(t, solution(t))), np.dtype(np.float64)), ())
+        return np.reshape(float64_of(event(t, solution(t))), ())
 
     return custom_root(along, np.float64(at), lambda f, guess: guess, lambda g, y: y / g(1.0))

@@ -14,8 +14,7 @@ import numpy as np
 from fungrad.custom_rules.closures_and_arguments import valueless
 from fungrad.errors import UnsupportedArgumentError
 from fungrad.numpy.protocol.implements import known
-from fungrad.numpy.protocol.operands import array_of
-from fungrad.primitives.movement.reshape_broadcast_cast import cast
+from fungrad.numpy.protocol.operands import array_of, double_of, float64_of
 from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.scipy.integrate.initial_value import solve_ivp
 from fungrad.support import pytree
@@ -32,21 +31,16 @@ _IGNORED = {
 }  # fmt: skip
 
 
-def _floating(leaf: Any) -> Any:
-    leaf = array_of(leaf)
-    return cast(leaf, np.dtype(np.complex128 if leaf.dtype.kind == "c" else np.float64))
-
-
 def _state(y0: Any) -> tuple[Any, Callable[[Any], Any] | None]:
     """The state as a vector, and the function that restores its tree; None for a vector, a list of
     numbers, or a number.
     """
     numbers = isinstance(y0, (list, tuple)) and all(np.ndim(leaf) == 0 for leaf in y0)
     if numbers or pytree.structure(y0) is pytree.LEAF:
-        y0 = _floating(y0)
+        y0 = double_of(y0)
         if len(shape_of(y0)) < 2:
             return np.reshape(y0, (-1,)), None
-    return ravel_pytree(pytree.map(_floating, y0))
+    return ravel_pytree(pytree.map(double_of, y0))
 
 
 @boundary
@@ -103,14 +97,14 @@ def odeint(
             )
     args = args if isinstance(args, tuple) else (args,)
     vector, unravel = _state(y0)
-    times = cast(array_of(t), np.dtype(np.float64))
+    times = float64_of(t)
 
     def fun(time: Any, y: Any) -> Any:
         state = y if unravel is None else unravel(y)
         slope = func(time, state, *args) if tfirst else func(state, time, *args)
         if unravel is None:
             return np.reshape(array_of(slope), (-1,))
-        return ravel_pytree(pytree.map(_floating, slope))[0]
+        return ravel_pytree(pytree.map(double_of, slope))[0]
 
     times_asked, indices = _distinct(times)
     solution = solve_ivp(

@@ -25,12 +25,11 @@ from fungrad.host.external import pure_callback
 from fungrad.ir.graph import Graph
 from fungrad.ir.types import Type
 from fungrad.numpy.protocol.implements import known
-from fungrad.numpy.protocol.operands import array_of, axis_last
+from fungrad.numpy.protocol.operands import array_of, axis_last, float64_of, inexact_of
 from fungrad.primitives.elementwise.family import select
-from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.scipy.integrate.ode_adjoint import Joined, filled
-from fungrad.scipy.optional import scipy_module
+from fungrad.scipy.optional import scipy_module, stands_for
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, Tracer, current, shape_of, typeof
@@ -168,12 +167,13 @@ def _followed(
     return graph, closure
 
 
-@boundary
 def _end(a: Any) -> Any:
     """An end of an integral; the integral does not depend on what an infinite one is made of."""
     return select(np.isinf(a), stop_gradient(a), a) if type(a) is Tracer else a
 
 
+@boundary
+@stands_for("scipy.integrate")
 def quad(
     func: Callable[..., Any],
     a: Any,
@@ -210,18 +210,16 @@ def quad(
     -0.25
     """
     given = {"epsabs": epsabs, "epsrel": epsrel, "limit": limit, "points": points}
-    if current() is EVAL:
-        return scipy_module("scipy.integrate").quad(func, a, b, args, **given, **options)
     if options:
         raise UnsupportedArgumentError(
             f"quad was called with {', '.join(options)}{user_line()} under a transform, which only "
             "supports epsabs, epsrel, limit and points. Put a weight into the function itself."
         )
     args = args if isinstance(args, tuple) else (args,)
-    a, b = (_end(cast(array_of(x), np.dtype(np.float64))) for x in (a, b))
+    a, b = (_end(float64_of(x)) for x in (a, b))
 
     def flat(x: Any) -> list[Any]:
-        value = cast(array_of(func(x, *args)), np.dtype(np.float64))
+        value = float64_of(func(x, *args))
         return [np.reshape(value, (1,))]
 
     try:
@@ -368,8 +366,7 @@ def cumulative_simpson(
     array([0.        , 0.33333333, 2.66666667])
     """
     y, axis = axis_last(y, axis)
-    if y.dtype.kind not in "fc":
-        y = cast(y, np.dtype(np.float64))
+    y = inexact_of(y)
     shape = shape_of(y)
     if x is not None:
         x = _points(x, y, axis)

@@ -5,8 +5,6 @@ The differentiable interpolators are in this package; all other names are SciPy'
 
 from __future__ import annotations
 
-from typing import Any
-
 from fungrad.scipy.interpolate.grid import RegularGridInterpolator, interp1d, interpn
 from fungrad.scipy.interpolate.piecewise import (
     Akima1DInterpolator,
@@ -23,7 +21,7 @@ from fungrad.scipy.interpolate.splines import (
     splev,
     splrep,
 )
-from fungrad.scipy.optional import scipy_module
+from fungrad.scipy.optional import rest_of_scipy
 
 __all__ = [
     "Akima1DInterpolator", "BSpline", "CubicHermiteSpline", "CubicSpline",
@@ -32,11 +30,4 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(scipy_module("scipy.interpolate"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(scipy_module("scipy.interpolate"))})
+__getattr__, __dir__ = rest_of_scipy(globals())

@@ -14,7 +14,7 @@ import numpy as np
 from fungrad.custom_rules.closures_and_arguments import valueless
 from fungrad.errors import UnsupportedArgumentError
 from fungrad.numpy.protocol.implements import known
-from fungrad.numpy.protocol.operands import array_of, axis_index
+from fungrad.numpy.protocol.operands import axis_index, float64_of, inexact_of
 from fungrad.primitives.movement.gather import picked
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.stop_gradient import stop_gradient
@@ -22,13 +22,7 @@ from fungrad.scipy.interpolate.splines import CubicSpline, make_interp_spline
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of
 
-_FLOAT = np.dtype(np.float64)
 _DEGREES = {"slinear": 1, "cubic": 3, "quintic": 5}
-
-
-def _floating(x: Any) -> Any:
-    x = array_of(x)
-    return x if x.dtype.kind in "fc" else cast(x, _FLOAT)
 
 
 def _cells(grid: Any, x: Any) -> tuple[Any, Any]:
@@ -65,7 +59,7 @@ class RegularGridInterpolator:
     ) -> None:  # fmt: skip
         _check_method(method)
         self.method, self.bounds_error = method, bounds_error
-        self.values = _floating(values)
+        self.values = inexact_of(values)
         self.fill_value = fill_value
         if len(points) > len(shape_of(self.values)):
             raise ValueError(
@@ -74,7 +68,7 @@ class RegularGridInterpolator:
             )
         self.grid = []
         for axis, given in enumerate(points):
-            line = cast(array_of(given), _FLOAT)
+            line = float64_of(given)
             if len(shape_of(line)) != 1:
                 raise ValueError(f"The points in dimension {axis} must be 1-dimensional")
             if shape_of(line)[0] != shape_of(self.values)[axis]:
@@ -151,8 +145,9 @@ class RegularGridInterpolator:
         value = self.values
         for axis, (line, row) in enumerate(zip(self.grid, rows, strict=True)):
             weights = make_interp_spline(line, np.eye(shape_of(line)[0]), degree)(row)
+            weights = cast(weights, np.result_type(value.dtype, np.float64))
             letters = "pi,i...->p..." if axis == 0 else "pi,pi...->p..."
-            value = np.einsum(letters, cast(weights, np.result_type(value.dtype, _FLOAT)), value)
+            value = np.einsum(letters, weights, value)
         return value
 
 
@@ -170,9 +165,9 @@ def _check_method(method: Any) -> None:
 def _points(xi: Any, ndim: int) -> Any:
     """Points as one array: given as one, or as a tuple with one array for each axis."""
     if isinstance(xi, tuple):
-        parts = np.broadcast_arrays(*[cast(array_of(x), _FLOAT) for x in xi])
+        parts = np.broadcast_arrays(*[float64_of(x) for x in xi])
         return np.stack(parts, axis=-1)
-    at = cast(array_of(xi), _FLOAT)
+    at = float64_of(xi)
     return np.reshape(at, (-1, ndim)) if len(shape_of(at)) == 1 else at
 
 
@@ -219,7 +214,7 @@ class interp1d:
             raise NotImplementedError(
                 f"{kind} is unsupported: Use fitpack routines for other types."
             )
-        x, y = cast(array_of(x), _FLOAT), _floating(y)
+        x, y = float64_of(x), inexact_of(y)
         axis = axis_index(axis, len(shape_of(y)))
         if len(shape_of(x)) != 1:
             raise ValueError("the x array must have exactly one dimension.")
@@ -239,7 +234,7 @@ class interp1d:
 
     def __call__(self, x: Any) -> Any:
         """The values at x, of any shape."""
-        at = cast(array_of(x), _FLOAT)
+        at = float64_of(x)
         points = len(shape_of(at))
         wide = (*shape_of(at), *(1,) * (len(shape_of(self._y)) - 1))
         value = self._inside(at, wide)

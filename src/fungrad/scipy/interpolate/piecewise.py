@@ -14,7 +14,7 @@ import numpy as np
 from fungrad.custom_rules.closures_and_arguments import valueless
 from fungrad.errors import UnsupportedArgumentError
 from fungrad.numpy.protocol.implements import known
-from fungrad.numpy.protocol.operands import array_of, axis_index
+from fungrad.numpy.protocol.operands import axis_index, double_of
 from fungrad.primitives.movement.gather import picked
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.stop_gradient import stop_gradient
@@ -23,19 +23,12 @@ from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, current, shape_of
 from fungrad.tree_util import register_pytree_node
 
-_FLOAT = np.dtype(np.float64)
-
 
 def _real(x: Any) -> Any:
-    x = array_of(x)
+    x = double_of(x)
     if x.dtype.kind == "c":
         raise ValueError("`x` must contain real values.")
-    return cast(x, _FLOAT)
-
-
-def _double(y: Any) -> Any:
-    y = array_of(y)
-    return cast(y, np.dtype(np.complex128) if y.dtype.kind == "c" else _FLOAT)
+    return x
 
 
 def column(x: Any, ndim: int) -> Any:
@@ -59,7 +52,7 @@ class PPoly:
     """
 
     def __init__(self, c: Any, x: Any, extrapolate: Any = None, axis: int = 0) -> None:
-        self.c, self.x = _double(c), _real(x)
+        self.c, self.x = double_of(c), _real(x)
         self.extrapolate = True if extrapolate is None else extrapolate
         self.axis = axis
         if len(shape_of(self.c)) < 2:
@@ -177,9 +170,9 @@ class PPoly:
 
 def prepared(x: Any, y: Any, axis: int, dydx: Any = None) -> tuple[Any, Any, int, Any]:
     """x, y with its axis first, that axis, and dydx like y; makes SciPy's checks."""
-    x, y = _real(x), _double(y)
+    x, y = _real(x), double_of(y)
     if dydx is not None:
-        dydx = _double(dydx)
+        dydx = double_of(dydx)
         if shape_of(dydx) != shape_of(y):
             raise ValueError("The shapes of `y` and `dydx` must be identical.")
     axis = axis_index(axis, len(shape_of(y)))

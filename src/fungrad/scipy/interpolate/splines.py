@@ -15,7 +15,7 @@ import numpy as np
 from fungrad.custom_rules.closures_and_arguments import valueless
 from fungrad.errors import UnsupportedArgumentError
 from fungrad.numpy.protocol.implements import known
-from fungrad.numpy.protocol.operands import array_of, axis_index
+from fungrad.numpy.protocol.operands import array_of, axis_index, double_of, float64_of
 from fungrad.primitives.movement.gather import picked
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.stop_gradient import stop_gradient
@@ -24,8 +24,6 @@ from fungrad.scipy.linalg.equations import solve_banded
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of
 from fungrad.tree_util import register_pytree_node
-
-_FLOAT = np.dtype(np.float64)
 
 
 class BSpline:
@@ -44,12 +42,11 @@ class BSpline:
 
     def __init__(self, t: Any, c: Any, k: int, extrapolate: Any = True, axis: int = 0) -> None:
         c = array_of(c)
-        self.t = cast(array_of(t), _FLOAT)
+        self.t = float64_of(t)
         self.k = operator.index(k)
         self.extrapolate = extrapolate
         self.axis = axis_index(axis, len(shape_of(c)))
-        c = np.moveaxis(c, self.axis, 0)
-        self.c = cast(c, np.dtype(np.complex128) if c.dtype.kind == "c" else _FLOAT)
+        self.c = np.moveaxis(double_of(c), self.axis, 0)
         count = len(self.t) - self.k - 1
         if self.k < 0:
             raise ValueError("Spline order cannot be negative.")
@@ -67,7 +64,7 @@ class BSpline:
             return self.derivative(nu)(x, 0, extrapolate)
         t, k = self.t, self.k
         count = shape_of(t)[0] - k - 1
-        at = cast(array_of(x), _FLOAT)
+        at = float64_of(x)
         if extrapolate == "periodic":
             at = t[k] + np.mod(at - t[k], t[count] - t[k])
         span = np.searchsorted(stop_gradient(t), stop_gradient(at), side="right") - 1
@@ -146,7 +143,7 @@ def make_interp_spline(
             f"make_interp_spline(bc_type={bc_type!r}){user_line()}: only the not-a-knot spline is "
             "supported; CubicSpline takes other conditions."
         )
-    x, y = cast(array_of(x), _FLOAT), array_of(y)
+    x, y = float64_of(x), array_of(y)
     axis = axis_index(axis, len(shape_of(y)))
     y = np.moveaxis(y, axis, 0)
     if len(shape_of(x)) != 1 or shape_of(x)[0] != shape_of(y)[0]:
@@ -181,7 +178,7 @@ def splev(x: Any, tck: Any, der: int = 0, ext: int = 0) -> Any:
     array([2. , 2.5])
     """
     t, c, k = (tck.t, tck.c, tck.k) if isinstance(tck, BSpline) else tck
-    t, c, x = array_of(t), array_of(c), cast(array_of(x), _FLOAT)
+    t, c, x = array_of(t), array_of(c), float64_of(x)
     if len(shape_of(c)) != 1:
         raise UnsupportedArgumentError(
             f"splev of {shape_of(c)} coefficients{user_line()}: only a vector is supported. "

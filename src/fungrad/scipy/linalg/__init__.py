@@ -17,6 +17,7 @@ from fungrad.scipy.linalg.factorisations import *
 from fungrad.scipy.linalg.matrix_functions import *
 from fungrad.scipy.linalg.structured import *
 from fungrad.scipy.linalg.wrap import finite, la, read, stands_for
+from fungrad.scipy.optional import rest_of_scipy
 
 LinAlgError = la.LinAlgError
 
@@ -119,9 +120,4 @@ def lstsq(
     return x, residuals, rank, s
 
 
-def __getattr__(name: str) -> Any:
-    return getattr(la, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(la)})
+__getattr__, __dir__ = rest_of_scipy(globals())

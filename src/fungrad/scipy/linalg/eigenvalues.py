@@ -488,31 +488,27 @@ full_rank: Primitive = general(
 """`full_rank(p)`: p itself if positive definite; LinAlgError if singular."""
 
 
-def _jvp_unitary(primals: Any, tangents: Any) -> tuple[Any, Any]:
-    """With U = a P^-1, the skew K = U^H dU solves K P + P K = U^H da - da^H U (N. Higham, 2008)."""
-    a, da = primals[0], tangents[0]
-    u = unitary_factor(a)
+def _unitary_tangent(a: Any, u: Any, da: Any) -> Any:
+    """The tangent of U: the skew K = U^H dU solves K P + P K = U^H da - da^H U (N. Higham, 2008).
+
+    The map is self-adjoint.
+    """
     p = adjoint(u) @ a
     p = full_rank(0.5 * (p + adjoint(p)))
     inner = adjoint(u) @ da
-    turn = sylvester(p, p, inner - adjoint(inner))
-    moved = u @ turn
+    tangent = u @ sylvester(p, p, inner - adjoint(inner))
     if a.shape[-2] > a.shape[-1]:
-        moved = moved + adjoint(solve(p, adjoint(da - u @ inner), triangle=""))
-    return u, moved
+        tangent = tangent + adjoint(solve(p, adjoint(da - u @ inner), triangle=""))
+    return tangent
+
+
+def _jvp_unitary(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    u = unitary_factor(primals[0])
+    return u, _unitary_tangent(primals[0], u, tangents[0])
 
 
 def _vjp_unitary(ct: Any, u: Any, args: Any, wanted: Any) -> list[Any]:
-    a = args[0]
-    g = bar(ct)
-    p = adjoint(u) @ a
-    p = full_rank(0.5 * (p + adjoint(p)))
-    inner = adjoint(u) @ g
-    k = sylvester(p, p, inner - adjoint(inner))
-    gradient = u @ k
-    if a.shape[-2] > a.shape[-1]:
-        gradient = gradient + adjoint(solve(p, adjoint(g - u @ inner), triangle=""))
-    return [bar(gradient)]
+    return [bar(_unitary_tangent(args[0], u, bar(ct)))]
 
 
 unitary_factor: Primitive = general(

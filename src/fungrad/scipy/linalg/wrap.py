@@ -5,9 +5,8 @@ Outside of transforms SciPy's own functions are called.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 
@@ -15,26 +14,11 @@ from fungrad.errors import UnsupportedArgumentError
 from fungrad.numpy.linalg_products import Error, common, matrices, squares
 from fungrad.numpy.protocol.operands import array_of
 from fungrad.primitives.linalg.finite import finite
-from fungrad.scipy.optional import scipy_module
+from fungrad.scipy import optional
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import EVAL, current
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-la = scipy_module("scipy.linalg")
-
-
-def stands_for(function: F) -> F:
-    """A function for traced values, or outside of transforms SciPy's of the same name."""
-    original = getattr(la, function.__name__)
-
-    @functools.wraps(function)
-    def public(*args: Any, **kwargs: Any) -> Any:
-        if current() is EVAL:
-            return original(*args, **kwargs)
-        return function(*args, **kwargs)
-
-    return cast(F, public)
+la = optional.scipy_module("scipy.linalg")
+stands_for = optional.stands_for("scipy.linalg")
 
 
 def refuse(function: str, advice: str, **arguments: Any) -> None:

@@ -6,8 +6,6 @@ imported for those.
 
 from __future__ import annotations
 
-from typing import Any
-
 from fungrad.scipy.ndimage.filters import (
     convolve,
     convolve1d,
@@ -34,7 +32,7 @@ from fungrad.scipy.ndimage.geometry import (
     zoom,
 )
 from fungrad.scipy.ndimage.splines import spline_filter, spline_filter1d
-from fungrad.scipy.optional import scipy_module
+from fungrad.scipy.optional import rest_of_scipy
 
 __all__ = [
     "affine_transform", "convolve", "convolve1d", "correlate", "correlate1d", "gaussian_filter",
@@ -45,11 +43,4 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(scipy_module("scipy.ndimage"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(scipy_module("scipy.ndimage"))})
+__getattr__, __dir__ = rest_of_scipy(globals())

@@ -15,7 +15,7 @@ import numpy as np
 
 from fungrad.errors import UnsupportedArgumentError
 from fungrad.numpy.protocol.implements import known
-from fungrad.numpy.protocol.operands import array_of, axis_indices
+from fungrad.numpy.protocol.operands import array_of, axis_indices, double_of
 from fungrad.primitives.contraction.convolution import convolve_nd
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.movement.sliding_window import windows
@@ -42,11 +42,15 @@ def prepared(function: str, input: Any, output: Any) -> tuple[Any, Any]:
             f"ndimage.{function} was called with an array as output{user_line()}. Give a dtype, or "
             "nothing, and use the result."
         )
-    wide = cast(x, np.dtype(np.complex128 if x.dtype.kind == "c" else np.float64))
     dtype = x.dtype if output is None else np.dtype(output)
     if x.dtype.kind == "c" and dtype.kind != "c":
         dtype = np.result_type(dtype, np.complex64)
-    return wide, dtype
+    return double_of(x), dtype
+
+
+def rounded(x: Any, dtype: Any) -> Any:
+    """x between two axes, as in SciPy: cast to the dtype of the result if that is integer."""
+    return cast(cast(x, dtype), x.dtype) if dtype.kind in "iu" else x
 
 
 def _mode(mode: Any) -> str:
@@ -55,7 +59,7 @@ def _mode(mode: Any) -> str:
     return PADDING[mode]
 
 
-def _padded(x: Any, widths: Sequence[tuple[int, int]], mode: Any, cval: Any) -> Any:
+def padded(x: Any, widths: Sequence[tuple[int, int]], mode: Any, cval: Any) -> Any:
     kind = _mode(mode)
     if not any(map(any, widths)) or 0 in shape_of(x):
         return x
@@ -102,7 +106,7 @@ def _correlated(x: Any, weights: Any, axis: int, mode: Any, cval: Any, origin: i
     ends = _window(shape_of(weights)[0], origin)
     axis %= len(shape_of(x))
     x = np.moveaxis(x, axis, -1)
-    x = _padded(x, [(0, 0)] * (len(shape_of(x)) - 1) + [ends], mode, cval)
+    x = padded(x, [(0, 0)] * (len(shape_of(x)) - 1) + [ends], mode, cval)
     kernel = np.reshape(weights[::-1], (*(1,) * (len(shape_of(x)) - 1), -1))
     if 0 in shape_of(x):
         return np.moveaxis(x, -1, axis)
@@ -110,10 +114,10 @@ def _correlated(x: Any, weights: Any, axis: int, mode: Any, cval: Any, origin: i
 
 
 def _vector(weights: Any) -> Any:
-    weights = array_of(weights)
+    weights = double_of(weights)
     if len(shape_of(weights)) != 1 or not shape_of(weights)[0]:
         raise RuntimeError("no filter weights given")
-    return cast(weights, np.dtype(np.complex128 if weights.dtype.kind == "c" else np.float64))
+    return weights
 
 
 def _checked_axis(axis: int, input: Any) -> int:
@@ -222,10 +226,8 @@ def gaussian_filter(
     for axis, (s, n, m, r) in zip(axes, rows, strict=True):
         if r is None and float(known(stop_gradient(s), "the radius of a Gaussian kernel")) <= 1e-15:
             continue
-        # SciPy keeps intermediate results in the dtype of the result.
         x = cast(gaussian_filter1d(x, s, axis, n, None, m, cval, truncate, radius=r), x.dtype)
-        if dtype.kind in "iu":
-            x = cast(cast(x, dtype), x.dtype)
+        x = rounded(x, dtype)
     return cast(x, dtype)
 
 
@@ -266,8 +268,7 @@ def uniform_filter(
     rows = zip(*[_per_axis(v, len(axes), "size") for v in (size, mode, origin)], strict=True)
     for axis, (n, m, o) in zip(axes, rows, strict=True):
         if n > 1:
-            x = uniform_filter1d(x, int(n), axis, None, m, cval, o)
-            x = cast(cast(x, dtype), x.dtype) if dtype.kind in "iu" else x
+            x = rounded(uniform_filter1d(x, int(n), axis, None, m, cval, o), dtype)
     return cast(x, dtype)
 
 
@@ -315,8 +316,7 @@ def _nd(
     flip: bool,
 ) -> Any:  # fmt: skip
     x, dtype = prepared(name, input, output)
-    weights = array_of(weights)
-    weights = cast(weights, np.dtype(np.complex128 if weights.dtype.kind == "c" else np.float64))
+    weights = double_of(weights)
     ndim, sizes = len(shape_of(x)), shape_of(weights)
     axes = tuple(sorted(_axes(axes, ndim)))
     if len(sizes) != len(axes):
@@ -332,8 +332,8 @@ def _nd(
     for axis, size in zip(axes, sizes, strict=True):
         shape[axis] = size
     kernel = np.reshape(weights, shape)
-    padded = _padded(x, widths, mode, cval)
-    result = convolve_nd(padded, kernel, axes=ndim, mode="valid") if 0 not in shape_of(x) else x
+    wide = padded(x, widths, mode, cval)
+    result = convolve_nd(wide, kernel, axes=ndim, mode="valid") if 0 not in shape_of(x) else x
     return cast(result, np.result_type(dtype, np.complex64) if result.dtype.kind == "c" else dtype)
 
 
@@ -355,9 +355,9 @@ def _ranked(name: str, reduced: Callable[..., Any], what: str, shown: str) -> Ca
         origins = _per_axis(origin, len(axes), "origin")
         for axis, n, o in zip(axes, sizes, origins, strict=True):
             widths[axis] = _window(n, o)
-        padded = np.moveaxis(_padded(x, widths, mode, cval), axes, tuple(range(-len(axes), 0)))
+        wide = np.moveaxis(padded(x, widths, mode, cval), axes, tuple(range(-len(axes), 0)))
         ones = (1,) * len(axes)
-        seen = windows(padded, sizes=tuple(sizes), strides=ones, dilations=ones)
+        seen = windows(wide, sizes=tuple(sizes), strides=ones, dilations=ones)
         flat = np.reshape(seen, (*shape_of(seen)[: -len(axes)], math.prod(sizes)))
         result = np.moveaxis(reduced(flat), tuple(range(-len(axes), 0)), axes)
         return cast(result, x.dtype if output is None else np.dtype(output))

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.protocol.implements import known
-from fungrad.numpy.protocol.operands import array_of, axis_indices
+from fungrad.numpy.protocol.operands import axis_indices, float64_of
 from fungrad.primitives.movement.gather import picked
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.stop_gradient import stop_gradient
-from fungrad.scipy.ndimage.filters import PADDING, correlate1d, gaussian_filter, prepared
+from fungrad.scipy.ndimage.filters import PADDING, correlate1d, gaussian_filter, prepared, rounded
 from fungrad.scipy.ndimage.splines import along_axis, check_order, coefficients, sampled
 from fungrad.tracing.trace import EVAL, shape_of
 
@@ -41,10 +41,6 @@ def _checked(name: str, input: Any, output: Any, order: int, mode: str) -> tuple
     if not shape_of(x):
         raise RuntimeError("input and output rank must be > 0")
     return x, dtype
-
-
-def _number(x: Any) -> Any:
-    return cast(array_of(x), np.dtype(np.float64))
 
 
 def map_coordinates(
@@ -69,7 +65,7 @@ def map_coordinates(
     array([1.5])
     """
     x, dtype = _checked("map_coordinates", input, output, order, mode)
-    at = _number(coordinates)
+    at = float64_of(coordinates)
     if not shape_of(at) or shape_of(at)[0] != len(shape_of(x)):
         raise RuntimeError("invalid shape for coordinate array")
     rows = [at[i] for i in range(shape_of(at)[0])]
@@ -94,7 +90,7 @@ def affine_transform(
     """
     x, dtype = _checked("affine_transform", input, output, order, mode)
     ndim = len(shape_of(x))
-    matrix, offset = _number(matrix), _number(offset)
+    matrix, offset = float64_of(matrix), float64_of(offset)
     shape = shape_of(x) if output_shape is None else tuple(output_shape)
     if len(shape_of(matrix)) not in (1, 2):
         raise RuntimeError("no proper affine matrix provided")
@@ -151,7 +147,7 @@ def shift(
     array([-1. ,  0.5,  1.5,  2.5])
     """
     x, dtype = _checked("shift", input, output, order, mode)
-    steps = np.broadcast_to(_number(shift), (len(shape_of(x)),))
+    steps = np.broadcast_to(float64_of(shift), (len(shape_of(x)),))
     lines = [np.arange(n) - steps[i] for i, n in enumerate(shape_of(x))]
     return _stored(_along_axes(x, lines, order, mode, cval, prefilter), dtype)
 
@@ -216,7 +212,7 @@ def rotate(
         raise ValueError("axes should contain exactly two values")
     pair = tuple(sorted(axis_indices(tuple(axes), ndim)))
     x = np.moveaxis(x, pair, (0, 1))
-    matrix = _rotation(_number(angle))
+    matrix = _rotation(float64_of(angle))
     plane = np.array(shape_of(x)[:2])
     target: Any = plane
     if reshape:
@@ -243,16 +239,11 @@ def _difference(
     ndim = len(shape_of(x))
     axis = axis_indices(axis, ndim)[0]
     modes = _modes(mode, ndim)
-    x = _rounded(correlate1d(x, [-1.0, 0.0, 1.0], axis, None, modes[axis], cval), dtype)
+    x = rounded(correlate1d(x, [-1.0, 0.0, 1.0], axis, None, modes[axis], cval), dtype)
     for other in range(ndim):
         if other != axis:
-            x = _rounded(correlate1d(x, smooth, other, None, modes[other], cval), dtype)
+            x = rounded(correlate1d(x, smooth, other, None, modes[other], cval), dtype)
     return cast(x, dtype)
-
-
-def _rounded(x: Any, dtype: Any) -> Any:
-    """x between two axes, as in SciPy: cast to the dtype of the result if that is integer."""
-    return cast(cast(x, dtype), x.dtype) if dtype.kind in "iu" else x
 
 
 def sobel(

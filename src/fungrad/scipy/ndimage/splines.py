@@ -18,7 +18,7 @@ from fungrad.numpy.protocol.operands import axis_indices
 from fungrad.primitives.movement.gather import picked
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.reduction.cumulative import linear_recurrence
-from fungrad.scipy.ndimage.filters import PADDING, prepared
+from fungrad.scipy.ndimage.filters import PADDING, padded, prepared
 from fungrad.tracing.trace import shape_of
 
 _PREPADDING = 12
@@ -150,8 +150,7 @@ def coefficients(
     if mode in ("nearest", "grid-constant"):
         added = _PREPADDING
         widths = [(added, added)] * axes + [(0, 0)] * (len(shape_of(x)) - axes)
-        extra: Any = {"constant_values": cval} if mode == "grid-constant" else {}
-        x = np.pad(x, widths, mode=PADDING[mode], **extra)  # type: ignore[call-overload]
+        x = padded(x, widths, mode, cval)
     for axis in range(axes):
         x = spline_filter1d(x, order, axis, None, mode)
     return x, added

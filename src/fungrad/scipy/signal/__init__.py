@@ -8,9 +8,7 @@ constants.
 
 from __future__ import annotations
 
-from typing import Any
-
-from fungrad.scipy.optional import scipy_module
+from fungrad.scipy.optional import rest_of_scipy
 from fungrad.scipy.signal.convolution import (
     convolve,
     convolve2d,
@@ -37,11 +35,4 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(scipy_module("scipy.signal"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(scipy_module("scipy.signal"))})
+__getattr__, __dir__ = rest_of_scipy(globals())

@@ -15,7 +15,7 @@ from fungrad.custom_rules.closures_and_arguments import valueless
 from fungrad.errors import UnsupportedArgumentError
 from fungrad.ir.types import Type
 from fungrad.numpy.protocol.implements import known
-from fungrad.numpy.protocol.operands import array_of, axis_index
+from fungrad.numpy.protocol.operands import array_of, axis_index, axis_last
 from fungrad.primitives.contraction.convolution import convolve_nd
 from fungrad.primitives.movement.reshape_broadcast_cast import (
     cast,
@@ -26,9 +26,9 @@ from fungrad.primitives.movement.reshape_broadcast_cast import (
 )
 from fungrad.primitives.primitive import Primitive, zeros
 from fungrad.primitives.stop_gradient import stop_gradient
-from fungrad.scipy.optional import scipy_module
+from fungrad.scipy.optional import scipy_module, stands_for
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import EVAL, current, shape_of, typeof
+from fungrad.tracing.trace import shape_of, typeof
 
 # --- the recursion --------------------------------------------------------------------------------
 
@@ -135,6 +135,7 @@ def _extended(x: Any, length: int) -> Any:
     return np.concatenate([x, blank], axis=-1)
 
 
+@stands_for("scipy.signal")
 def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     """The filter a[0] y[k] + a[1] y[k - 1] + ... = b[0] x[k] + b[1] x[k - 1] + ... along an axis.
 
@@ -158,16 +159,13 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     >>> float(fg.grad(lambda p: lfilter([1.0], [1.0, -p], [1.0, 0.0, 0.0])[-1])(0.5))
     1.0
     """
-    if current() is EVAL:
-        return scipy_module("scipy.signal").lfilter(b, a, x, axis, zi)
     b, a, x = _coefficients("b", b), _coefficients("a", a), array_of(x)
     if not shape_of(x):
         raise ValueError("x must be at least 1-D")
     order = max(shape_of(a)[0], shape_of(b)[0]) - 1
     given = [b, a, x, *([] if zi is None else [array_of(zi)])]
     b, a, x, *rest = _floating(*given)
-    axis = axis_index(axis, len(shape_of(x)))
-    x = np.moveaxis(x, axis, -1)
+    x, axis = axis_last(x, axis)
     length = shape_of(x)[-1]
     b, a = b / a[0], a / a[0]
     tail: Any = None
@@ -260,6 +258,7 @@ def _both_ways(x: Any, edge: int, filtered: Any) -> Any:
     return y[..., edge : shape_of(y)[-1] - edge]
 
 
+@stands_for("scipy.signal")
 def filtfilt(
     b: Any, a: Any, x: Any, axis: int = -1, padtype: Any = "odd", padlen: Any = None,
     method: str = "pad", irlen: Any = None,
@@ -285,15 +284,12 @@ def filtfilt(
     >>> bool(np.allclose(filtfilt([0.5], [1.0, -0.5], np.ones(8)), 1.0))
     True
     """
-    if current() is EVAL:
-        return scipy_module("scipy.signal").filtfilt(b, a, x, axis, padtype, padlen, method, irlen)
     if method != "pad":
         raise UnsupportedArgumentError(
             f"filtfilt(method={method!r}){user_line()} under a transform: only 'pad' is supported."
         )
     b, a, x = np.atleast_1d(array_of(b)), np.atleast_1d(array_of(a)), array_of(x)
-    axis = axis_index(axis, len(shape_of(x)))
-    x = np.moveaxis(x, axis, -1)
+    x, axis = axis_last(x, axis)
     taps = max(shape_of(a)[0], shape_of(b)[0])
     edge, x = _padded(x, padtype, padlen, taps)
     zi = lfilter_zi(b, a)
@@ -313,6 +309,7 @@ def _sections(sos: Any) -> Any:
     return sos
 
 
+@stands_for("scipy.signal")
 def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     """A filter in second-order sections, each of which filters the output of the one before.
 
@@ -331,8 +328,6 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     >>> sosfilt([[1.0, 0.0, 0.0, 1.0, -0.5, 0.0]], [1.0, 0.0, 0.0])
     array([1.  , 0.5 , 0.25])
     """
-    if current() is EVAL:
-        return scipy_module("scipy.signal").sosfilt(sos, x, axis, zi)
     sos, y = _sections(sos), array_of(x)
     given = [sos, y, *([] if zi is None else [array_of(zi)])]
     sos, y, *rest = _floating(*given)
@@ -376,6 +371,7 @@ def sosfilt_zi(sos: Any) -> Any:
     return np.stack(states)
 
 
+@stands_for("scipy.signal")
 def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: Any = "odd", padlen: Any = None) -> Any:
     """Second-order sections forwards and then backwards, which shift no phase.
 
@@ -398,11 +394,8 @@ def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: Any = "odd", padlen: 
     >>> bool(np.allclose(sosfiltfilt([[0.5, 0, 0, 1, -0.5, 0]], np.ones(12)), 1.0))
     True
     """
-    if current() is EVAL:
-        return scipy_module("scipy.signal").sosfiltfilt(sos, x, axis, padtype, padlen)
     sos, x = _sections(sos), array_of(x)
-    axis = axis_index(axis, len(shape_of(x)))
-    x = np.moveaxis(x, axis, -1)
+    x, axis = axis_last(x, axis)
     taps = 2 * shape_of(sos)[0] + 1
     if not valueless():
         last = known(stop_gradient(sos), "sos")

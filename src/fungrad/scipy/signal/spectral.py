@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fungrad.numpy.protocol.operands import array_of, axis_index
+from fungrad.numpy.protocol.operands import array_of, axis_index, axis_last, inexact_of
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.movement.sliding_window import overlap_add, windows
 from fungrad.scipy.optional import scipy_module
@@ -102,14 +102,6 @@ def _frequencies(count: int, fs: float, onesided: bool) -> Any:
     return (np.fft.rfftfreq if onesided else np.fft.fftfreq)(count, 1 / fs)
 
 
-def _signal(x: Any, axis: int) -> tuple[Any, int]:
-    x = array_of(x)
-    axis = axis_index(axis, len(shape_of(x)))
-    if x.dtype.kind not in "fc":
-        x = cast(x, np.dtype(np.float64))
-    return np.moveaxis(x, axis, -1), axis
-
-
 def _extended(x: Any, boundary: Any, count: int) -> Any:
     if boundary not in _BOUNDARIES:
         raise ValueError(
@@ -154,7 +146,7 @@ def stft(
     >>> z.shape, z.dtype
     ((3, 5), dtype('complex128'))
     """
-    x, axis = _signal(x, axis)
+    x, axis = axis_last(inexact_of(x), axis)
     cut = _segments(fs, window, nperseg, noverlap, nfft, scaling, ("spectrum", "psd"),
                     shape_of(x)[-1])  # fmt: skip
     onesided = _onesided(return_onesided, x)
@@ -268,8 +260,8 @@ def csd(
     ((3,), dtype('complex128'))
     """
     same = x is y
-    y = y if same else _signal(y, axis)[0]
-    x, axis = _signal(x, axis)
+    y = y if same else axis_last(inexact_of(y), axis)[0]
+    x, axis = axis_last(inexact_of(x), axis)
     y = x if same else y
     length = max(shape_of(x)[-1], shape_of(y)[-1])
     x = _padded(x, 0, length - shape_of(x)[-1]) if shape_of(x)[-1] < length else x

@@ -21,6 +21,8 @@ from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import shape_of, typeof
 
 Routine = Callable[..., Any]
+Elements = tuple[Any, Any, Any]
+"""The numbers of a matrix that are stored, and the row and the column of each."""
 
 
 def taken(data: Any, positions: Any) -> Any:
@@ -183,118 +185,67 @@ def coo_todense(
 # --- products ---------------------------------------------------------------------------------
 
 
-def _product(data: Any, vector: Any, row: Any, column: Any, out: Any) -> None:
-    """Adds matrix @ vector to `out`."""
-    _add(out, sums(flat(data) * taken(flat(vector), column), row, int(np.prod(shape_of(out)))))
+def _of_rows(rows: int, columns: int, pointers: Any, indices: Any, data: Any) -> Elements:
+    return flat(data), rows_of(pointers), indices
 
 
-def _products(data: Any, vectors: Any, row: Any, column: Any, count: int, out: Any) -> None:
-    """Adds matrix @ vectors to `out`, for vectors side by side."""
-    size = int(np.prod(shape_of(out)))
-    if not size:
-        return
-    given = int(np.prod(shape_of(vectors))) // count
-    factors = reshape(flat(data), shape=(len(row), 1))
-    picked = taken(reshape(array_of(vectors), shape=(given, count)), column)
-    _add(out, sums(factors * picked, row, size // count))
+def _of_columns(rows: int, columns: int, pointers: Any, indices: Any, data: Any) -> Elements:
+    return flat(data), indices, rows_of(pointers)
 
 
-def csr_matvec(
-    original: Routine, rows: int, columns: int, pointers: Any, indices: Any, data: Any, x: Any,
-    out: Any,
-) -> None:  # fmt: skip
-    """Adds matrix @ x to out, of compressed rows."""
-    _product(data, x, rows_of(pointers), indices, out)
+def _of_coordinates(nonzeros: int, row: Any, column: Any, data: Any) -> Elements:
+    return flat(data), row, column
 
 
-def csc_matvec(
-    original: Routine, rows: int, columns: int, pointers: Any, indices: Any, data: Any, x: Any,
-    out: Any,
-) -> None:  # fmt: skip
-    """Adds matrix @ x to out, of compressed columns."""
-    _product(data, x, indices, rows_of(pointers), out)
-
-
-def coo_matvec(
-    original: Routine, count: int, row: Any, column: Any, data: Any, x: Any, out: Any
-) -> None:
-    """Adds matrix @ x to out, of coordinates."""
-    _product(data, x, row, column, out)
-
-
-def csr_matvecs(
-    original: Routine, rows: int, columns: int, count: int, pointers: Any, indices: Any, data: Any,
-    x: Any, out: Any,
-) -> None:  # fmt: skip
-    """Adds matrix @ x to out, of compressed rows and several vectors."""
-    _products(data, x, rows_of(pointers), indices, count, out)
-
-
-def csc_matvecs(
-    original: Routine, rows: int, columns: int, count: int, pointers: Any, indices: Any, data: Any,
-    x: Any, out: Any,
-) -> None:  # fmt: skip
-    """Adds matrix @ x to out, of compressed columns and several vectors."""
-    _products(data, x, indices, rows_of(pointers), count, out)
-
-
-def coo_matmat_dense(
-    original: Routine, nonzeros: int, count: int, row: Any, column: Any, data: Any, x: Any, out: Any
-) -> None:
-    """Adds matrix @ x to out, of coordinates and several vectors."""
-    _products(data, x, row, column, count, out)
-
-
-def _of_diagonals(rows: int, columns: int, length: int, offsets: Any) -> tuple[Any, Any, Any]:
-    """The positions in the data, and the rows and columns, of the elements of diagonals."""
+def _of_diagonals(
+    rows: int, columns: int, count: int, length: int, offsets: Any, data: Any
+) -> Elements:
     position = np.arange(len(offsets) * length).reshape(len(offsets), length)
     column = np.broadcast_to(np.arange(length), position.shape)
     row = column - np.asarray(offsets, np.intp)[:, None]
     inside = (row >= 0) & (row < rows) & (column < columns)
-    return position[inside], row[inside], column[inside]
+    return taken(flat(data), position[inside]), row[inside], column[inside]
 
 
-def dia_matvec(
-    original: Routine, rows: int, columns: int, count: int, length: int, offsets: Any, data: Any,
-    x: Any, out: Any,
-) -> None:  # fmt: skip
-    """Adds matrix @ x to out, of diagonals."""
-    position, row, column = _of_diagonals(rows, columns, length, offsets)
-    _product(taken(flat(data), position), x, row, column, out)
-
-
-def dia_matvecs(original: Routine, *args: Any) -> None:
-    """Adds matrix @ x to out, of diagonals and several vectors."""
-    rows, columns, _, length, offsets, data, count, x, out = args
-    position, row, column = _of_diagonals(rows, columns, length, offsets)
-    _products(taken(flat(data), position), x, row, column, count, out)
-
-
-def _of_blocks(pointers: Any, indices: Any, height: int, width: int) -> tuple[Any, Any]:
-    """The rows and columns of the elements of blocks."""
+def _of_blocks(
+    rows: int, columns: int, height: int, width: int, pointers: Any, indices: Any, data: Any
+) -> Elements:
     block_row = rows_of(pointers)
     inner_row, inner_column = np.divmod(np.arange(height * width), width)
     row = block_row[:, None] * height + inner_row
     column = np.asarray(indices, np.intp)[: len(block_row), None] * width + inner_column
-    return np.ravel(row), np.ravel(column)
+    return flat(data), np.ravel(row), np.ravel(column)
 
 
-def bsr_matvec(
-    original: Routine, rows: int, columns: int, height: int, width: int, pointers: Any,
-    indices: Any, data: Any, x: Any, out: Any,
-) -> None:  # fmt: skip
-    """Adds matrix @ x to out, of blocks."""
-    row, column = _of_blocks(pointers, indices, height, width)
-    _product(data, x, row, column, out)
+def _times(elements: Callable[..., Elements], count_at: int | None = None) -> Routine:
+    """The counterpart of a routine that adds matrix @ x to its last argument.
+
+    Args:
+      elements: the nonzeros of the matrix, with their rows and columns, by its arguments.
+      count_at: the position of the number of vectors side by side in x; None for one vector.
+    """
+
+    def routine(original: Routine, *args: Any) -> None:
+        *matrix, x, out = args
+        count = None if count_at is None else matrix.pop(count_at)
+        data, row, column = elements(*matrix)
+        size = int(np.prod(shape_of(out)))
+        if count is None:
+            _add(out, sums(data * taken(flat(x), column), row, size))
+        elif size:
+            given = int(np.prod(shape_of(x))) // count
+            picked = taken(reshape(array_of(x), shape=(given, count)), column)
+            products = reshape(data, shape=(len(row), 1)) * picked
+            _add(out, sums(products, row, size // count))
+
+    return routine
 
 
-def bsr_matvecs(
-    original: Routine, rows: int, columns: int, count: int, height: int, width: int, pointers: Any,
-    indices: Any, data: Any, x: Any, out: Any,
-) -> None:  # fmt: skip
-    """Adds matrix @ x to out, of blocks and several vectors."""
-    row, column = _of_blocks(pointers, indices, height, width)
-    _products(data, x, row, column, count, out)
+csr_matvec, csr_matvecs = _times(_of_rows), _times(_of_rows, 2)
+csc_matvec, csc_matvecs = _times(_of_columns), _times(_of_columns, 2)
+coo_matvec, coo_matmat_dense = _times(_of_coordinates), _times(_of_coordinates, 1)
+dia_matvec, dia_matvecs = _times(_of_diagonals), _times(_of_diagonals, 6)
+bsr_matvec, bsr_matvecs = _times(_of_blocks), _times(_of_blocks, 2)
 
 
 def pairs(pointers: Any, indices: Any, other_pointers: Any) -> tuple[Any, Any]:

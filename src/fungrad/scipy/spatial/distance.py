@@ -14,7 +14,7 @@ import numpy as np
 from fungrad.errors import UnsupportedArgumentError
 from fungrad.numpy.protocol.operands import array_of
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
-from fungrad.scipy.optional import scipy_module
+from fungrad.scipy.optional import rest_of_scipy, scipy_module
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import Tracer, shape_of
 
@@ -228,11 +228,4 @@ def _arrays(options: dict[str, Any]) -> list[Any]:
     return [v for v in options.values() if not callable(v) and v is not None]
 
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(scipy_module("scipy.spatial.distance"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(scipy_module("scipy.spatial.distance"))})
+__getattr__, __dir__ = rest_of_scipy(globals())

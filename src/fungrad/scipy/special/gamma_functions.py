@@ -22,12 +22,11 @@ from fungrad.numpy.protocol.operands import array_of
 from fungrad.primitives.elementwise.family import Over, elementwise, select
 from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.special.incomplete_gamma_beta import beta_slope, gamma_slope
-from fungrad.scipy.optional import real, scipy_special, special, unknown
+from fungrad.scipy.optional import real, scipy_special, special, stands_for, unknown
 from fungrad.scipy.special.bessel import chebyu
 from fungrad.scipy.special.elementary import xlog1py, xlogy
 from fungrad.scipy.special.zeta_slopes import by_euler_maclaurin, hurwitz_slope
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import EVAL, current
 
 sp = scipy_special()
 
@@ -198,11 +197,7 @@ _KN = _spherical("spherical_kn", -1.0, -1.0)
 
 
 def _public(name: str, primitive: Primitive, what: str) -> Callable[..., Any]:
-    function = getattr(sp, name)
-
     def spherical(n: Any, z: Any, derivative: bool = False) -> Any:
-        if current() is EVAL:
-            return function(n, z, derivative)
         n, z = array_of(n), array_of(z)
         if not derivative:
             return primitive(n, z)
@@ -225,7 +220,7 @@ def _public(name: str, primitive: Primitive, what: str) -> Callable[..., Any]:
     >>> bool(np.isclose(slope, {name}(2, 1.0, derivative=True)))
     True
     """
-    return spherical
+    return stands_for("scipy.special")(spherical)
 
 
 spherical_jn = _public(
@@ -260,6 +255,7 @@ def _inexact(name: str, exact: bool) -> None:
         )
 
 
+@stands_for("scipy.special")
 def comb(N: Any, k: Any, *, exact: bool = False, repetition: bool = False) -> Any:
     """The number of combinations of k of N: Gamma(N + 1) / (Gamma(k + 1) Gamma(N - k + 1)).
 
@@ -278,8 +274,6 @@ def comb(N: Any, k: Any, *, exact: bool = False, repetition: bool = False) -> An
     >>> comb(5, 2).item(), float(fg.grad(lambda N: comb(N, 1))(5.0).round(9))
     (10.0, 1.0)
     """
-    if current() is EVAL:
-        return sp.comb(N, k, exact=exact, repetition=repetition)
     _inexact("comb", exact)
     N, k = array_of(N), array_of(k)
     if repetition:
@@ -288,6 +282,7 @@ def comb(N: Any, k: Any, *, exact: bool = False, repetition: bool = False) -> An
     return select(inside, binom(N, k), 0.0)
 
 
+@stands_for("scipy.special")
 def perm(N: Any, k: Any, exact: bool = False) -> Any:
     """The number of ordered choices of k of N: Gamma(N + 1) / Gamma(N - k + 1).
 
@@ -304,14 +299,13 @@ def perm(N: Any, k: Any, exact: bool = False) -> Any:
     >>> perm(5, 2).item()
     20.0
     """
-    if current() is EVAL:
-        return sp.perm(N, k, exact=exact)
     _inexact("perm", exact)
     N, k = array_of(N), array_of(k)
     inside = np.logical_and(np.logical_and(k <= N, N >= 0), k >= 0)
     return select(inside, poch(select(inside, N - k + 1, 1), k), 0.0)
 
 
+@stands_for("scipy.special")
 def factorial(n: Any, exact: bool = False, extend: str = "zero") -> Any:
     """The factorial: Gamma(n + 1), and 0 for n < 0.
 
@@ -329,8 +323,6 @@ def factorial(n: Any, exact: bool = False, extend: str = "zero") -> Any:
     >>> factorial(3.0).item()
     6.0
     """
-    if current() is EVAL:
-        return sp.factorial(n, exact=exact, **({} if extend == "zero" else {"extend": extend}))
     _inexact("factorial", exact)
     n = array_of(n)
     if extend == "complex":
@@ -342,6 +334,7 @@ def factorial(n: Any, exact: bool = False, extend: str = "zero") -> Any:
 # --- periodic, and smooth -------------------------------------------------------------------------
 
 
+@stands_for("scipy.special")
 def diric(x: Any, n: int) -> Any:
     """Dirichlet's kernel, the periodic sinc function: sin(n x / 2) / (n sin(x / 2)).
 
@@ -355,8 +348,6 @@ def diric(x: Any, n: int) -> Any:
     >>> round(float(diric(0.5, 3)), 12) == round((1 + 2 * float(np.cos(0.5))) / 3, 12)
     True
     """
-    if current() is EVAL:
-        return sp.diric(x, n)
     return chebyu(int(n) - 1, np.cos(array_of(x) * 0.5)) / float(n)
 
 

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from fungrad.numpy.protocol.implements import if_known
+from fungrad.numpy.protocol.operands import inexact_of
 from fungrad.primitives.elementwise import ufuncs as u
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
-from fungrad.scipy.optional import scipy_special
+from fungrad.scipy.optional import scipy_special, stands_for
 from fungrad.scipy.special import (
     bessel,
     cdfs,
@@ -37,7 +38,6 @@ from fungrad.scipy.special.gamma_functions import (
     spherical_kn,
     spherical_yn,
 )
-from fungrad.scipy.special.logsumexp_erf import floating
 from fungrad.tracing.trace import EVAL, current, registry, typeof
 
 _special = scipy_special()
@@ -71,6 +71,7 @@ def zeta(x: Any, q: Any = None) -> Any:
     return _special.zeta(x) if q is None else gamma_functions.zeta(x, q)
 
 
+@stands_for("scipy.special")
 def polygamma(n: Any, x: Any) -> Any:
     """The derivative of order n of digamma, (-1)^(n + 1) n! zeta(n + 1, x) (DLMF 25.11.12).
 
@@ -84,9 +85,7 @@ def polygamma(n: Any, x: Any) -> Any:
     >>> float(polygamma(0, 1.0)) == float(_special.psi(1.0))
     True
     """
-    if current() is EVAL:
-        return _special.polygamma(n, x)
-    x = floating(x)
+    x = inexact_of(x)
     if if_known(n) is None:
         return _polygamma_of_traced_orders(cast(n, typeof(x).dtype), x)
     orders = np.asarray(n, typeof(x).dtype)
@@ -103,6 +102,7 @@ def _polygamma_of_traced_orders(orders: Any, x: Any) -> Any:
     return np.where(orders == 0, gamma_functions.digamma(x), higher)
 
 
+@stands_for("scipy.special")
 def lambertw(z: Any, k: Any = 0, tol: float = 1e-8) -> Any:
     """The branch k of Lambert's function, the w with w exp(w) = z (DLMF 4.13).
 
@@ -118,8 +118,6 @@ def lambertw(z: Any, k: Any = 0, tol: float = 1e-8) -> Any:
     >>> float(fg.grad(lambda z: np.real(lambertw(z)))(0.0))
     1.0
     """
-    if current() is EVAL:
-        return _special.lambertw(z, k, tol)
     return bessel.lambertw(z, k)
 
 

@@ -22,14 +22,13 @@ from fungrad.compiler.native.native_forms import (
     single,
 )
 from fungrad.extend import kernel
-from fungrad.numpy.protocol.operands import array_of
+from fungrad.numpy.protocol.operands import array_of, inexact_of
 from fungrad.primitives.elementwise.family import Kind, Kinds, Over, select
 from fungrad.primitives.primitive import Primitive
 from fungrad.primitives.stop_gradient import stop_gradient
 from fungrad.runtime import kernels
 from fungrad.scipy import optional
-from fungrad.scipy.optional import real, scipy_special
-from fungrad.tracing.trace import EVAL, current
+from fungrad.scipy.optional import real, scipy_special, stands_for
 
 _special = scipy_special()
 
@@ -44,12 +43,7 @@ def _shifted(a: Any, axis: Any) -> tuple[Any, Any]:
     return a - top, top
 
 
-def floating(a: Any) -> Any:
-    """An array of floats or complex numbers."""
-    a = array_of(a)
-    return a if a.dtype.kind in "fc" else a.astype(np.float64)
-
-
+@stands_for("scipy.special")
 def logsumexp(
     a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False
 ) -> Any:
@@ -71,9 +65,7 @@ def logsumexp(
     >>> fg.grad(logsumexp)(np.array([1000.0, 1000.0]))
     array([0.5, 0.5])
     """
-    if current() is EVAL:
-        return _special.logsumexp(a, axis=axis, b=b, keepdims=keepdims, return_sign=return_sign)
-    a = floating(a)
+    a = inexact_of(a)
     if b is not None:
         a, b = np.broadcast_arrays(a, array_of(b))
         a = np.where(b == 0, -np.inf, a)
@@ -90,6 +82,7 @@ def logsumexp(
     return (out, sign) if return_sign else out
 
 
+@stands_for("scipy.special")
 def softmax(x: Any, axis: Any = None) -> Any:
     """exp(x) / sum(exp(x)) without overflow.
 
@@ -104,12 +97,11 @@ def softmax(x: Any, axis: Any = None) -> Any:
     >>> fg.grad(lambda x: softmax(x)[0])(np.array([1.0, 1.0]))
     array([ 0.25, -0.25])
     """
-    if current() is EVAL:
-        return _special.softmax(x, axis=axis)
-    powers = np.exp(_shifted(floating(x), axis)[0])
+    powers = np.exp(_shifted(inexact_of(x), axis)[0])
     return powers / np.sum(powers, axis=axis, keepdims=True)
 
 
+@stands_for("scipy.special")
 def log_softmax(x: Any, axis: Any = None) -> Any:
     """log(softmax(x)), accurate for small probabilities too.
 
@@ -119,9 +111,7 @@ def log_softmax(x: Any, axis: Any = None) -> Any:
     >>> log_softmax(np.array([1000.0, 0.0]))
     array([    0., -1000.])
     """
-    if current() is EVAL:
-        return _special.log_softmax(x, axis=axis)
-    shifted, _ = _shifted(floating(x), axis)
+    shifted, _ = _shifted(inexact_of(x), axis)
     return shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
 
 

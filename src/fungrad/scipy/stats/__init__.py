@@ -1,8 +1,6 @@
 """scipy.stats for traced values (`fungrad.scipy.stats`). All other names are SciPy's."""
 
-from typing import Any
-
-from fungrad.scipy.optional import scipy_module
+from fungrad.scipy.optional import rest_of_scipy
 from fungrad.scipy.stats.bounded import beta as beta
 from fungrad.scipy.stats.bounded import loguniform as loguniform
 from fungrad.scipy.stats.bounded import truncnorm as truncnorm
@@ -48,10 +46,4 @@ from fungrad.scipy.stats.summaries import mode as mode
 from fungrad.scipy.stats.summaries import rankdata as rankdata
 from fungrad.scipy.stats.summaries import sem as sem
 
-
-def __getattr__(name: str) -> Any:
-    return getattr(scipy_module("scipy.stats"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(scipy_module("scipy.stats"))})
+__getattr__, __dir__ = rest_of_scipy(globals())

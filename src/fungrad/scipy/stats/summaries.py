@@ -20,13 +20,13 @@ from fungrad.numpy.protocol.operands import array_of
 from fungrad.primitives.elementwise.family import select
 from fungrad.primitives.movement.reshape_broadcast_cast import cast
 from fungrad.primitives.stop_gradient import stop_gradient
-from fungrad.scipy.optional import scipy_module
+from fungrad.scipy.optional import scipy_module, stands_for
 from fungrad.scipy.special import logsumexp
 from fungrad.scipy.special.elementary import entr, rel_entr
 from fungrad.scipy.special.logsumexp_erf import ndtr
 from fungrad.scipy.stats.distribution import floating
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import EVAL, current, typeof
+from fungrad.tracing.trace import typeof
 
 
 class ModeResult(NamedTuple):
@@ -63,6 +63,7 @@ def _entropy(values: list[Any], axis: int, keepdims: bool) -> Any:
     return total + np.log(sums[1]) - np.log(sums[0])
 
 
+@stands_for("scipy.stats")
 def entropy(
     pk: Any,
     qk: Any = None,
@@ -94,10 +95,6 @@ def entropy(
     """
     if base is not None and base <= 0:
         raise ValueError("`base` must be a positive number or `None`.")
-    if current() is EVAL:
-        return scipy_module("scipy.stats").entropy(
-            pk, qk, base, axis, nan_policy=nan_policy, keepdims=keepdims
-        )
     _only_propagate("entropy", nan_policy)
     values = floating("entropy", pk, *(() if qk is None else (qk,)))
     if axis is None:
@@ -109,6 +106,7 @@ def entropy(
     return total if base is None else total / math.log(base)
 
 
+@stands_for("scipy.stats")
 def sem(
     a: Any,
     axis: int | None = 0,
@@ -136,16 +134,13 @@ def sem(
     >>> fg.grad(sem)(np.array([1.0, 3.0])).round(9)
     array([-0.5, 0.5])
     """
-    if current() is EVAL:
-        return scipy_module("scipy.stats").sem(
-            a, axis, ddof, nan_policy=nan_policy, keepdims=keepdims
-        )
     _only_propagate("sem", nan_policy)
     (a,) = floating("sem", a)
     count = math.prod(a.shape) if axis is None else a.shape[axis]
     return np.std(a, axis=axis, ddof=ddof, keepdims=keepdims) / math.sqrt(count)
 
 
+@stands_for("scipy.stats")
 def rankdata(
     a: Any,
     method: str = "average",
@@ -172,8 +167,6 @@ def rankdata(
     array([3. , 1.5, 1.5])
     """
     ranks = scipy_module("scipy.stats").rankdata
-    if current() is EVAL:
-        return ranks(a, method, axis=axis, nan_policy=nan_policy)
     _only_propagate("rankdata", nan_policy)
     last = _last(stop_gradient(array_of(a)), axis)
     dtype = ranks(np.zeros(1), method).dtype
@@ -185,6 +178,7 @@ def rankdata(
     return result if axis is None else np.moveaxis(result, -1, axis)
 
 
+@stands_for("scipy.stats")
 def mode(
     a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False
 ) -> Any:
@@ -207,8 +201,6 @@ def mode(
     array([0. , 0.5, 0.5])
     """
     modes = scipy_module("scipy.stats").mode
-    if current() is EVAL:
-        return modes(a, axis, nan_policy=nan_policy, keepdims=keepdims)
     _only_propagate("mode", nan_policy)
     a = array_of(a)
     last = _last(a, axis)

@@ -19,7 +19,7 @@ from fungrad.numpy.protocol.operands import array_of, axis_index, flattened
 from fungrad.primitives.elementwise import ufuncs as u
 from fungrad.primitives.elementwise.ufuncs import bitcast
 from fungrad.primitives.movement import reshape_broadcast_cast as s
-from fungrad.tracing.aliasing import array_over, private
+from fungrad.tracing.aliasing import Step, array_over, private
 from fungrad.tracing.source_location import user_line
 from fungrad.tracing.subclass_arrays import OfTraced, is_subclass, overlaid
 from fungrad.tracing.trace import Tracer, is_number, shape_of, typeof
@@ -112,7 +112,7 @@ def _view(self: Tracer, dtype: Any = None, type: Any = None) -> Any:
     return linked(private(found), self, step)
 
 
-class Bits:
+class Bits(Step):
     """The step to a view of all bits in another dtype."""
 
     __slots__ = ("dtype",)
@@ -134,10 +134,6 @@ class Bits:
     def back(self, base: Any, view: Any) -> Any:
         """The bits of the view in the base's dtype."""
         return _bits(view, typeof(base).dtype)
-
-    def apart(self, region: Any) -> bool:
-        """Never."""
-        return False
 
 
 def _bits(x: Any, wanted: np.dtype[Any]) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -21,17 +21,22 @@ from fungrad.tracing.source_location import user_line
 from fungrad.tracing.trace import EVAL, Trace, Tracer, current, leaked, registry
 
 
-class Step(Protocol):
+class Step:
     """The two functions between the value of a base and that of its view."""
+
+    __slots__ = ()
 
     def forward(self, base: Any) -> Any:
         """The value of the view, from that of the base."""
+        raise NotImplementedError
 
     def back(self, base: Any, view: Any) -> Any:
         """The base's new value, from its old value and the view's new one."""
+        raise NotImplementedError
 
     def apart(self, region: Any) -> bool:
         """Whether the view surely shares no element with `region`, another Step from its base."""
+        return False
 
 
 class Apart:

@@ -15,8 +15,8 @@ from numpy.lib.array_utils import byte_bounds
 
 from fungrad.errors import ItemAssignmentError
 from fungrad.numpy.mutation.assignment import write
-from fungrad.numpy.mutation.views import Indexed, Positions, Transposed, step_to
-from fungrad.primitives.elementwise.ufuncs import complex_of, imag, real
+from fungrad.numpy.mutation.views import ComplexPart, Indexed, Positions, Transposed, step_to
+from fungrad.numpy.protocol.subclass_methods import IN_PLACE, in_place
 from fungrad.primitives.movement.gather import Index
 from fungrad.primitives.movement.reshape_broadcast_cast import inverse_permutation, transpose
 from fungrad.tracing.aliasing import Step, array_over, check_writeable, fresh, link
@@ -92,32 +92,25 @@ def check_home(root: Writable) -> None:
 # --- the place of a view in the memory of another array -------------------------------------------
 
 
-class PartStep:
+class PartStep(Step):
     """The step to the real or imaginary part of a complex array, and on to a view of that."""
 
-    __slots__ = ("imaginary", "step")
+    __slots__ = ("part", "step")
 
     def __init__(self, imaginary: bool, step: Step) -> None:
-        self.imaginary = imaginary
+        self.part = ComplexPart(imaginary)
         self.step = step
 
     def forward(self, base: Any) -> Any:
         """The view's value."""
-        return self.step.forward(imag(base) if self.imaginary else real(base))
+        return self.step.forward(self.part.forward(base))
 
     def back(self, base: Any, view: Any) -> Any:
         """The base with the view's elements in one of its parts."""
-        x, y = real(base), imag(base)
-        if self.imaginary:
-            return complex_of(x, self.step.back(y, view))
-        return complex_of(self.step.back(x, view), y)
-
-    def apart(self, region: Any) -> bool:
-        """Never."""
-        return False
+        return self.part.back(base, self.step.back(self.part.forward(base), view))
 
 
-class StridedStep:
+class StridedStep(Step):
     """A view by strides, for plain arrays with the root's memory layout; for other values `step`
     reads the elements.
     """
@@ -144,10 +137,6 @@ class StridedStep:
     def back(self, base: Any, view: Any) -> Any:
         """The base with the view's elements in their places."""
         return self.step.back(base, view)
-
-    def apart(self, region: Any) -> bool:
-        """Never."""
-        return False
 
 
 class _Strides:
@@ -281,21 +270,6 @@ def _special(name: str) -> Callable[..., Any]:
     return method
 
 
-_IN_PLACE = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide,
-    "floordiv": np.floor_divide, "mod": np.remainder, "pow": np.power, "and": np.bitwise_and,
-    "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift,
-    "matmul": np.matmul,
-}  # fmt: skip
-
-
-def _in_place(ufunc: np.ufunc) -> Callable[..., Any]:
-    def method(self: Written, other: Any) -> Any:
-        return ufunc(self, other, out=(self,))
-
-    return method
-
-
 _OWN = {
     "__array_finalize__", "__array_wrap__", "__class__", "__class_getitem__", "__delattr__",
     "__dir__", "__doc__", "__getattribute__", "__getstate__", "__init__", "__init_subclass__",
@@ -310,8 +284,8 @@ def install() -> None:
     for name in dir(np.ndarray):
         if name[:2] == "__" and name not in _OWN and callable(getattr(np.ndarray, name)):
             setattr(Written, name, _special(name))
-    for name, ufunc in _IN_PLACE.items():
-        setattr(Written, f"__i{name}__", _in_place(ufunc))
+    for name, ufunc in IN_PLACE.items():
+        setattr(Written, f"__i{name}__", in_place(ufunc))
     own: dict[str, Any] = {
         "__array_function__": _array_function,
         "__array_ufunc__": _array_ufunc,

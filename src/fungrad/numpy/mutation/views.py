@@ -35,7 +35,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # --- steps ----------------------------------------------------------------------------------------
 
 
-class Indexed:
+class Indexed(Step):
     """A view by a basic index (no arrays in it)."""
 
     __slots__ = ("index",)
@@ -71,17 +71,7 @@ def _before(one: slice, other: slice) -> bool:
     )
 
 
-class _Whole:
-    """A view of all elements."""
-
-    __slots__ = ()
-
-    def apart(self, region: Any) -> bool:
-        """Never."""
-        return False
-
-
-class Reshaped(_Whole):
+class Reshaped(Step):
     """A view of the same elements in another shape, in C order."""
 
     __slots__ = ("shape",)
@@ -98,7 +88,7 @@ class Reshaped(_Whole):
         return s.reshape(view, shape=shape_of(base))
 
 
-class Transposed(_Whole):
+class Transposed(Step):
     """A view with its axes in another order."""
 
     __slots__ = ("axes",)
@@ -115,7 +105,7 @@ class Transposed(_Whole):
         return s.transpose(view, axes=s.inverse_permutation(self.axes))
 
 
-class Positions(_Whole):
+class Positions(Step):
     """A view of the elements at positions of the base, which is flattened in C order.
 
     The array of positions (intp) has the shape of the view.
@@ -145,7 +135,7 @@ def _flat(x: Any) -> Any:
     return x if len(shape) == 1 else s.reshape(x, shape=(math.prod(shape),))
 
 
-class ComplexPart(_Whole):
+class ComplexPart(Step):
     """The real or the imaginary part of a complex array, as a view."""
 
     __slots__ = ("imaginary",)
@@ -164,7 +154,7 @@ class ComplexPart(_Whole):
         return u.complex_of(view, u.imag(base))
 
 
-class Again(_Whole):
+class Again(Step):
     """A view that a function returns; for a new base the function is called again.
 
     `item` is the view's index among several results.

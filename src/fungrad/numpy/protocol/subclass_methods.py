@@ -314,7 +314,9 @@ def _reflected(ufunc: np.ufunc) -> Callable[..., Any]:
     return method
 
 
-def _in_place(ufunc: np.ufunc) -> Callable[..., Any]:
+def in_place(ufunc: np.ufunc) -> Callable[..., Any]:
+    """The method of an operator like `+=`."""
+
     def method(self: Any, other: Any) -> Any:
         return ufunc(self, other, out=(self,))
 
@@ -329,12 +331,13 @@ def _power(self: Any, other: Any, modulus: None = None) -> Any:
     return np.power(self, other)
 
 
-_BINARY = {
+IN_PLACE = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide,
     "floordiv": np.floor_divide, "mod": np.remainder, "pow": np.power, "and": np.bitwise_and,
     "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift,
-    "matmul": np.matmul, "divmod": np.divmod,
+    "matmul": np.matmul,
 }  # fmt: skip
+"""The ufuncs of the operators that have one in place, by the name of the operator."""
 _COMPARISONS = {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "eq": np.equal, "ne": np.not_equal,
@@ -434,11 +437,10 @@ def install() -> None:
         "__pow__": _power, "__setitem__": _setitem, "cumprod": _accumulation(np.multiply),
         "cumsum": _accumulation(np.add), "mean": _mean, "std": _std, "var": _var, "view": _view,
     }  # fmt: skip
-    for name, ufunc in _BINARY.items():
+    for name, ufunc in (*IN_PLACE.items(), ("divmod", np.divmod)):
         own.setdefault(f"__{name}__", _binary(ufunc))
         own[f"__r{name}__"] = _reflected(ufunc)
-        if name != "divmod":
-            own[f"__i{name}__"] = _in_place(ufunc)
+    own |= {f"__i{name}__": in_place(ufunc) for name, ufunc in IN_PLACE.items()}
     own |= {f"__{name}__": _binary(ufunc) for name, ufunc in _COMPARISONS.items()}
     own |= {f"__{name}__": _unary(ufunc) for name, ufunc in _UNARY.items()}
     own |= {name: _reduction(ufunc) for name, ufunc in _REDUCTIONS.items()}

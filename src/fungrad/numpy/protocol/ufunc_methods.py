@@ -126,9 +126,7 @@ def _reduced_at(ufunc: np.ufunc, array: Any, indices: Any, axis: Any = 0, dtype:
             )
     given = {} if dtype is None else {"dtype": dtype}
     results = [
-        ufunc.reduce(x[start:stop], axis=0, **given)
-        if start < stop
-        else ufunc.reduce(x[start : start + 1], axis=0, **given)
+        ufunc.reduce(x[start : max(stop, start + 1)], axis=0, **given)
         for start, stop in zip(starts, [*starts[1:], x.shape[0]], strict=True)
     ]
     return np.moveaxis(np.stack(results), 0, axis)
@@ -204,10 +202,7 @@ def _logical(identity: bool) -> Any:
     return reduce
 
 
-_LOGICAL = {
-    np.logical_and: _logical(True),
-    np.logical_or: _logical(False),
-}
+_LOGICAL = {np.logical_and: _logical(True), np.logical_or: _logical(False)}
 
 
 def numbers(function: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import fungrad as fg
-from fungrad.demo.claims import Array, Claim, Result, gradient_equations
+from fungrad.demo.claims import Array, Claim, Result
 
 PIXELS, IMAGES, STRENGTH, STEPS, RATE = 64, 400, 0.5, 300, 0.5
 
@@ -121,11 +121,11 @@ def run(seed: int) -> Result:
     result.compare(
         "stopped gradient = gradient through the attack (Danskin's theorem)", smooth, whole, 1e-9
     )
-    fewer, more = (
-        gradient_equations(lambda w, f=f: f(w, images, labels, unit), plain)
-        for f in (robust_loss, robust_loss_unstopped)
+    result.count_equations(
+        lambda w: robust_loss(w, images, labels, unit),
+        lambda w: robust_loss_unstopped(w, images, labels, unit),
+        plain,
     )
-    result.found.append(f"equations of the gradient: {fewer} stopped, {more} unstopped")
 
     robust = trained(robust_loss, images, labels)
     scores = {

@@ -43,12 +43,14 @@ class Result:
         error = float(np.max(np.abs(ours - hand))) / largest
         self.claims.append(Claim(text, error, tolerance))
 
+    def count_equations(
+        self, stopped: Callable[..., Any], unstopped: Callable[..., Any], *args: Any
+    ) -> None:
+        """Finds the equations in the IR of the gradients of a function with and without stops."""
+        counts = [len(fg.make_jaxpr(fg.grad(f))(*args).equations) for f in (stopped, unstopped)]
+        self.found.append(f"equations of the gradient: {counts[0]} stopped, {counts[1]} unstopped")
+
 
 def relative_gap(ours: Any, hand: Any) -> float:
     """The largest difference relative to the largest entry of the second array."""
     return float(np.max(np.abs(np.asarray(ours) - hand)) / np.max(np.abs(hand)))
-
-
-def gradient_equations(f: Callable[..., Any], *args: Any) -> int:
-    """The number of equations in the IR of the gradient of f."""
-    return len(fg.make_jaxpr(fg.grad(f))(*args).equations)

@@ -7,7 +7,6 @@ so that their equations are timed wherever they run.
 
 from __future__ import annotations
 
-import linecache
 import statistics
 import time
 from collections import defaultdict
@@ -20,6 +19,7 @@ from fungrad.compiler.jit import Jitted, jit
 from fungrad.compiler.passes.pipeline import inline, optimised
 from fungrad.control_flow.call import by_steps, compiled_key, run
 from fungrad.inspect.outermost import check_outermost, check_repetitions
+from fungrad.inspect.source_lines import shortened, text_of
 from fungrad.inspect.speed.explanation import Explanation, explained
 from fungrad.inspect.tables import Table, drawn, number, plain, seconds
 from fungrad.ir.graph import Equation, Graph, Source, with_graphs
@@ -259,11 +259,10 @@ def _lines(shares: list[Share], found: Profile) -> list[list[str]]:
     rows = []
     for share in shares[:SHOWN]:
         source = sources.get(share.what)
-        text = "" if source is None else linecache.getline(source.file, source.line).strip()
         name = share.what
         if source is not None:
             name = str(source._replace(file=Path(source.file).name))
-        rows.append([name, *_figures(share), text if len(text) <= 50 else f"{text[:47]}..."])
+        rows.append([name, *_figures(share), shortened(text_of(source), 50)])
     return [*rows, *([*row, ""] for row in _rest(shares))]
 
 

@@ -16,3 +16,8 @@ def text_of(source: Source | None) -> str:
 def place_of(source: Source | None) -> str:
     """The name of the file and the number of the line."""
     return "(no line)" if source is None else f"{Path(source.file).name}:{source.line}"
+
+
+def shortened(text: str, most: int) -> str:
+    """The beginning of a long text."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."

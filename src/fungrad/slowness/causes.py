@@ -16,7 +16,7 @@ from typing import Any
 from fungrad.compiler.jit import Jitted
 from fungrad.compiler.passes.pipeline import optimised
 from fungrad.errors import DensePatternWarning, FungradError
-from fungrad.inspect.digits.source_lines import place_of
+from fungrad.inspect.source_lines import place_of
 from fungrad.inspect.speed.explanation import Explanation
 from fungrad.inspect.speed.operations import Operation
 from fungrad.inspect.tables import seconds

@@ -22,7 +22,7 @@ from fungrad.inspect.digits.error_sweep import (
     Site,
     observe,
 )
-from fungrad.inspect.digits.source_lines import text_of
+from fungrad.inspect.source_lines import text_of
 from fungrad.ir.graph import Atom, Graph, Literal, Source, graphs_of, inner_graphs
 from fungrad.primitives.movement.reshape_broadcast_cast import broadcast_to, convert, reshape
 

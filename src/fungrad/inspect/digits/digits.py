@@ -24,8 +24,8 @@ from fungrad.inspect.digits.error_sweep import (
 from fungrad.inspect.digits.exact_run import Branch, Check, exact_errors
 from fungrad.inspect.digits.report import Digits, Output, digits_of, full_digits, lines_of
 from fungrad.inspect.digits.single_precision import Single, rounded_run, single_lines
-from fungrad.inspect.digits.source_lines import place_of
 from fungrad.inspect.outermost import check_outermost
+from fungrad.inspect.source_lines import place_of
 from fungrad.ir.graph import Source
 from fungrad.support import pytree
 from fungrad.tracing.captured_arrays import CopyingGuards

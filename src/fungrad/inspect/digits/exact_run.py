@@ -12,12 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fungrad.control_flow.unroll import unfold, unfolds
 from fungrad.inspect.digits.many_digits import Operations, lifted, mpmath
-from fungrad.inspect.digits.opened_loops import opened, opens
-from fungrad.inspect.digits.source_lines import place_of, text_of
+from fungrad.inspect.digits.opened_loops import OpenedTrace
+from fungrad.inspect.source_lines import place_of, text_of
 from fungrad.inspect.tables import Table
-from fungrad.inspect.why.ablate_stops import is_stop
 from fungrad.ir.graph import Source
 from fungrad.tracing.provenance import provenance
 from fungrad.tracing.trace import Trace, Tracer, typeof
@@ -97,14 +95,13 @@ class Check(NamedTuple):
         return tables
 
 
-class ExactTrace(Trace):
+class ExactTrace(OpenedTrace):
     """Runs a program, and each of its operations again with many digits."""
 
     __slots__ = ("branches", "operations", "spoiled")
 
     def __init__(self, parent: Trace, label: Callable[[], str]) -> None:
         super().__init__(parent, label)
-        self.records = True
         self.operations = Operations()
         self.branches: dict[tuple[Source | None, str], int] = {}
         self.spoiled: Source | None = None
@@ -114,16 +111,7 @@ class ExactTrace(Trace):
         """A value of the program, with its exact one (the same if it is None)."""
         return Tracer(self, value, lifted(value) if exact is None else exact)
 
-    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
-        mine = [type(arg) is Tracer and arg.owner is self for arg in args]
-        if not any(mine):
-            return self.parent.process(primitive, args, params)  # type: ignore[union-attr]
-        if is_stop(primitive):
-            return args[0]
-        if unfolds(primitive):
-            return self.run(unfold, primitive, args, params)
-        if opens(primitive, params):
-            return self.run(opened, primitive, args, params)
+    def operation(self, primitive: Any, args: Any, params: Any, mine: Sequence[bool]) -> Any:
         values = [arg.inner if own else arg for arg, own in zip(args, mine, strict=True)]
         exact = [arg.extra if own else _exact(arg) for arg, own in zip(args, mine, strict=True)]
         parent: Trace = self.parent  # type: ignore[assignment]

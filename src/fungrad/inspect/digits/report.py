@@ -13,7 +13,7 @@ import numpy as np
 from fungrad.inspect.digits.error_sweep import DRIFT, INHERITED, LOST, VARIANCE, WEIGHT
 from fungrad.inspect.digits.page import html, plot
 from fungrad.inspect.digits.single_precision import Single
-from fungrad.inspect.digits.source_lines import text_of
+from fungrad.inspect.source_lines import shortened, text_of
 from fungrad.inspect.tables import Table, drawn, plain
 
 SHOWN = 12
@@ -163,7 +163,7 @@ class Digits:
                 f"{line.share:.1%}",
                 f"{line.condition:.2g}" if line.condition else "",
                 line.primitive,
-                line.text if len(line.text) <= 50 else f"{line.text[:47]}...",
+                shortened(line.text, 50),
             ]
             for line in self.lines[:SHOWN]
         ]

@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fungrad.control_flow.unroll import unfold, unfolds
-from fungrad.inspect.digits.opened_loops import opened, opens
-from fungrad.inspect.digits.source_lines import place_of, text_of
+from fungrad.inspect.digits.opened_loops import OpenedTrace
+from fungrad.inspect.source_lines import place_of, text_of
 from fungrad.inspect.tables import Table, plain
-from fungrad.inspect.why.ablate_stops import is_stop
 from fungrad.ir.graph import Source
 from fungrad.primitives.facts import EXACT, rounding_of
 from fungrad.support.lazy import Record
@@ -25,27 +23,17 @@ Key = tuple[str, int]
 """The file and the number of a line."""
 
 
-class PrecisionTrace(Trace):
+class PrecisionTrace(OpenedTrace):
     """Runs a program, and rounds the results of operations on some lines to single precision."""
 
     __slots__ = ("lines",)
 
     def __init__(self, parent: Trace, label: Callable[[], str], lines: frozenset[Key]) -> None:
         super().__init__(parent, label)
-        self.records = True
         self.lines = lines
 
-    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
-        mine = [type(arg) is Tracer and arg.owner is self for arg in args]
+    def operation(self, primitive: Any, args: Any, params: Any, mine: Sequence[bool]) -> Any:
         parent: Trace = self.parent  # type: ignore[assignment]
-        if not any(mine):
-            return parent.process(primitive, args, params)
-        if is_stop(primitive):
-            return args[0]
-        if unfolds(primitive):
-            return self.run(unfold, primitive, args, params)
-        if opens(primitive, params):
-            return self.run(opened, primitive, args, params)
         source = provenance().source
         rounds = source is not None and (source.file, source.line) in self.lines
         values = [arg.inner if own else arg for arg, own in zip(args, mine, strict=True)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from fungrad.inspect.digits.source_lines import place_of, text_of
+from fungrad.inspect.source_lines import place_of, shortened, text_of
 from fungrad.inspect.speed.operations import NativeKernel, Operation, Operations
 from fungrad.inspect.tables import Table, drawn, plain, seconds
 from fungrad.ir.graph import Graph, Source
@@ -112,10 +112,10 @@ class Explanation:
         header = ["line", "operation", "shape", "where", "time", "share", "source"]
         lines, rows = self.lines, []
         for line in lines[:SHOWN]:
-            names, output = _short(line.operations, 30), _short(line.output, 24)
+            names, output = shortened(line.operations, 30), shortened(line.output, 24)
             about = "~" if line.estimated else ""
             figures = [about + seconds(line.seconds), f"{line.share:.1%}"]
-            text = _short(text_of(line.source), 40)
+            text = shortened(text_of(line.source), 40)
             rows.append([place_of(line.source), names, output, line.where, *figures, text])
         if lines[SHOWN:]:
             rest = [sum([getattr(line, k) for line in lines[SHOWN:]]) for k in ("seconds", "share")]
@@ -126,7 +126,7 @@ class Explanation:
     def tables(self) -> list[Table]:
         """The printed tables."""
         reasons = [
-            [place_of(line.source), _short(line.operations, 30), line.reason, line.advice]
+            [place_of(line.source), shortened(line.operations, 30), line.reason, line.advice]
             for line in self.lines[:SHOWN]
             if line.reason and line.share >= SMALL
         ]
@@ -153,10 +153,6 @@ class Explanation:
 
     def __rich__(self) -> Any:
         return drawn(f"speed of {self.name}", self.tables())
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def repeated(repetitions: int | None) -> Callable[[float], int]:

@@ -179,9 +179,15 @@ def beginning(node: ast.expr) -> str:
 
 
 @functools.cache
+def source(name: str) -> str:
+    """The text of a module of the package."""
+    return MODULES[name].read_text(encoding="utf-8")
+
+
+@functools.cache
 def tree(name: str) -> ast.Module:
-    """The source of a module of the package."""
-    return ast.parse(MODULES[name].read_text(encoding="utf-8"))
+    """The tree of a module of the package."""
+    return ast.parse(source(name))
 
 
 @functools.cache
@@ -315,9 +321,8 @@ HARMLESS = (
 def test_modules_are_imported_by_name_in_one_place():
     for name in MODULES:
         if name != "support.lazy":
-            source = MODULES[name].read_text(encoding="utf-8")
             assert unseen(statements(name)) == [], name
-            assert "sys.modules" not in source.replace("`sys.modules`", ""), name
+            assert "sys.modules" not in source(name).replace("`sys.modules`", ""), name
 
 
 @pytest.mark.parametrize(
@@ -539,6 +544,8 @@ def test_what_graphs_hold_is_a_key_itself():
 
 
 NAMESPACES = ("__dict__", "__globals__", "f_globals", "f_locals")
+WORDS = (*NAMESPACES, "vars", "modules")
+"""A file without any of them has no namespace."""
 AT_ONCE = ("list", "set", "tuple")
 """Calls that read keys or values with no other thread in between; items they put into tuples."""
 
@@ -621,7 +628,9 @@ def test_the_test_sees_loops_over_namespaces(text):
 
 def test_namespaces_are_read_at_once():
     """Other threads import modules: `support.snapshots`."""
-    assert [(name, line) for name in MODULES for line in Loops(tree(name)).found] == []
+    some = [name for name in MODULES if any(word in source(name) for word in WORDS)]
+    assert len(some) > 50
+    assert [(name, line) for name in some for line in Loops(tree(name)).found] == []
 
 
 def test_no_primitive_is_a_special_case_of_a_transform():

@@ -756,8 +756,11 @@ def short_stack():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [*[(name, np.float64) for name in LONG],
+     *[(name, np.float32) for name in ("numbers", "quotients", "choices")]],
+)  # fmt: skip
 def test_programs_may_be_longer_than_pythons_stack(name, dtype, short_stack):
     """Rules follow the operands of an equation to a bounded depth, and keep the numbers."""
 
@@ -860,16 +863,16 @@ def test_reductions_of_two_ufuncs(outer, reduce):
     turn = BINARY.index(outer) + ("sum", "mean", "max").index(reduce.__name__)
     lasts = (z, x, 2, 1.5, -1.0)
     for n, inner in enumerate(BINARY, turn):  # the three reductions see all five together
-        for last in (lasts[n % 5], lasts[(n + 2) % 5]):
-            for f in (
-                lambda x, y, inner=inner, last=last: reduce(outer(inner(x, y), last)),
-                lambda x, y, inner=inner, last=last: reduce(outer(last, inner(x, y))),
-            ):
-                g = fg.value_and_grad(f, (0, 1))
-                with np.errstate(all="ignore"):
-                    want, got = pytree.leaves(g(x, y)), pytree.leaves(fg.jit(g)(x, y))
-                for a, b in zip(want, got, strict=True):
-                    np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-12, err_msg=inner.__name__)
+        one, other = lasts[n % 5], lasts[(n + 2) % 5]
+        for f in (
+            lambda x, y, inner=inner, last=one: reduce(outer(inner(x, y), last)),
+            lambda x, y, inner=inner, last=other: reduce(outer(last, inner(x, y))),
+        ):
+            g = fg.value_and_grad(f, (0, 1))
+            with np.errstate(all="ignore"):
+                want, got = pytree.leaves(g(x, y)), pytree.leaves(fg.jit(g)(x, y))
+            for a, b in zip(want, got, strict=True):
+                np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-12, err_msg=inner.__name__)
 
 
 # Results that may be -0.0 where zeros are added, or multiplied: functions of x and y.

@@ -116,7 +116,7 @@ def agree(found, want, exact=False, rtol=1e-11):
 def test_values_are_those_of_a_loop(name, size):
     step, shape = STEPS[name][0], SIZES[size]
     for length in LENGTHS:
-        for reverse in (False, True) if length > 1 else (False,):
+        for reverse in (False, True) if length == LENGTHS[-1] else (False,):
             start, xs = arguments(name, shape, length)
             f = lambda start, xs, r=reverse: lax.scan(step, start, xs, reverse=r)  # noqa: E731
             want = steps(step, start, xs, reverse)
@@ -131,8 +131,10 @@ def test_values_are_those_of_a_loop(name, size):
             agree(tree_map(np.asarray, f(start, xs)), found, exact=name in EXACT)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [(name, size) for n, name in enumerate(STEPS) for size in (*SIZES,)[n % 2 :: 2]],
+)
 def test_derivatives_and_batches_are_those_of_a_loop(name, size):
     step, shape = STEPS[name][0], SIZES[size]
     start, xs = arguments(name, shape, 4)

@@ -4,6 +4,7 @@ where no derivative is known. The rules at ordinary points are tested in test_ru
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -163,11 +164,7 @@ def test_scipy_is_not_imported_for_what_can_do_without():
 
 @pytest.mark.slow
 def test_a_graph_of_scipy_functions_is_pickled():
-    script = (
-        "import pickle, sys, fungrad as fg, scipy.special as sp\n"
-        "sys.stdout.buffer.write(pickle.dumps(fg.make_jaxpr(sp.gammaln)(1.5)).hex().encode())\n"
-    )
-    (text,) = run(script)
+    text = pickle.dumps(fg.make_jaxpr(sp.gammaln)(1.5)).hex()
     script = f"import pickle, fungrad as fg; g = pickle.loads(bytes.fromhex({text!r}))\n"
     assert run(script + "print(float(fg.evaluate(g, 1.5)[0]))\n") == [repr(float(sp.gammaln(1.5)))]
 

@@ -134,6 +134,12 @@ MINIMA = {
     ),
 }
 
+SEARCHED = (
+    "brenth", "ridder", "bisect", "toms748", "full output", "secant", "root_scalar",
+    "minimize L-BFGS-B", "minimize Nelder-Mead", "fmin", "lm",
+)  # fmt: skip
+"""Cases with the equation of another one: what does not depend on the search is compared there."""
+
 
 def slopes(f, x, step=1e-5):
     """The Jacobian by central differences."""
@@ -144,7 +150,6 @@ def slopes(f, x, step=1e-5):
 
 
 def check(f, x, tolerance, batched=True, searched=False):
-    """Of an equation that another way to search has, too, only what depends on the search."""
     x = np.asarray(x, float) if np.ndim(x) else float(x)
     other = x * 1.01
     close = {"rtol": tolerance, "atol": tolerance}
@@ -171,13 +176,13 @@ def check(f, x, tolerance, batched=True, searched=False):
 @pytest.mark.parametrize("name", ROOTS)
 def test_roots(name):
     f, x = ROOTS[name]
-    check(f, x, 1e-5, name != "a branch", name in ("brenth", "ridder", "bisect", "toms748"))
+    check(f, x, 1e-5, name != "a branch", name in SEARCHED)
 
 
 @pytest.mark.parametrize("name", MINIMA)
 def test_minima(name):
     f, x = MINIMA[name]
-    check(f, x, 3e-3, searched=name in ("minimize L-BFGS-B", "minimize Nelder-Mead", "fmin"))
+    check(f, x, 3e-3, searched=name in SEARCHED)
 
 
 def test_a_branch_under_vmap_is_an_error():

@@ -5,10 +5,7 @@ Gradients are compared with finite differences, in reverse and forward mode.
 
 from __future__ import annotations
 
-import os
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -297,30 +294,6 @@ def test_kernels_of_gaussian_processes_by_their_parameters():
     fg.testing.check_grads(lambda s: np.sum(kernels.DotProduct(s)(FEATURES)), [1.3], modes=["rev"])
     fg.testing.check_grads(
         lambda p: np.sum(kernels.ExpSineSquared(periodicity=p)(FEATURES)), [1.3], modes=["rev"]
-    )
-
-
-ARRAY_API = """
-import numpy as np, sklearn, fungrad as fg
-from sklearn.metrics import pairwise
-x = np.random.default_rng(0).normal(size=(4, 2))
-with sklearn.config_context(array_api_dispatch=True):
-    for name in ("linear_kernel", "polynomial_kernel", "sigmoid_kernel"):
-        f = lambda x: np.sum(np.tanh(getattr(pairwise, name)(x)))
-        fg.testing.check_grads(f, [x], order=1)
-        print(name)
-"""
-
-
-@pytest.mark.slow
-def test_kernels_of_scikit_learn_by_the_array_api():
-    pytest.importorskip("sklearn")
-    environment = {**os.environ, "SCIPY_ARRAY_API": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", ARRAY_API], capture_output=True, text=True, env=environment
-    )
-    assert done.stdout.split() == ["linear_kernel", "polynomial_kernel", "sigmoid_kernel"], (
-        done.stderr
     )
 
 

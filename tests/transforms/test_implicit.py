@@ -30,13 +30,13 @@ TRANSFORMS = {
     "jvp": lambda f: lambda x, y: fg.jvp(f, (x, y), (x, y)),
     "jvp grad": lambda f: lambda x, y: fg.jvp(fg.grad(f, (0, 1)), (x, y), (x, y)),
     "grad grad": lambda f: fg.grad(lambda x, y: np.sum(fg.grad(f)(x, y) ** 2), (0, 1)),
-    "vmap": lambda f: lambda x, y: fg.vmap(f, (0, None))(np.stack([x, x + 1]), y),
+    "vmap": lambda f: lambda x, y: fg.vmap(f, (0, None))(np.stack([x, x + 0.25]), y),
     "vmap grad": lambda f: (
-        lambda x, y: fg.vmap(fg.grad(f, (0, 1)), (0, None))(np.stack([x, x + 1]), y)
+        lambda x, y: fg.vmap(fg.grad(f, (0, 1)), (0, None))(np.stack([x, x + 0.25]), y)
     ),
     "grad vmap": lambda f: (
         lambda x, y: fg.grad(lambda x, y: np.sum(fg.vmap(f, (None, 0))(x, y)), (0, 1))(
-            x, np.stack([y, y + 1])
+            x, np.stack([y, y + 0.25])
         )
     ),
 }
@@ -177,7 +177,7 @@ def test_check_grads():
 # --- closures of solvers ------------------------------------------------------------------
 
 
-def preconditioned(by, steps=30):
+def preconditioned(by, steps=16):
     """A solver of linear equations that closes over a guessed divisor."""
 
     def solve(matvec, r):
@@ -193,7 +193,7 @@ def closing_root(x, y):
     tree = {"slope": np.stack([6.0 + x + y, x]), "number": 7.0 + y}
 
     def simplified_newton(f, z):
-        for _ in range(30):
+        for _ in range(16):
             z = z - f(z) / tree["slope"][0]
         return z
 
@@ -206,7 +206,7 @@ def closing_root(x, y):
 def closing_linear(a, b):
     here, back = {"guess": [np.diag(a)]}, {"guess": (1.1 * np.diag(a.T), None)}
     x = fg.custom_linear_solve(
-        lambda v: a @ v, b, preconditioned(here, 60), preconditioned(back, 60)
+        lambda v: a @ v, b, preconditioned(here, 40), preconditioned(back, 40)
     )
     return np.sum(x**3)
 

@@ -359,7 +359,7 @@ def _dtype_by_example(name: str, eval: Any, args: Sequence[Type]) -> tuple[np.dt
     return (typeof(result).dtype, weak)
 
 
-_OPERATORS: dict[str, Callable[..., Any]] = {
+OPERATORS: dict[str, Callable[..., Any]] = {
     "divide": operator.truediv,
     "floor_divide": operator.floordiv,
     "remainder": operator.mod,
@@ -381,7 +381,7 @@ def python_operator(ufunc: np.ufunc) -> Callable[..., Any]:
     without Python's errors and complex results.
     """
     name = ufunc.__name__
-    apply = _OPERATORS[name]
+    apply = OPERATORS[name]
 
     def eval(*args: Any) -> Any:
         for arg in args:

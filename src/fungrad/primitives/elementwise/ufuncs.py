@@ -18,6 +18,7 @@ import numpy as np
 from fungrad.ir.graph import Equation, Literal
 from fungrad.ir.types import PYTHON_SCALARS, Type
 from fungrad.primitives.elementwise.family import (
+    OPERATORS,
     Masked,
     Over,
     Times,
@@ -37,49 +38,36 @@ def _at_zero(*args: Any) -> Any:
     return functools.reduce(np.logical_and, [np.equal(x, 0) for x in args])
 
 
+def _function(ufunc: np.ufunc, partial: Any) -> Primitive:
+    """A function of one number that Python's module math has, too."""
+    scalar = getattr(math, ufunc.__name__.replace("arc", "a"))
+    return elementwise(ufunc.__name__, ufunc, partials=[partial], scalar=scalar)
+
+
 # --- exponentials and logarithms ------------------------------------------------------------------
 
-exp = elementwise("exp", np.exp, partials=[lambda y, x: y], scalar=math.exp)
-exp2 = elementwise("exp2", np.exp2, partials=[lambda y, x: y * math.log(2.0)], scalar=math.exp2)
-expm1 = elementwise("expm1", np.expm1, partials=[lambda y, x: y + 1.0], scalar=math.expm1)
-log = elementwise("log", np.log, partials=[Over(lambda y, x: x)], scalar=math.log)
-log2 = elementwise(
-    "log2", np.log2, partials=[Over(lambda y, x: x * math.log(2.0))], scalar=math.log2
-)
-log10 = elementwise(
-    "log10", np.log10, partials=[Over(lambda y, x: x * math.log(10.0))], scalar=math.log10
-)
-log1p = elementwise("log1p", np.log1p, partials=[Over(lambda y, x: x + 1.0)], scalar=math.log1p)
+exp = _function(np.exp, lambda y, x: y)
+exp2 = _function(np.exp2, lambda y, x: y * math.log(2.0))
+expm1 = _function(np.expm1, lambda y, x: y + 1.0)
+log = _function(np.log, Over(lambda y, x: x))
+log2 = _function(np.log2, Over(lambda y, x: x * math.log(2.0)))
+log10 = _function(np.log10, Over(lambda y, x: x * math.log(10.0)))
+log1p = _function(np.log1p, Over(lambda y, x: x + 1.0))
 
 # --- trigonometric and hyperbolic -----------------------------------------------------------------
 
-sin = elementwise("sin", np.sin, partials=[lambda y, x: np.cos(x)], scalar=math.sin)
-cos = elementwise("cos", np.cos, partials=[lambda y, x: -np.sin(x)], scalar=math.cos)
-tan = elementwise("tan", np.tan, partials=[lambda y, x: y * y + 1.0], scalar=math.tan)
-arcsin = elementwise(
-    "arcsin", np.arcsin, partials=[Over(lambda y, x: np.sqrt(1.0 - x * x))], scalar=math.asin
-)
-arccos = elementwise(
-    "arccos", np.arccos, partials=[Over(lambda y, x: -np.sqrt(1.0 - x * x))], scalar=math.acos
-)
-arctan = elementwise(
-    "arctan", np.arctan, partials=[Over(lambda y, x: x * x + 1.0)], scalar=math.atan
-)
-sinh = elementwise("sinh", np.sinh, partials=[lambda y, x: np.cosh(x)], scalar=math.sinh)
-cosh = elementwise("cosh", np.cosh, partials=[lambda y, x: np.sinh(x)], scalar=math.cosh)
-tanh = elementwise("tanh", np.tanh, partials=[lambda y, x: 1.0 - y * y], scalar=math.tanh)
-arcsinh = elementwise(
-    "arcsinh", np.arcsinh, partials=[Over(lambda y, x: np.sqrt(x * x + 1.0))], scalar=math.asinh
-)
-arccosh = elementwise(
-    "arccosh",
-    np.arccosh,
-    partials=[Over(lambda y, x: np.sqrt(x - 1.0) * np.sqrt(x + 1.0))],
-    scalar=math.acosh,
-)
-arctanh = elementwise(
-    "arctanh", np.arctanh, partials=[Over(lambda y, x: 1.0 - x * x)], scalar=math.atanh
-)
+sin = _function(np.sin, lambda y, x: np.cos(x))
+cos = _function(np.cos, lambda y, x: -np.sin(x))
+tan = _function(np.tan, lambda y, x: y * y + 1.0)
+arcsin = _function(np.arcsin, Over(lambda y, x: np.sqrt(1.0 - x * x)))
+arccos = _function(np.arccos, Over(lambda y, x: -np.sqrt(1.0 - x * x)))
+arctan = _function(np.arctan, Over(lambda y, x: x * x + 1.0))
+sinh = _function(np.sinh, lambda y, x: np.cosh(x))
+cosh = _function(np.cosh, lambda y, x: np.sinh(x))
+tanh = _function(np.tanh, lambda y, x: 1.0 - y * y)
+arcsinh = _function(np.arcsinh, Over(lambda y, x: np.sqrt(x * x + 1.0)))
+arccosh = _function(np.arccosh, Over(lambda y, x: np.sqrt(x - 1.0) * np.sqrt(x + 1.0)))
+arctanh = _function(np.arctanh, Over(lambda y, x: 1.0 - x * x))
 # The factor is rounded, too.
 deg2rad = elementwise("deg2rad", np.deg2rad, partials=[math.pi / 180.0], rounding=1.5)
 rad2deg = elementwise("rad2deg", np.rad2deg, partials=[180.0 / math.pi], rounding=1.5)
@@ -110,7 +98,7 @@ hypot = elementwise("hypot", np.hypot, partials=[
 sqrt = elementwise(
     "sqrt", np.sqrt, partials=[Over(lambda y, x: y * 2.0)], scalar=math.sqrt, rounding=ARITHMETIC
 )
-cbrt = elementwise("cbrt", np.cbrt, partials=[Over(lambda y, x: y * y * 3.0)], scalar=math.cbrt)
+cbrt = _function(np.cbrt, Over(lambda y, x: y * y * 3.0))
 square = elementwise(
     "square",
     np.square,
@@ -338,38 +326,33 @@ positive = elementwise(
 
 # --- without a derivative, on purpose -------------------------------------------------------------
 
-floor_divide = elementwise("floor_divide", python_operator(np.floor_divide), ufunc=np.floor_divide,
-                           partials=[None, None])  # fmt: skip
-floor = elementwise("floor", np.floor, partials=[None])
-ceil = elementwise("ceil", np.ceil, partials=[None])
-trunc = elementwise("trunc", np.trunc, partials=[None])
-rint = elementwise("rint", np.rint, partials=[None])
-sign = elementwise("sign", np.sign, partials=[None])
-signbit = elementwise("signbit", np.signbit, partials=[None])
-spacing = elementwise("spacing", np.spacing, partials=[None])
-isnan = elementwise("isnan", np.isnan, partials=[None], scalar="{0} != {0}")
-isinf = elementwise("isinf", np.isinf, partials=[None], scalar=math.isinf)
-isfinite = elementwise("isfinite", np.isfinite, partials=[None], scalar=math.isfinite)
-logical_xor = elementwise("logical_xor", np.logical_xor, partials=[None, None], commutative=True)
-bitwise_and = elementwise("bitwise_and", python_operator(np.bitwise_and),
-                           ufunc=np.bitwise_and, partials=[None, None],
-                           commutative=True)  # fmt: skip
-bitwise_or = elementwise("bitwise_or", python_operator(np.bitwise_or),
-                          ufunc=np.bitwise_or, partials=[None, None],
-                          commutative=True)  # fmt: skip
-bitwise_xor = elementwise("bitwise_xor", python_operator(np.bitwise_xor),
-                           ufunc=np.bitwise_xor, partials=[None, None],
-                           commutative=True)  # fmt: skip
-invert = elementwise("invert", python_operator(np.invert), ufunc=np.invert, partials=[None])
-left_shift = elementwise(
-    "left_shift", python_operator(np.left_shift), ufunc=np.left_shift, partials=[None, None]
-)
-right_shift = elementwise(
-    "right_shift", python_operator(np.right_shift), ufunc=np.right_shift, partials=[None, None]
-)
-bitwise_count = elementwise("bitwise_count", np.bitwise_count, partials=[None])
-gcd = elementwise("gcd", np.gcd, partials=[None, None], commutative=True)
-lcm = elementwise("lcm", np.lcm, partials=[None, None], commutative=True)
+
+def _constant(ufunc: np.ufunc, **facts: Any) -> Primitive:
+    apply = python_operator(ufunc) if ufunc.__name__ in OPERATORS else ufunc
+    return elementwise(ufunc.__name__, apply, ufunc=ufunc, partials=[None] * ufunc.nin, **facts)
+
+
+floor_divide = _constant(np.floor_divide)
+floor = _constant(np.floor)
+ceil = _constant(np.ceil)
+trunc = _constant(np.trunc)
+rint = _constant(np.rint)
+sign = _constant(np.sign)
+signbit = _constant(np.signbit)
+spacing = _constant(np.spacing)
+isnan = _constant(np.isnan, scalar="{0} != {0}")
+isinf = _constant(np.isinf, scalar=math.isinf)
+isfinite = _constant(np.isfinite, scalar=math.isfinite)
+logical_xor = _constant(np.logical_xor, commutative=True)
+bitwise_and = _constant(np.bitwise_and, commutative=True)
+bitwise_or = _constant(np.bitwise_or, commutative=True)
+bitwise_xor = _constant(np.bitwise_xor, commutative=True)
+invert = _constant(np.invert)
+left_shift = _constant(np.left_shift)
+right_shift = _constant(np.right_shift)
+bitwise_count = _constant(np.bitwise_count)
+gcd = _constant(np.gcd, commutative=True)
+lcm = _constant(np.lcm, commutative=True)
 
 
 def _eval_bitcast(x: Any, *, dtype: Any) -> Any:

@@ -26,7 +26,7 @@ from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import describe
 from fungrad.tracing.trace import EVAL, Tracer, current, typeof
 from fungrad.tracing.transformed_function import boundary
-from fungrad.transforms.arguments import flat_results
+from fungrad.transforms.arguments import Flat, flat_results
 from fungrad.transforms.grad import jvp, vjp
 
 
@@ -107,18 +107,12 @@ class _Closed:
 
     def __init__(self, f: Callable[[Any], Any], example: Any, what: str) -> None:
         leaves, treedef = pytree.flatten(example)
-        out: list[pytree.TreeDef] = []
-
-        def flat(*values: Any) -> list[Any]:
-            results, out_def = flat_results(f(pytree.unflatten(treedef, values)))
-            out[:] = [out_def]
-            return results
-
+        flat = Flat(lambda values: f(pytree.unflatten(treedef, values)))
         graph: Graph
         graph, self.closure = captured(flat, leaves, f)
-        _require_same(what, f, treedef, leaves, out[0], graph)
+        _require_same(what, f, treedef, leaves, flat.out, graph)
         self._graph = graph
-        self._treedef = out[0]
+        self._treedef = flat.out
 
     def __call__(self, closure: Sequence[Any], x: Any) -> Any:
         return pytree.unflatten(self._treedef, evaluate(self._graph, [*closure, *pytree.leaves(x)]))

@@ -11,7 +11,7 @@ from fungrad.support import pytree
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.source_location import check_function, describe, user_line
 from fungrad.tracing.transformed_function import boundary
-from fungrad.transforms.arguments import flat_leaves, flat_results
+from fungrad.transforms.arguments import Flat, flat_leaves
 
 
 @boundary
@@ -42,15 +42,9 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Any, l
     """
     check_function(fun, "closure_convert")
     leaves, treedef = flat_leaves(example_args)
-    structures: list[pytree.TreeDef] = []
-
-    def flat(*values: Any) -> list[Any]:
-        out_leaves, out_def = flat_results(fun(*pytree.unflatten(treedef, values)))
-        structures.append(out_def)
-        return out_leaves
-
+    flat = Flat(lambda values: fun(*pytree.unflatten(treedef, values)))
     graph, values = captured(flat, leaves, fun)
-    out_def = structures[-1]
+    out_def = flat.out
 
     @boundary
     def converted(*args: Any) -> Any:

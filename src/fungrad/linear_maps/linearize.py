@@ -27,9 +27,9 @@ from fungrad.tracing.trace import EVAL, Trace, Tracer, current, typeof
 from fungrad.tracing.traced_again import traced
 from fungrad.tracing.transformed_function import boundary
 from fungrad.transforms.arguments import (
+    Flat,
     differentiable,
     flat_leaves,
-    flat_results,
     input_type,
     leaf_names,
     leaf_type,
@@ -258,14 +258,11 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tupl
     for leaf, type_, name in zip(leaves, types, names, strict=True):
         if not type_.inexact:
             raise refuse_leaf(leaf, name, "linear_transpose")
-    shapes: list[pytree.TreeDef] = []
 
-    def flat(*values: Any) -> list[Any]:
-        inline = InlineTrace(current(), label)
-        out_leaves, out_def = flat_results(inline.run(f, *pytree.unflatten(treedef, values)))
-        shapes.append(out_def)
-        return out_leaves
+    def inlined(values: Sequence[Any]) -> Any:
+        return InlineTrace(current(), label).run(f, *pytree.unflatten(treedef, values))
 
+    flat = Flat(inlined)
     label = lambda: f"linear_transpose of {describe(f)}"  # noqa: E731
     graph = stage(flat, types, names, label, getattr(f, "__name__", ""))
     out_types = [strong_type(type_) for type_ in graph.output_types]
@@ -286,7 +283,7 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., tupl
             )
     _refuse_affine(f, graph)
 
-    return Transposed(transposed, reached, treedef, types, shapes[0], out_types)
+    return Transposed(transposed, reached, treedef, types, flat.out, out_types)
 
 
 class Transposed:

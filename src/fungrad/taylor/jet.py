@@ -18,14 +18,15 @@ from fungrad.tracing.source_location import describe
 from fungrad.tracing.trace import EVAL, current, shape_of, typeof
 from fungrad.tracing.transformed_function import TransformedFunction, boundary
 from fungrad.transforms.arguments import (
+    Flat,
     argument_name,
     differentiable,
     flat_leaves,
-    flat_results,
     has_type,
     leaf_type,
     matching,
     owned,
+    rebuilt,
     refuse_leaf,
 )
 
@@ -80,22 +81,14 @@ def jet(f: Callable[..., Any], primals: Sequence[Any], series: Sequence[Any]) ->
             leaves.append(leaf)
             derivatives.append([matching(term[i], leaf_type(leaf), "series") for term in given])
         treedefs.append(treedef)
-    out_defs: list[pytree.TreeDef] = []
-
-    def flat(*values: Any) -> list[Any]:
-        rest = iter(values)
-        args = [pytree.unflatten(d, [next(rest) for _ in range(d.leaf_count)]) for d in treedefs]
-        out_leaves, out_def = flat_results(f(*args))
-        out_defs.append(out_def)
-        return out_leaves
-
+    flat = Flat(lambda values: f(*rebuilt(values, treedefs)))
     values, coefficients = along(flat, leaves, derivatives, order, lambda: f"jet of {describe(f)}")
     given_terms = [term for terms in derivatives for term in terms]
     full = [
         _arrays(value, terms, given_terms)
         for value, terms in zip(values, coefficients, strict=True)
     ]
-    return pytree.unflatten(out_defs[0], values), pytree.unflatten(out_defs[0], full)
+    return pytree.unflatten(flat.out, values), pytree.unflatten(flat.out, full)
 
 
 def _arrays(value: Any, terms: Sequence[Any], foreign: Sequence[Any] = ()) -> list[Any]:
@@ -137,13 +130,7 @@ def nth_derivative(f: Callable[..., Any], n: int) -> Callable[..., Any]:
             raise refuse_leaf(x, argument_name(f, 0), "nth_derivative")
         type_ = strong_type(typeof(x))
         direction = full(shape=type_.shape, value=1, dtype=type_.dtype)
-        out_defs: list[pytree.TreeDef] = []
-
-        def flat(value: Any) -> list[Any]:
-            leaves, out_def = flat_results(f(value, *args, **kwargs))
-            out_defs.append(out_def)
-            return leaves
-
+        flat = Flat(lambda values: f(*values, *args, **kwargs))
         values, coefficients = along(
             flat,
             [x],
@@ -160,6 +147,6 @@ def nth_derivative(f: Callable[..., Any], n: int) -> Callable[..., Any]:
         last = [
             _arrays(value, terms)[-1] for value, terms in zip(values, coefficients, strict=True)
         ]
-        return pytree.unflatten(out_defs[0], last)
+        return pytree.unflatten(flat.out, last)
 
     return TransformedFunction(run, nth_derivative, f, n)

@@ -225,6 +225,18 @@ def flat_results(out: Any) -> tuple[list[Any], pytree.TreeDef]:
     return leaves, treedef
 
 
+class Flat:
+    """A function of flat values that returns the leaves of `f(values)`, of the structure `out`."""
+
+    def __init__(self, f: Callable[[Sequence[Any]], Any]) -> None:
+        self.f = f
+        self.out: pytree.TreeDef = pytree.LEAF
+
+    def __call__(self, *values: Any) -> list[Any]:
+        leaves, self.out = flat_results(self.f(values))
+        return leaves
+
+
 def results_and_aux(
     f: Callable[..., Any], out: Any, has_aux: bool
 ) -> tuple[list[Any], int, pytree.TreeDef, pytree.TreeDef | None]:
@@ -380,6 +392,23 @@ class Names(tuple[str, ...]):
         return list(self)
 
 
+def rebuilt(leaves: Sequence[Any], treedefs: Sequence[pytree.TreeDef]) -> list[Any]:
+    """One tree for each structure, from the leaves of all."""
+    if len(treedefs) == 1 and treedefs[0] is pytree.LEAF:
+        return list(leaves)
+    result = []
+    start = 0
+    for treedef in treedefs:
+        if treedef is pytree.LEAF:
+            result.append(leaves[start])
+            start += 1
+            continue
+        stop = start + treedef.leaf_count
+        result.append(pytree.unflatten(treedef, leaves[start:stop]))
+        start = stop
+    return result
+
+
 class Inputs:
     """The leaves of some arguments, and which of them are differentiated."""
 
@@ -415,29 +444,13 @@ class Inputs:
         leaves = self.leaves
         return leaves if len(self.active) == len(leaves) else [leaves[i] for i in self.active]
 
-    def rebuild(self, leaves: Sequence[Any], treedefs: Sequence[pytree.TreeDef]) -> list[Any]:
-        """One tree for each argument."""
-        if len(treedefs) == 1 and treedefs[0] is pytree.LEAF:
-            return list(leaves)
-        result = []
-        start = 0
-        for treedef in treedefs:
-            if treedef is pytree.LEAF:
-                result.append(leaves[start])
-                start += 1
-                continue
-            stop = start + treedef.leaf_count
-            result.append(pytree.unflatten(treedef, leaves[start:stop]))
-            start = stop
-        return result
-
     def with_active(self, values: Sequence[Any]) -> list[Any]:
         if len(values) == len(self.leaves):
-            return self.rebuild(values, self.treedefs)
+            return rebuilt(values, self.treedefs)
         leaves = list(self.leaves)
         for i, value in zip(self.active, values, strict=True):
             leaves[i] = value
-        return self.rebuild(leaves, self.treedefs)
+        return rebuilt(leaves, self.treedefs)
 
     def cotangents(
         self,
@@ -466,7 +479,7 @@ class Inputs:
         treedefs = self.treedefs
         if output is not pytree.LEAF or len(treedefs) > 1 or treedefs[0] is not pytree.LEAF:
             treedefs = [derivative(treedef, output) for treedef in treedefs]
-        return self.rebuild(owned(leaves, foreign) if current() is EVAL else leaves, treedefs)
+        return rebuilt(owned(leaves, foreign) if current() is EVAL else leaves, treedefs)
 
 
 _ONE = np.float64(1.0)

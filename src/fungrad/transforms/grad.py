@@ -37,6 +37,7 @@ from fungrad.transforms.arguments import (
     leaf_type,
     matching,
     owned,
+    rebuilt,
     refuse_leaf,
     require_complex,
     resolve,
@@ -437,13 +438,7 @@ def jvp(
     shapes: list[Any] = []
 
     def flat(*values: Any) -> list[Any]:
-        iterator = iter(values)
-        args = [
-            next(iterator)
-            if d is pytree.LEAF
-            else pytree.unflatten(d, [next(iterator) for _ in range(d.leaf_count)])
-            for d in treedefs
-        ]
+        args = rebuilt(values, treedefs)
         out = f(*(shadowed(args) if copies else args))  # type: ignore[call-arg]
         found, *shapes[:] = of_numbers(results_and_aux, f, out, has_aux)
         return found

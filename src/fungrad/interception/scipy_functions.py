@@ -29,18 +29,16 @@ from fungrad.tracing.subclass_arrays import OfTraced
 from fungrad.tracing.trace import EVAL, Tracer, current, registry
 
 TABLE = {
-    "integrate": "cumulative_simpson cumulative_trapezoid fixed_quad odeint quad romb simpson "
-    "solve_ivp trapezoid",
+    "integrate": "odeint quad solve_ivp",
     "interpolate": "Akima1DInterpolator BSpline CubicHermiteSpline CubicSpline PPoly "
     "InterpolatedUnivariateSpline PchipInterpolator RegularGridInterpolator UnivariateSpline "
     "interp1d interpn make_interp_spline splev splrep",
-    "linalg": "block_diag cho_factor cho_solve cholesky circulant companion coshm cosm det eig "
-    "eigh eigh_tridiagonal eigvals eigvalsh eigvalsh_tridiagonal expm expm_frechet "
-    "fractional_matrix_power hankel inv khatri_rao logm lstsq lu lu_factor lu_solve "
-    "matmul_toeplitz norm orth orthogonal_procrustes pinv polar qr rq signm sinhm sinm solve "
-    "solve_banded solve_circulant solve_continuous_lyapunov solve_discrete_lyapunov "
-    "solve_sylvester solve_toeplitz solve_triangular solveh_banded sqrtm svd svdvals tanhm tanm "
-    "toeplitz",
+    "linalg": "cho_factor cho_solve cholesky circulant companion coshm cosm det eig eigh "
+    "eigh_tridiagonal eigvals eigvalsh eigvalsh_tridiagonal expm expm_frechet "
+    "fractional_matrix_power hankel inv logm lstsq lu lu_factor lu_solve matmul_toeplitz norm "
+    "orth orthogonal_procrustes pinv polar qr rq signm sinhm sinm solve solve_banded "
+    "solve_circulant solve_continuous_lyapunov solve_discrete_lyapunov solve_sylvester "
+    "solve_toeplitz solve_triangular solveh_banded sqrtm svd svdvals tanhm tanm toeplitz",
     "ndimage": "affine_transform convolve convolve1d correlate correlate1d gaussian_filter "
     "gaussian_filter1d gaussian_gradient_magnitude gaussian_laplace laplace map_coordinates "
     "maximum_filter median_filter minimum_filter prewitt rotate shift sobel spline_filter "
@@ -66,7 +64,7 @@ NumPy calls the protocol of traced values for them.
 
 KEPT_FOR_LATER = frozenset(["factorized", "splu"])
 """Functions whose results are called with traced values later."""
-OF_FUNCTIONS = frozenset(["fixed_quad", "odeint", "quad", "solve_ivp"])
+OF_FUNCTIONS = frozenset(["odeint", "quad", "solve_ivp"])
 """Functions that call their first argument, which may find traced values anywhere."""
 WITHOUT_MEANING = frozenset(
     ["check_finite", "overwrite_a", "overwrite_b", "overwrite_x", "overwrite_ab", "overwrite_c",

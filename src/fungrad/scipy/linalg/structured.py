@@ -22,7 +22,7 @@ from fungrad.primitives.linalg import flop_counts
 from fungrad.primitives.linalg.matrix_parts import adjoint, bar, eye, result, swap
 from fungrad.primitives.linalg.solve import inv as inverse
 from fungrad.primitives.linalg.solve import solve as solve_matrix
-from fungrad.primitives.movement.reshape_broadcast_cast import aligned, broadcast_to, pad, reshape
+from fungrad.primitives.movement.reshape_broadcast_cast import aligned, broadcast_to, reshape
 from fungrad.primitives.primitive import Primitive, general
 from fungrad.scipy.linalg.wrap import Error, each, la, read, stands_for
 from fungrad.scipy.optional import scipy_module
@@ -137,65 +137,6 @@ def companion(a: Any) -> Any:
     first = (-a[..., 1:] / a[..., :1])[..., None, :]
     rest = np.broadcast_to(np.eye(n - 2, n - 1), (*a.shape[:-1], n - 2, n - 1))
     return np.concatenate([first, rest.astype(first.dtype)], axis=-2)
-
-
-@stands_for
-def block_diag(*arrs: Any) -> Any:
-    """A matrix with the given ones along its diagonal, and zeros elsewhere.
-
-    Args:
-      *arrs: matrices of shapes (..., m_i, n_i); vectors count as single rows.
-
-    Returns:
-      An array of shape (..., sum m_i, sum n_i), of the common dtype.
-
-    >>> import fungrad as fg
-    >>> block_diag([[1.0, 2.0]], 3.0)
-    array([[1., 2., 0.],
-           [0., 0., 3.]])
-    >>> float(fg.grad(lambda x: block_diag(x, 3.0).sum())(1.0))
-    1.0
-    """
-    blocks = [np.atleast_2d(array_of(a)) for a in arrs or ([],)]
-    leading = np.broadcast_shapes(*[b.shape[:-2] for b in blocks])
-    width = sum(b.shape[-1] for b in blocks)
-    rows, before = [], 0
-    for block in promoted(blocks):
-        m, n = block.shape[-2:]
-        block = broadcast_to(block, shape=(*leading, m, n))
-        sides = (before, width - before - n)
-        rows.append(pad(block, widths=(*[(0, 0)] * (len(leading) + 1), sides)))
-        before += n
-    return np.concatenate(rows, axis=-2)
-
-
-@stands_for
-def khatri_rao(a: Any, b: Any) -> Any:
-    """The Kronecker products of each column of a with the same column of b.
-
-    Args:
-      a: shape (..., m, k).
-      b: shape (..., n, k).
-
-    Returns:
-      An array of shape (..., m n, k): row n i + j is a[i] * b[j].
-
-    Raises:
-      ValueError: if there are fewer than two axes, or the numbers of columns differ.
-
-    >>> import fungrad as fg
-    >>> b = np.array([[3.0, 4.0]])
-    >>> fg.grad(lambda a: khatri_rao(a, b).sum())(np.array([[1.0, 2.0]]))
-    array([[3., 4.]])
-    """
-    a, b = array_of(a), array_of(b)
-    if len(a.shape) < 2 or len(b.shape) < 2:
-        raise ValueError("The both arrays should be 2-dimensional.")
-    if a.shape[-1] != b.shape[-1]:
-        raise ValueError("The number of columns for both arrays should be equal.")
-    product = a[..., :, None, :] * b[..., None, :, :]
-    shape = product.shape
-    return reshape(product, shape=(*shape[:-3], shape[-3] * shape[-2], shape[-1]))
 
 
 @stands_for
@@ -370,11 +311,9 @@ def solve_discrete_lyapunov(a: Any, q: Any, method: Any = None) -> Any:
 
 
 __all__ = [
-    "block_diag",
     "circulant",
     "companion",
     "hankel",
-    "khatri_rao",
     "matmul_toeplitz",
     "solve_continuous_lyapunov",
     "solve_discrete_lyapunov",

@@ -56,7 +56,7 @@ def sum_of_squares(size: int, cost_ns: float = 1e6, work: int = 4) -> Any:
 
     code.for_range(begin, end, unit)
     code.ret()
-    finish = Function(module, "finish", "void", GIVEN[:1] + GIVEN[3:], attributes="internal")
+    finish = Function(module, "finish", "i32", GIVEN[:1] + GIVEN[3:], attributes="internal")
     arrays, scratch = finish.parameters
     y = finish.load(finish.at(arrays, 1, "ptr"), "ptr")
     result = finish.variable("double")
@@ -68,7 +68,7 @@ def sum_of_squares(size: int, cost_ns: float = 1e6, work: int = 4) -> Any:
 
     finish.for_range(0, units, add)
     finish.store(finish.get(result), y)
-    finish.ret()
+    finish.ret(finish.constant(0, "i32"))
     kernel = Kernel(
         module,
         [Type((size,), "float64")],

@@ -20,7 +20,7 @@ from fungrad.compiler.native import equal_values, factorisations, lapack, matrix
 from fungrad.compiler.native.clusters import NAME, Once, cluster_graph, with_clusters
 from fungrad.compiler.native.fused import cheap_kernel
 from fungrad.compiler.native.generators import Generator, chosen
-from fungrad.compiler.native.kernel import GIVEN_UP, MOST_ARRAYS, Kernel, kernel_function
+from fungrad.compiler.native.kernel import MOST_ARRAYS, Kernel, kernel_function
 from fungrad.compiler.native.llvm_ir import Module, Value
 from fungrad.compiler.native.programs import long_kernel, scalar_kernel
 from fungrad.compiler.native.scratch_layout import packed, whole_lines
@@ -40,7 +40,6 @@ from fungrad.ir.types import Type
 from fungrad.primitives.movement.reshape_broadcast_cast import reshape, transpose
 from fungrad.retracing.inlining import copied, placed
 from fungrad.runtime.buffer_pool import LARGE
-from fungrad.support.forks import cached_property
 
 FREE = 8 * LARGE
 """Bytes of new memory that a program with loops may have in any case: they stay in the cache."""
@@ -226,11 +225,6 @@ class _Writer:
         self.pointers: dict[Atom, Value] = {v: self.array(n) for n, v in enumerate(graph.inputs)}
         self.pointers.update((v, self.constant(x)) for v, x in graph.constants)
 
-    @cached_property
-    def doubt(self) -> Value:
-        """The pointer to the number by which a kernel leaves its work to NumPy."""
-        return self.room(8)
-
     def array(self, place: int) -> Value:
         """The pointer to an array that the function receives."""
         return self.code.load(self.code.at(self.code.parameters[0], place, "ptr"), "ptr")
@@ -282,10 +276,7 @@ class _Writer:
         if kernel.interruptible:
             self.end(status)
         if kernel.finish:
-            code.call(names[kernel.finish], "void", [table, self.within])
-        if kernel.doubtful:
-            wrong = code.compare("une", code.load(self.doubt, "double", 1), 0.0)
-            self.end(code.select(wrong, code.constant(GIVEN_UP, "i32", 1), 0))
+            self.end(code.call(names[kernel.finish], "i32", [table, self.within]))
 
     def end(self, status: Value) -> None:
         """Returns from the function if a status is not 0."""
@@ -394,8 +385,6 @@ def _call(
     table = made.table(kernel)
     for n, atom in enumerate((*inputs, *outputs)):
         made.put(table, n, made.pointer(atom))
-    if kernel.doubtful:
-        made.put(table, len(inputs) + len(outputs), made.doubt)
     made.call(kernel, table)
     made.loops += [kernel.loops] if kernel.loops else []
 

@@ -121,8 +121,7 @@ class Native(CheckedBackend):
 
         def whole(kernel: Kernel) -> Kernel:
             """A kernel of the real form as one of the Graph."""
-            more = kernel.outputs[len(kernel.outputs) - kernel.doubtful :]
-            return kernel._replace(inputs=graph.input_types, outputs=[*graph.output_types, *more])
+            return kernel._replace(inputs=graph.input_types, outputs=graph.output_types)
 
         def fits(kernel: Kernel) -> Refusal | None:
             unpaid = unprofitable(graph, kernel, times) if self.only_profitable else None
@@ -138,30 +137,25 @@ class Native(CheckedBackend):
             return refusals[-1]
         kernel = whole(found)
         instead = kernel.written(fallback) if into else fallback
-        beside: Any = functools.partial(_undoubted, instead) if kernel.doubtful else instead
-        run = entry.callable(kernel.into(into), beside)
         graph.derived.pop("refused", None)  # of another setting
-        return _Unless(run, instead) if kernel.doubtful else run
+        return entry.callable(kernel.into(into), instead)
 
     def _mixed(self, graph: Graph) -> Runner | None:
         """The program of a Graph with native clusters; None if it has none."""
         programs: list[Runner] = []
 
-        def make(cluster: Graph, times: float = 1.0, into: int = 0) -> Runner | Refusal:
-            reused = () if into else tuple(in_pool(cluster, graph))
-            found: Runner | Refusal = once.of(cluster, times, into, reused)
+        def make(cluster: Graph, times: float = 1.0) -> Runner | Refusal:
+            found: Runner | Refusal = once.of(cluster, times, tuple(in_pool(cluster, graph)))
             return found
 
-        def made(
-            cluster: Graph, times: float, into: int, reused: tuple[Type, ...]
-        ) -> Runner | Refusal:
+        def made(cluster: Graph, times: float, reused: tuple[Type, ...]) -> Runner | Refusal:
             first, *more = cluster.equations
             loop = not more and first.primitive.multiple and not unrollable(first)
             generators: Sequence[Generator] = LOOP_GENERATORS if loop else [fused_kernel]
             if not more and separate(first):
                 generators = [single_kernel]
             fallback = Later(lambda: of_numpy.build(cluster), cluster, _on_numpy)
-            found = self._native(cluster, fallback, generators, times, into or len(reused))
+            found = self._native(cluster, fallback, generators, times, len(reused))
             if isinstance(found, Refusal):
                 return found
             programs.append(found)
@@ -186,22 +180,6 @@ def _in_reused_memory(run: Runner, types: Sequence[Type], *args: Any) -> Sequenc
     """Calls a program that writes its first outputs into arrays; those are in the buffer pool."""
     made = [buffer_pool.empty(type.shape, type.dtype) for type in types]
     return [*made, *run(*args, *made)]
-
-
-def _undoubted(run: Runner, *args: Any) -> Sequence[Any]:
-    """The results of a program for arguments that native code does not take, and no doubt."""
-    return [*run(*args), 0.0]
-
-
-class _Unless:
-    """A native program, unless its last result says that another one has to do the work."""
-
-    def __init__(self, run: Any, instead: Runner) -> None:
-        self.run, self.instead, self.__self__ = run, instead, run.__self__
-
-    def __call__(self, *args: Any) -> Sequence[Any]:
-        *found, doubtful = self.run(*args)
-        return self.instead(*args) if doubtful else found
 
 
 @machine_code.once

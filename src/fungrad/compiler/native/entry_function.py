@@ -297,13 +297,14 @@ with_status:
   %status.its = call i32 %kernel(ptr %arrays, i64 0, i64 %units, ptr %scratch)
   br label %computed
 computed:
-  %status = phi i32 [ 0, %in_threads ], [ 0, %at_once ], [ %status.its, %with_status ]
+  %status.own = phi i32 [ 0, %in_threads ], [ 0, %at_once ], [ %status.its, %with_status ]
   %finished = icmp eq ptr %finish, null
   br i1 %finished, label %ended, label %finishing
 finishing:
-  call void %finish(ptr %arrays, ptr %scratch)
+  %status.end = call i32 %finish(ptr %arrays, ptr %scratch)
   br label %ended
 ended:
+  %status = phi i32 [ %status.own, %computed ], [ %status.end, %finishing ]
   br i1 %locked, label %back, label %with_lock
 with_lock:
   call void @PyEval_RestoreThread(ptr %thread)

@@ -38,7 +38,7 @@ from fungrad.compiler.native.index_maps import (
     movable,
     moves_deeply,
 )
-from fungrad.compiler.native.kernel import Kernel, kernel_function
+from fungrad.compiler.native.kernel import GIVEN_UP, Kernel, kernel_function
 from fungrad.compiler.native.levels import costly_joins
 from fungrad.compiler.native.llvm_ir import Function, Module
 from fungrad.compiler.native.loop_nests import Nest, Root
@@ -106,12 +106,12 @@ def _kernel(graph: Graph) -> Kernel:
     whole, doubtful = unrolled(graph)
     made: Kernel | Refusal = refusal("too many operations along short axes", "long")
     if _has_short_axes(whole):
-        made = attempted(lambda: _Program(whole, short=True).kernel())
-    if isinstance(made, Refusal):
-        if any(unrollable(e) and not times_vector(e) for e in graph.equations):
-            raise Refused(made)
-        made = _Program(whole).kernel()
-    return made._replace(doubtful=doubtful)
+        made = attempted(lambda: _Program(whole, doubtful, short=True).kernel())
+    if not isinstance(made, Refusal):
+        return made
+    if any(unrollable(e) and not times_vector(e) for e in graph.equations):
+        raise Refused(made)
+    return _Program(whole, doubtful).kernel()
 
 
 fused_kernel = Generator(_kernel, _refusal)
@@ -145,8 +145,7 @@ def _width(graph: Graph) -> int:
 
 
 def _with_lanes(graph: Graph) -> Kernel:
-    whole, doubtful = with_narrow_products(graph)
-    return _Program(whole, width=_width(graph)).kernel()._replace(doubtful=doubtful)
+    return _Program(*with_narrow_products(graph), width=_width(graph)).kernel()
 
 
 lane_kernel = Generator(_with_lanes, _lanes_refusal)
@@ -261,6 +260,8 @@ class _Program:
 
     Args:
       graph: the Graph.
+      doubtful: whether its last output is the number 1.0 where the NumPy program has to do the
+        work: then `finish` says so, in place of a result.
       short: whether short axes are unrolled.
       width: the length of the axis that fills the lanes, if that is one of an item.
 
@@ -268,10 +269,15 @@ class _Program:
       Refused: if the arrays have no such loops in common.
     """
 
-    def __init__(self, graph: Graph, short: bool = False, width: int = 0) -> None:
+    def __init__(
+        self, graph: Graph, doubtful: bool = False, short: bool = False, width: int = 0
+    ) -> None:
+        live = drop_dead(graph).equations
+        self.doubt = graph.outputs[-1] if doubtful else None
+        graph = graph.replace(outputs=graph.outputs[: len(graph.outputs) - doubtful])
         self.graph, self.module = graph, Module()
         self.source = KernelGraph(graph, short, width)
-        self.sums = self._to_numbers(drop_dead(graph).equations)
+        self.sums = self._to_numbers(live)
         self.written = self._writes()
         if width:
             self.written.update(self._sums_of_items())
@@ -548,7 +554,8 @@ class _Program:
         stored = {root.number for nest in self.nests for root in nest.roots if not root.reduction}
         numbers = [n for n in range(len(self.graph.outputs)) if n not in stored]
         joined = [nest for nest in self.nests if nest.copied]
-        if numbers or joined:
+        finishes = bool(numbers or joined or self.doubt)
+        if finishes:
             self._finish(numbers, joined)
         if len(self.module) > tuned.lines:
             raise Refused(f"{len(self.module)} lines of IR", "long", lines=len(self.module))
@@ -558,7 +565,7 @@ class _Program:
             outputs=self.graph.output_types,
             units=unit,
             scratch=scratch,
-            finish="finish" if numbers or joined else "",
+            finish="finish" if finishes else "",
             cost_ns=sum(nest.cost_ns for nest in self.nests),
             constants=self.source.constants,
             loops="\n".join([nest.text for nest in self.nests]),
@@ -569,7 +576,7 @@ class _Program:
         loops.
         """
         given = [("ptr", "arrays"), ("ptr", "scratch")]
-        code = Function(self.module, "finish", "void", given, attributes="internal")
+        code = Function(self.module, "finish", "i32", given, attributes="internal")
         body = Body(self.source, self.source.outside, code, {}, ())
         body.point(range(self.source.pointers))
         for nest in joined:
@@ -586,7 +593,11 @@ class _Program:
             for index in self.source.elements(atom):
                 x = body.value(atom, index)
                 body.store(x, self.source.outputs + n, atom.type.shape, index)
-        code.ret()
+        status = code.constant(0, "i32", 1)
+        if self.doubt is not None:
+            wrong = code.compare("une", body.value(self.doubt, ()), 0.0)
+            status = code.select(wrong, code.constant(GIVEN_UP, "i32", 1), status)
+        code.ret(status)
 
 
 def _starts(index: IndexMap) -> tuple[int, ...]:

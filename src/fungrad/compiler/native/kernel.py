@@ -14,7 +14,7 @@ from fungrad.support.lazy import Record
 MOST_ARRAYS = 250
 """The most arguments, results and constants: their pointers are on the stack."""
 GIVEN_UP = 2
-"""The status of an interruptible kernel that leaves its work to NumPy."""
+"""The status of a program that leaves its work to NumPy."""
 
 
 class Kernel(Record):
@@ -31,8 +31,8 @@ class Kernel(Record):
       outputs: the types of the results.
       units: the number of units of work, which threads share; 1 if the work cannot be divided.
       scratch: bytes of memory that all units share, not set to zero.
-      finish: the name of an internal function `void(ptr %arrays, ptr %scratch)` that runs at the
-        end, in one thread; or "".
+      finish: the name of an internal function `i32(ptr %arrays, ptr %scratch)` that runs at the
+        end, in one thread, and returns 0 or GIVEN_UP; or "".
       cost_ns: a rough estimate of a call's time in one thread.
       interruptible: whether the function is `i32 @kernel(...)` and calls `i32 @fg_signalled()` from
         time to time. It returns that status at once if it is not 0, -1 if memory ran out, and
@@ -40,8 +40,6 @@ class Kernel(Record):
       constants: arrays that the function reads, in C order.
       filled: the number of arguments, the last ones, that the function writes into.
       loops: its loops, with the operations in each, one on a line; "" if it has none over arrays.
-      doubtful: whether there is one more output: a number, which is not 0 if the NumPy program has
-        to do the work.
     """
 
     module: Module
@@ -55,7 +53,6 @@ class Kernel(Record):
     constants: Sequence[Any] = ()
     filled: int = 0
     loops: str = ""
-    doubtful: bool = False
 
     def into(self, count: int) -> Kernel:
         """The kernel that writes its first outputs into arguments after the inputs."""

@@ -122,6 +122,6 @@ MUTANTS = (
     ),
     *of(
         f"{_NATIVE}clusters.py", ("test_native_clusters.py",),
-        ("what is not known is in a cluster", "fits = known_equation(equation) is None or", "fits = True or"),
+        ("what is not known is in a cluster", "fits = refusal_of(equation) is None or", "fits = True or"),
     ),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.axis_splits import joins_or_splits
 from fungrad.compiler.native.block_sums import reduction
-from fungrad.compiler.native.fused import known_equation
+from fungrad.compiler.native.fused import refusal_of
 from fungrad.compiler.native.gathers import before_loops, writes, written
 from fungrad.compiler.native.index_maps import SHORT, moved_operands, shifts
 from fungrad.compiler.native.levels import Levels, costly_joins
@@ -213,7 +213,7 @@ def _levels(
     for equation in equations:
         reduced = _reduced(equation)
         other = bool(reduced) and reduced != axes
-        fits = known_equation(equation) is None or (cut < 1 and joins_or_splits(equation))
+        fits = refusal_of(equation) is None or (cut < 1 and joins_or_splits(equation))
         if fits and not (cut >= 3 and unrollable(equation)):
             found = available.odd(equation.inputs, later=cut >= 2 and other)
             found = max(found, available.odd(before_loops(equation), later=True))

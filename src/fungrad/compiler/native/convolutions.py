@@ -17,13 +17,13 @@ import numpy as np
 
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.block_sums import JOINING, Reduction
-from fungrad.compiler.native.element_operations import TYPES, type_of
-from fungrad.compiler.native.generators import Single
+from fungrad.compiler.native.element_operations import type_of
+from fungrad.compiler.native.generators import Single, unlike
 from fungrad.compiler.native.kernel import Kernel, kernel_function, kernel_of, pointers_to
-from fungrad.compiler.native.llvm_ir import Module, Value, size_of
+from fungrad.compiler.native.llvm_ir import FLOATS, Module, Value, size_of
 from fungrad.compiler.native.machine_code import host
-from fungrad.compiler.refusal import Refusal, refusal
-from fungrad.ir.graph import Atom, Equation, Graph, Literal
+from fungrad.compiler.refusal import Refusal
+from fungrad.ir.graph import Atom, Equation, Graph
 from fungrad.ir.types import Type
 from fungrad.primitives.contraction.convolution import convolve_nd, cost_of_convolution
 from fungrad.tracing.memory_order import dense
@@ -31,15 +31,7 @@ from fungrad.tracing.memory_order import dense
 
 def _refusal(equation: Equation) -> Refusal | None:
     """Why a convolution has no kernel: other numbers than floats, or none at all."""
-    types = [a.type for a in (*equation.inputs, *equation.outputs)]
-    dtype = types[2].dtype
-    if any(t.dtype != dtype for t in types) or TYPES.get(dtype) not in ("double", "float"):
-        return refusal(f"{equation.primitive.name} of {dtype}", "dtype", equation)
-    if any(isinstance(a, Literal) for a in equation.inputs):
-        return refusal(f"{equation.primitive.name} of a number", equation=equation)
-    if any(not t.size for t in types):
-        return refusal(f"{equation.primitive.name} of empty arrays", equation=equation)
-    return None
+    return unlike(equation, FLOATS[:2])
 
 
 Sizes = tuple[int, ...]

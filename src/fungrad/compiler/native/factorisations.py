@@ -18,7 +18,7 @@ from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.block_sums import JOINING, Reduction
 from fungrad.compiler.native.element_operations import convert, type_of
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
-from fungrad.compiler.native.generators import Single
+from fungrad.compiler.native.generators import Single, unfit
 from fungrad.compiler.native.kernel import GIVEN_UP, Kernel, kernel_function, kernel_of, pointers_to
 from fungrad.compiler.native.llvm_ir import Module, Operand, Value, size_of
 from fungrad.compiler.native.machine_code import host
@@ -48,17 +48,14 @@ LIGHT = Rules()
 
 def _refusal(equation: Equation) -> Refusal | None:
     """Why a factorisation of one matrix, or a system of equations, has no kernel."""
-    atoms = (*equation.inputs, *equation.outputs)
-    if any(a.type.dtype not in FLOATS for a in atoms):
-        return refusal(equation.primitive.name, "dtype", equation)
-    if any(isinstance(a, Literal) for a in equation.inputs):
-        return refusal(f"{equation.primitive.name} of a number", equation=equation)
-    if any(a.type.ndim > 2 for a in atoms):
+    unknown = unfit(equation, ("double", "float"))
+    if unknown is not None:
+        return unknown
+    if any(a.type.ndim > 2 for a in (*equation.inputs, *equation.outputs)):
         return refusal("a stack of matrices", equation=equation)
-    lengths = [n for a in equation.inputs for n in a.type.shape]
-    rows = max(lengths, default=0)
+    rows = max([n for a in equation.inputs for n in a.type.shape])
     most = math.inf if substitutes(equation) else tuned.factor_rows
-    if not min(lengths, default=0) or not tuned.unrolled_rows < rows <= most:
+    if not tuned.unrolled_rows < rows <= most:
         return refusal(f"a matrix of {rows} rows or columns", "long", equation, rows=rows)
     return None
 
@@ -644,13 +641,9 @@ def beside(rules: Rules) -> dict[Any, Single]:
 
 def _light_refusal(equation: Equation) -> Refusal | None:
     """Why an equation beside factorisations has no kernel."""
-    atoms = (*equation.inputs, *equation.outputs)
-    known = all(a.type.dtype in FLOATS or a.type.dtype == np.bool_ for a in atoms)
-    if not known or any(isinstance(a, Literal) for a in equation.inputs):
-        return refusal(equation.primitive.name, "dtype", equation)
-    if any(a.type.ndim > 2 or not a.type.size for a in atoms):
+    if any(a.type.ndim > 2 for a in (*equation.inputs, *equation.outputs)):
         return refusal("a stack of matrices", equation=equation)
-    return None
+    return unfit(equation, ("double", "float", "i1"))
 
 
 def _written(rules: Rules, graph: Graph, equation: Equation) -> Kernel:

@@ -167,50 +167,39 @@ def _has_short_axes(graph: Graph) -> bool:
 
 def refusal_of(equation: Equation) -> Refusal | None:
     """Why loops over arrays cannot compute an equation, as data; None if they may."""
-    reason = known_equation(equation)
-    if reason is None:
-        return None
-    if equation.primitive is reshape:
-        return refusal("a reshape that joins or splits axes", "layout", equation)
-    dtypes = [a.type.dtype for a in (*equation.inputs, *equation.outputs)]
-    other = any(dtype not in TYPES and dtype.kind != "c" for dtype in dtypes)
-    return refusal(reason, "dtype" if other else "form", equation)
-
-
-def known_equation(equation: Equation) -> str | None:
-    """Why loops over arrays cannot compute an equation; None if they may."""
-    name = equation.primitive.name
+    name, atoms = equation.primitive.name, (*equation.inputs, *equation.outputs)
     if unrollable(equation):
         return None
     if len(equation.outputs) != 1 and equation.primitive is not unstack:
-        return f"{name}, of several outputs"
-    atoms = (*equation.inputs, *equation.outputs)
+        return refusal(f"{name}, of several outputs", equation=equation)
     if any(a.type.dtype.kind == "c" for a in atoms):
-        return _known_complex(equation)
+        return _complex_refusal(equation)
     for atom in atoms:
         if atom.type.dtype not in TYPES:
-            return f"{name} of {atom.type.dtype}"
+            return refusal(f"{name} of {atom.type.dtype}", "dtype", equation)
     if of_python(equation):
-        return f"{name} of unbounded Python integers"
+        return refusal(f"{name} of unbounded Python integers", equation=equation)
     if any(a.type.size == 0 for a in atoms):
-        return f"{name} of an empty array"
+        return refusal(f"{name} of an empty array", equation=equation)
     if movable(equation) or indirect(equation) or searches(equation):
         return None
-    if equation.primitive is full:
-        return None
+    if equation.primitive is reshape:
+        return refusal("a reshape that joins or splits axes", "layout", equation)
     if elementwise(equation):
-        return None if known(equation.primitive) else name
-    return None if reduction(equation) is not None else name
+        fits = known(equation.primitive)
+    else:
+        fits = equation.primitive is full or reduction(equation) is not None
+    return None if fits else refusal(name, equation=equation)
 
 
-def _known_complex(equation: Equation) -> str | None:
-    """`known_equation` of an equation on complex numbers."""
+def _complex_refusal(equation: Equation) -> Refusal | None:
+    """`refusal_of` an equation on complex numbers."""
     inputs = dict.fromkeys([a for a in equation.inputs if isinstance(a, Variable)])
     alone = Graph(tuple(inputs), (), (equation,), equation.outputs)
     found = attempted(lambda: real_form(alone))
     if isinstance(found, Refusal):
-        return found.reason
-    return next(filter(None, map(known_equation, found.equations)), None)
+        return found._replace(equation=equation)
+    return next(filter(None, map(refusal_of, found.equations)), None)
 
 
 def _work(equation: Equation) -> float:

@@ -8,12 +8,13 @@ next generator that accepts the Graph follows.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
+from fungrad.compiler.native.element_operations import TYPES
 from fungrad.compiler.native.kernel import Kernel
 from fungrad.compiler.refusal import Refusal, Refused, attempted, refusal
-from fungrad.ir.graph import Equation, Graph, effectful
+from fungrad.ir.graph import Equation, Graph, Literal, effectful
 from fungrad.support.lazy import Record
 
 
@@ -82,3 +83,25 @@ class Single(Record):
     write: Callable[[Graph, Equation], Kernel]
     numpy_ns: Callable[[Equation], float] | None = None
     separate: bool = False
+
+
+def unfit(equation: Equation, types: Container[str | None]) -> Refusal | None:
+    """Why no loops compute an equation, by its operands and results: they have numbers of other
+    types than these, or no elements, or are Python's numbers.
+    """
+    name, atoms = equation.primitive.name, (*equation.inputs, *equation.outputs)
+    for atom in atoms:
+        if TYPES.get(atom.type.dtype) not in types:
+            return refusal(f"{name} of {atom.type.dtype}", "dtype", equation)
+    if any(isinstance(atom, Literal) for atom in equation.inputs):
+        return refusal(f"{name} of a number", equation=equation)
+    if not all(atom.type.size for atom in atoms):
+        return refusal(f"{name} of an empty array", equation=equation)
+    return None
+
+
+def unlike(equation: Equation, types: Container[str | None]) -> Refusal | None:
+    """`unfit`, or numbers of several types."""
+    if len({atom.type.dtype for atom in (*equation.inputs, *equation.outputs)}) > 1:
+        return refusal(f"{equation.primitive.name} of several dtypes", equation=equation)
+    return unfit(equation, types)

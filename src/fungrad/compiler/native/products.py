@@ -15,13 +15,13 @@ import numpy as np
 
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.block_sums import JOINING, Reduction
-from fungrad.compiler.native.element_operations import TYPES, type_of
-from fungrad.compiler.native.generators import Single
+from fungrad.compiler.native.element_operations import type_of
+from fungrad.compiler.native.generators import Single, unlike
 from fungrad.compiler.native.kernel import Kernel, kernel_function, kernel_of, pointers_to
 from fungrad.compiler.native.llvm_ir import FLOATS, Module, Value, size_of
 from fungrad.compiler.native.machine_code import host
 from fungrad.compiler.refusal import Refusal, refusal
-from fungrad.ir.graph import Equation, Graph, Literal
+from fungrad.ir.graph import Equation, Graph
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.support.lazy import Record
 from fungrad.tracing.memory_order import dense
@@ -49,14 +49,13 @@ def refusal_of(equation: Equation, stacked: bool = False) -> Refusal | None:
     """Why a product has no kernel: its numbers, or it is for the BLAS. Of a stack of matrices the
     products of all count, or of one of them if the BLAS would get them one by one (`stacked`).
     """
-    dtypes = {atom.type.dtype for atom in (*equation.inputs, *equation.outputs)}
-    known = len(dtypes) == 1 and TYPES.get(min(dtypes), "i1") not in ("i1", "half")
-    if not known or any(isinstance(atom, Literal) for atom in equation.inputs):
-        return refusal(equation.primitive.name, equation=equation)
+    unknown = unlike(equation, ("double", "float", "i64", "i32"))
+    if unknown is not None:
+        return unknown
     x, (contracted, _) = equation.inputs[0].type, equation.params["contract"]
     batch = len(equation.params["batch"][0]) if stacked else 0
     terms = math.prod([*equation.outputs[0].type.shape[batch:], *[x.shape[i] for i in contracted]])
-    if not 0 < terms <= tuned.product_terms:
+    if terms > tuned.product_terms:
         return refusal(f"a product of {terms} terms", "long", equation, terms=terms)
     return None
 

@@ -12,15 +12,17 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from fungrad.compiler.cost_model import costs, tuned
 from fungrad.compiler.native.element_operations import TYPES, convert, type_of
-from fungrad.compiler.native.generators import Single
+from fungrad.compiler.native.generators import Single, unfit
 from fungrad.compiler.native.kernel import Kernel, kernel_function, kernel_of, pointers_to
 from fungrad.compiler.native.llvm_ir import FLOATS, Function, Module, Value, size_of
 from fungrad.compiler.native.machine_code import host
 from fungrad.compiler.native.native_forms import OPERATIONS
 from fungrad.compiler.refusal import Refusal, refusal
-from fungrad.ir.graph import Equation, Graph, Literal
+from fungrad.ir.graph import Equation, Graph
 from fungrad.primitives.elementwise.family import add, mul
 from fungrad.primitives.elementwise.ufuncs import maximum, minimum
 from fungrad.primitives.reduction.cumulative import (
@@ -49,18 +51,15 @@ def _axes(equation: Equation) -> tuple[int, ...]:
 
 def _refusal(equation: Equation) -> Refusal | None:
     """Why a recurrence along an axis has no kernel: its numbers, or it is empty."""
-    name, atoms = equation.primitive.name, (*equation.inputs, *equation.outputs)
-    out = equation.outputs[0].type
-    for dtype in [a.type.dtype for a in atoms]:
-        passes = equation.primitive in ROUNDED_ONCE and TYPES.get(dtype) == "half"
-        if dtype not in TYPES or out.dtype.kind not in "fi" or passes:
-            return refusal(f"{name} of {dtype}", "dtype", equation)
-    axes = _axes(equation)
+    axes, types = _axes(equation), set(TYPES.values())
+    if equation.primitive in ROUNDED_ONCE:
+        types.discard("half")
     if not axes or axes != tuple(range(axes[0], axes[-1] + 1)):
-        return refusal(f"{name} along axes that are not adjacent", "layout", equation)
-    if any(isinstance(a, Literal) for a in atoms) or not equation.inputs[-1].type.size:
-        return refusal(f"{name} of an empty array or a number", equation=equation)
-    return None
+        reason = f"{equation.primitive.name} along axes that are not adjacent"
+        return refusal(reason, "layout", equation)
+    if equation.outputs[0].type.dtype == np.bool_:
+        return refusal(f"{equation.primitive.name} of bools", "dtype", equation)
+    return unfit(equation, types)
 
 
 def _numpy_ns(equation: Equation) -> float:

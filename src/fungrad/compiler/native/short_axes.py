@@ -16,7 +16,9 @@ import numpy as np
 
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.gathers import bounds, indirect
+from fungrad.compiler.native.generators import unfit, unlike
 from fungrad.compiler.native.index_maps import SHORT, WIDEST
+from fungrad.compiler.native.llvm_ir import FLOATS
 from fungrad.compiler.native.matrix_forms import ALONG, FORMS, Elements, along, axes_of
 from fungrad.compiler.native.restaging import restaged
 from fungrad.compiler.refusal import Refused
@@ -37,8 +39,6 @@ from fungrad.primitives.reduction.reduce import reduce_max
 from fungrad.retracing.graph_transforms import memoised
 from fungrad.tracing.trace import shape_of
 
-_FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
-
 
 def unrollable(equation: Equation) -> bool:
     """Whether an equation on a stack of small matrices has a form on their elements."""
@@ -48,10 +48,7 @@ def unrollable(equation: Equation) -> bool:
     form = FORMS.get(primitive)
     if form is None and primitive not in ALONG:
         return False
-    atoms = (*equation.inputs, *equation.outputs)
-    if any(a.type.dtype not in _FLOATS for a in atoms):
-        return False
-    if any(isinstance(a, Literal) for a in equation.inputs):
+    if unfit(equation, FLOATS[:2]) is not None:
         return False
     shapes: list[tuple[int, ...]] = [a.type.shape for a in equation.inputs]
     if form is None:
@@ -111,13 +108,9 @@ def with_narrow_products(graph: Graph) -> tuple[Graph, bool]:
 
 def is_narrow_product(equation: Equation) -> bool:
     """Whether an equation is a product along one long axis, with short ones beside it."""
-    if equation.primitive is not dot_general:
+    if equation.primitive is not dot_general or unlike(equation, FLOATS[:2]) is not None:
         return False
-    (x, y), out = [a.type for a in equation.inputs], equation.outputs[0].type
-    if any(t.dtype not in _FLOATS or t.dtype != out.dtype for t in (x, y)):
-        return False
-    if any(isinstance(a, Literal) for a in equation.inputs):
-        return False
+    x, out = equation.inputs[0].type, equation.outputs[0].type
     summed = [x.shape[i] for i in equation.params["contract"][0]]
     lengths = [*out.shape, *summed]
     long = [n for n in lengths if n > WIDEST]
@@ -275,12 +268,9 @@ def _along_axis(parts: Sequence[Any], axis: int) -> Any:
 
 def _is_small_product(equation: Equation) -> bool:
     """Whether a product has a long axis in its result, and short ones beside it."""
-    (x, y), out = [a.type for a in equation.inputs], equation.outputs[0].type
-    types = (x, y, out)
-    if any(t.dtype.kind != "f" or t.dtype.itemsize < 4 for t in types) or len(out.shape) < 1:
+    if unfit(equation, FLOATS[:2]) is not None:
         return False
-    if any(isinstance(a, Literal) for a in equation.inputs):
-        return False
+    x, out = equation.inputs[0].type, equation.outputs[0].type
     summed = [x.shape[i] for i in equation.params["contract"][0]]
     short = [n for n in (*out.shape, *summed) if n <= SHORT]
     long = [n for n in out.shape if n > SHORT]
@@ -294,17 +284,15 @@ def times_vector(equation: Equation) -> bool:
     """Whether an equation is the product of a long matrix with a vector, along one axis of each."""
     if equation.primitive is not dot_general or any(equation.params["batch"]):
         return False
-    (x, y), out = [a.type for a in equation.inputs], equation.outputs[0].type
-    if any(t.dtype != out.dtype or t.dtype not in _FLOATS for t in (x, y)):
+    if unlike(equation, FLOATS[:2]) is not None:
         return False
-    if any(isinstance(a, Literal) for a in equation.inputs):
-        return False
+    x, y = [a.type for a in equation.inputs]
     contract = equation.params["contract"]
     shape = max(x.shape, y.shape, key=len)
     return (
         len(contract[0]) == 1
         and {x.ndim, y.ndim} == {1, 2}
-        and (math.prod(shape) >= tuned.vector_product and 0 not in shape)
+        and math.prod(shape) >= tuned.vector_product
     )
 
 

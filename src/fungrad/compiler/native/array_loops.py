@@ -280,11 +280,7 @@ class _Writer:
 
     def end(self, status: Value) -> None:
         """Returns from the function if a status is not 0."""
-        code, on, stopped = self.code, self.code.label("on"), self.code.label("stopped")
-        code.branch(code.compare("eq", status, 0), on, stopped)
-        code.begin(stopped)
-        code.ret(status)
-        code.begin(on)
+        self.code.ret_unless(self.code.compare("eq", status, 0), status)
 
     def kernel(self) -> Kernel:
         self.code.ret(self.code.constant(0, "i32"))

@@ -345,7 +345,7 @@ def _dot(a: Parts, b: Parts, **params: Any) -> Parts:
 
 
 def _exp(a: Parts) -> Parts:
-    x, y = [_cast(part, np.dtype(np.float64)) for part in a]
+    x, y = _doubles(a)
     rest, times = _divided(x)
     ends = np.isinf(x) & ~np.isfinite(y)
     imag = select(ends & (x < 0.0), np.copysign(0.0, y), times(np.sin(y)) * rest)
@@ -371,8 +371,7 @@ def _scaled(a: Parts) -> tuple[Parts, Any, Any]:
 
 
 def _sqrt(a: Parts) -> Parts:
-    double = np.dtype(np.float64)
-    (x, y), large, small = _scaled((_cast(a[0], double), _cast(a[1], double)))
+    (x, y), large, small = _scaled(_doubles(a))
     root = np.sqrt(0.5 * (abs(x) + np.hypot(x, y)))
     other = select(root == 0.0, 0.0, 0.5 * (abs(y) / root))
     back = select(large, 4.0, select(small, 2.0**-54, 1.0))

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from fungrad.compiler.native import special_functions
+from fungrad.compiler.native import logarithms, special_functions
 from fungrad.compiler.native.exponentials import (
     INFINITY,
     LOG2E,
@@ -177,17 +177,9 @@ def arctanh(code: Function, x: Value) -> Value:
     return code.copysign(y, x)
 
 
-def logaddexp(
-    code: Function, x: Value, y: Value, power: Callable[..., Value] = exp, by: float = 1.0
-) -> Value:
-    first = code.binary("or", code.compare("oge", x, y), code.compare("uno", x, x))
-    d = code.select(code.compare("oeq", x, y), 0.0, code.neg(code.fabs(code.sub(x, y))))
-    return code.add(code.select(first, x, y), code.mul(log1p(code, power(code, d)), by))
-
-
-def log_sigmoid(code: Function, x: Value) -> Value:
-    below = code.select(code.compare("ogt", x, 0.0), -0.0, x)
-    return code.sub(below, log1p(code, exp(code, code.neg(code.fabs(x)))))
+log_sigmoid = partial(logarithms.log_sigmoid, power=exp, log1p=log1p)
+logaddexp = partial(logarithms.logaddexp, power=exp, log1p=log1p)
+logaddexp2 = partial(logaddexp, power=exp2, by=LOG2E)
 
 
 def _sine_and_cosine(code: Function, r: Value) -> tuple[Value, Value]:
@@ -349,7 +341,6 @@ def _digamma(code: Function, x: Value) -> Value:
 
 log, log2 = _LOG, _log(LOG2E, 1.0)
 log10 = _log(math.log10(math.e), math.log10(2.0))
-logaddexp2 = partial(logaddexp, power=exp2, by=LOG2E)
 exp_difference = partial(special_functions.exp_difference, power=exp)
 exp2_difference = partial(special_functions.exp_difference, power=exp2)
 erf = partial(special_functions.erf, table=ERF, tail=_tail)

@@ -361,11 +361,7 @@ class Writer:
 
     def must(self, condition: Value) -> None:
         """Leaves the program to NumPy if a condition does not hold."""
-        code, on, off = self.code, self.code.label("on"), self.code.label("off")
-        code.branch(condition, on, off)
-        code.begin(off)
-        code.ret(code.constant(GIVEN_UP, "i32"))
-        code.begin(on)
+        self.code.ret_unless(condition, self.code.constant(GIVEN_UP, "i32"))
 
     # --- systems ----------------------------------------------------------------------------------
 

@@ -241,14 +241,19 @@ class ShortMaps(IndexMaps):
 
     unrolled = SHORT
 
+    def axes(self, shape: Sequence[int]) -> list[int]:
+        """The axes that need loops, in the order of these."""
+        return [i for i, n in enumerate(shape) if n > SHORT]
+
     def long(self, shape: Sequence[int]) -> tuple[int, ...]:
-        return tuple([n for n in shape if n > SHORT])
+        return tuple([shape[i] for i in self.axes(shape)])
 
     nest = long
 
     def indices(self, shape: Sequence[int], loops: Sequence[Along]) -> list[IndexMap]:
-        rest = iter(loops)
-        along = [[next(rest)] if n > SHORT else [Along(-1, i) for i in range(n)] for n in shape]
+        given = dict(zip(self.axes(shape), loops, strict=False))
+        along = [[given[i]] if i in given else [Along(-1, k) for k in range(n)]
+                 for i, n in enumerate(shape)]  # fmt: skip
         return list(itertools.product(*along))
 
     def wholes(self, shape: Sequence[int], offsets: Sequence[int] = ()) -> list[IndexMap]:
@@ -298,20 +303,9 @@ class LaneMaps(ShortMaps):
         """The axis that fills the lanes; -1 without one."""
         return max([i for i, n in enumerate(shape) if n == self.width], default=-1)
 
-    def long(self, shape: Sequence[int]) -> tuple[int, ...]:
-        own = (self.width,) if self._axis(shape) >= 0 else ()
-        return (*[n for n in shape if n > WIDEST], *own)
-
-    nest = long
-
-    def indices(self, shape: Sequence[int], loops: Sequence[Along]) -> list[IndexMap]:
-        rest, axis = iter(loops), self._axis(shape)
-        long = {i: next(rest) for i, n in enumerate(shape) if n > WIDEST}
-        if axis >= 0:
-            long[axis] = next(rest)
-        along = [[long[i]] if i in long else [Along(-1, k) for k in range(n)]
-                 for i, n in enumerate(shape)]  # fmt: skip
-        return list(itertools.product(*along))
+    def axes(self, shape: Sequence[int]) -> list[int]:
+        own, lane = [i for i, n in enumerate(shape) if n > WIDEST], self._axis(shape)
+        return own if lane < 0 else [*own, lane]
 
     def in_lanes(self, equation: Equation, index: IndexMap) -> Lane | None:
         (out, *_), lane = equation.outputs, self.lane

@@ -305,6 +305,14 @@ class Function:
     def ret(self, value: Value | None = None) -> None:
         self.raw("ret void" if value is None else f"ret {value}")
 
+    def ret_unless(self, condition: Value, value: Value) -> None:
+        """Returns a value if a condition does not hold."""
+        on, off = self.label("on"), self.label("off")
+        self.branch(condition, on, off)
+        self.begin(off)
+        self.ret(value)
+        self.begin(on)
+
     # Structured control flow, with functions that write the blocks.
 
     def while_loop(self, condition: Callable[[], Value], body: Callable[[], None]) -> None:

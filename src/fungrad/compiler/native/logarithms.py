@@ -7,6 +7,9 @@ e_log10.c).
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 from fungrad.compiler.native.exponentials import (
     INFINITY,
     LOG2E,
@@ -24,6 +27,7 @@ from fungrad.compiler.native.exponentials import (
 )
 from fungrad.compiler.native.llvm_ir import Function, Operand, Value
 
+Rule = Callable[[Function, Value], Value]
 LG = (
     6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01,
     2.222219843214978396e-01, 1.818357216161805012e-01, 1.531383769920937332e-01,
@@ -32,9 +36,6 @@ LG = (
 """(log m / s - 2) / s^2, minimax in s^2."""
 LN2 = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 """ln 2 as a pair; n times the first is exact."""
-LOG10_2 = 3.01029995663611771306e-01, 3.69423907715893078616e-13
-LOG2E_LOW = 2.0355273740931033e-17
-LOG10E = 0.4342944819032518, 1.098319650216765e-17
 ATANH = (
     0.3333333333333333, 0.2, 0.14285714285714252, 0.11111111111117979, 0.09090909090206498,
     0.07692307735280375, 0.06666664967874764, 0.05882398387811203, 0.0526231405648099,
@@ -114,26 +115,24 @@ def log_pair(code: Function, x: Value) -> Pair:
     return fast_sum(code, first, code.add(lost, low))
 
 
-def log2(code: Function, x: Value) -> Value:
-    u, less = normal(code, x)
-    n, f, half, rest = parts(code, u, less)
-    h, low = fast_sum(code, f, code.neg(half))
-    first, lost = product(code, h, LOG2E)
-    low = code.add(low, rest)
-    lost = code.fma(h, LOG2E_LOW, code.fma(low, LOG2E, lost))
-    y, more = two_sum(code, n, first)
-    return ends(code, x, 0.0, code.add(y, code.add(more, lost)))
+def _in_base(by: tuple[float, float], two: tuple[float, float]) -> Callable[..., Value]:
+    """The logarithm that is `by` times the natural one; `two` is its value at 2."""
+
+    def rule(code: Function, x: Value) -> Value:
+        u, less = normal(code, x)
+        n, f, half, rest = parts(code, u, less)
+        h, low = fast_sum(code, f, code.neg(half))
+        first, lost = product(code, h, by[0])
+        lost = code.fma(h, by[1], code.fma(code.add(low, rest), by[0], lost))
+        y, more = two_sum(code, code.mul(n, two[0]), first)
+        return ends(code, x, 0.0, code.add(y, code.add(more, code.fma(n, two[1], lost))))
+
+    return rule
 
 
-def log10(code: Function, x: Value) -> Value:
-    u, less = normal(code, x)
-    n, f, half, rest = parts(code, u, less)
-    h, low = fast_sum(code, f, code.neg(half))
-    first, lost = product(code, h, LOG10E[0])
-    lost = code.fma(h, LOG10E[1], code.fma(code.add(low, rest), LOG10E[0], lost))
-    y, more = two_sum(code, code.mul(n, LOG10_2[0]), first)
-    lost = code.fma(n, LOG10_2[1], lost)
-    return ends(code, x, 0.0, code.add(y, code.add(more, lost)))
+log2 = _in_base((LOG2E, 2.0355273740931033e-17), (1.0, 0.0))
+log10 = _in_base((0.4342944819032518, 1.098319650216765e-17),
+                 (3.01029995663611771306e-01, 3.69423907715893078616e-13))  # fmt: skip
 
 
 def log1p(code: Function, x: Value) -> Value:
@@ -205,24 +204,20 @@ def arctanh(code: Function, x: Value) -> Value:
     return code.copysign(code.select(code.compare("oeq", x, 0.0), a, y), x)
 
 
-def logaddexp(code: Function, x: Value, y: Value) -> Value:
-    return _log_of_sum(code, x, y, exp, 1.0)
-
-
-def logaddexp2(code: Function, x: Value, y: Value) -> Value:
-    return _log_of_sum(code, x, y, exp2, LOG2E)
-
-
-def _log_of_sum(code: Function, x: Value, y: Value, exponential: object, by: float) -> Value:
-    """The larger operand plus the logarithm of 1 + e^-|x - y|."""
+def logaddexp(
+    code: Function, x: Value, y: Value, power: Rule = exp, log1p: Rule = log1p, by: float = 1.0
+) -> Value:
+    """The larger operand plus the logarithm of 1 + e^-|x - y|, or that in another base."""
     first = code.binary("or", code.compare("oge", x, y), code.compare("uno", x, x))
     top = code.select(first, x, y)
     d = code.select(code.compare("oeq", x, y), 0.0, code.neg(code.fabs(code.sub(x, y))))
-    assert callable(exponential)
-    return code.add(top, code.mul(log1p(code, exponential(code, d)), by))
+    return code.add(top, code.mul(log1p(code, power(code, d)), by))
 
 
-def log_sigmoid(code: Function, x: Value) -> Value:
+logaddexp2 = functools.partial(logaddexp, power=exp2, by=LOG2E)
+
+
+def log_sigmoid(code: Function, x: Value, power: Rule = exp, log1p: Rule = log1p) -> Value:
     """-log(1 + e^-x)."""
     below = code.select(code.compare("ogt", x, 0.0), -0.0, x)
-    return code.sub(below, log1p(code, exp(code, code.neg(code.fabs(x)))))
+    return code.sub(below, log1p(code, power(code, code.neg(code.fabs(x)))))

@@ -193,18 +193,14 @@ class Factors(Library):
 
     def must_be_finite(self) -> None:
         """Leaves the program unless the factors are finite."""
-        code, lanes, size = self.code, self.widest, self.rows**2
-        total = code.initialised(code.constant(0.0, "double", lanes))
+        code, size = self.code, self.rows**2
+        flat = Matrix(self.packed.pointer, size)
 
-        def add(i: Value) -> None:
-            x = code.load(code.at(self.packed.pointer, i, "double"), "double", lanes)
-            code.set(total, code.add(code.get(total), code.sub(x, x)))
+        def gap(get: Callable[..., Value]) -> Value:
+            x = get(flat, 0)
+            return code.sub(x, x)
 
-        code.for_range(0, size - size % lanes, add, lanes)
-        self.must(code.all(code.compare("oeq", code.get(total), 0.0)))
-        for i in range(size - size % lanes, size):
-            x = code.load(code.at(self.packed.pointer, i, "double"), "double", 1)
-            self.must(code.compare("oeq", code.sub(x, x), 0.0))
+        self.must(code.compare("oeq", self.row_sum(0, size, gap), 0.0))
 
     def symmetric(self) -> Value:
         """Whether the matrix is its transpose, to the bit, with a positive diagonal."""

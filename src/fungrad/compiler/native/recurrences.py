@@ -130,10 +130,11 @@ class _Recurrence:
         return [code.add(code.mul(above, length * self.inner), column)]
 
     def _row(self, row: Value, side: int) -> None:
-        """All steps of some recurrences, which begin at a row."""
+        """All steps of some recurrences, which begin at a row; of a product its last result."""
         code, length = self.code, self.length
         start = self._begins(row, side, length)
         states = [code.variable(self.type, self.lanes) for _ in start]
+        total = self.equation.primitive is reduce_prod
 
         def step(i: Value, first: bool) -> None:
             place = code.sub(length - 1, i) if self.equation.params.get("reverse") else i
@@ -142,10 +143,13 @@ class _Recurrence:
                 xs = [self._read(n, code.add(begin, at)) for n in range(len(self.pointers) - 1)]
                 y = xs[-1] if first else self._next(code.get(state), xs)
                 code.set(state, y)
-                code.write(y, code.at(self.pointers[-1], code.add(begin, at), self.type))
+                if not total:
+                    code.write(y, code.at(self.pointers[-1], code.add(begin, at), self.type))
 
         step(code.constant(0, "i64", 1), True)
         code.for_range(1, length, lambda i: step(i, False))
+        for to, state in zip(self._begins(row, side, 1), states, strict=True) if total else ():
+            code.write(code.get(state), code.at(self.pointers[-1], to, self.type))
 
     def _read(self, n: int, at: Value) -> Value:
         """The elements of an operand, of the type of the result."""
@@ -162,25 +166,6 @@ class _Recurrence:
         operation: Callable[[Function, Value, Value], Value]
         operation = OPERATIONS[OPERATION[self.equation.primitive]].rules[kind]
         return operation(code, y, xs[0])
-
-
-class _Product(_Recurrence):
-    """The loops of a product of all elements."""
-
-    def _row(self, row: Value, side: int) -> None:
-        code, start = self.code, self._begins(row, side, self.length)
-        states = [code.variable(self.type, self.lanes) for _ in start]
-        for begin, state in zip(start, states, strict=True):
-            code.set(state, self._read(0, begin))
-
-        def step(i: Value) -> None:
-            at = code.mul(i, self.inner)
-            for begin, state in zip(start, states, strict=True):
-                code.set(state, self._next(code.get(state), [self._read(0, code.add(begin, at))]))
-
-        code.for_range(1, self.length, step)
-        for to, state in zip(self._begins(row, side, 1), states, strict=True):
-            code.write(code.get(state), code.at(self.pointers[-1], to, self.type))
 
 
 class _ProductOfOthers(_Recurrence):
@@ -213,12 +198,8 @@ class _ProductOfOthers(_Recurrence):
 
 def _written(graph: Graph, equation: Equation) -> Kernel:
     """The kernel of a recurrence, or of products."""
-    loops = _Recurrence
-    if equation.primitive is reduce_prod:
-        loops = _Product
-    elif equation.primitive is product_of_others:
-        loops = _ProductOfOthers
-    return loops(graph, equation).kernel()
+    others = equation.primitive is product_of_others
+    return (_ProductOfOthers if others else _Recurrence)(graph, equation).kernel()
 
 
 _KERNEL = Single(_refusal, _written, _numpy_ns, separate=True)

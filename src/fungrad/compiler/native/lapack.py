@@ -107,7 +107,7 @@ def by_lapack(equation: Equation) -> bool:
     return known and equation.inputs[0].type.size > 0 and unknown(equation) is None
 
 
-class Library(Writer):
+class LibraryWriter(Writer):
     """The function of an equation by calls of LAPACK and the BLAS."""
 
     def length(self, number: int) -> Value:
@@ -201,7 +201,7 @@ def _workspaces(name: str, args: Sequence[Any]) -> dict[Any, int]:
 
 
 @RULES.rule(qr)
-def _qr(made: Library) -> None:
+def _qr(made: LibraryWriter) -> None:
     m, n = made.equation.inputs[0].type.shape
     a, k = made.in_fortran_order(m, n, made.inputs[0]), min(m, n)
     tau, code = made.memory(k), made.code
@@ -220,7 +220,7 @@ def _qr(made: Library) -> None:
 
 
 @RULES.rule(eigh, eigenspaces, eigvalsh)
-def _eigh(made: Library, lower: bool) -> None:
+def _eigh(made: LibraryWriter, lower: bool) -> None:
     n, vectors = made.rows, len(made.outputs) > 1
     a = made.in_fortran_order(n, n, made.inputs[0])
     w = Matrix(made.memory(n), n)
@@ -232,7 +232,7 @@ def _eigh(made: Library, lower: bool) -> None:
 
 
 @RULES.rule(svd, svdvals)
-def _svd(made: Library, full: bool | None = None) -> None:
+def _svd(made: LibraryWriter, full: bool | None = None) -> None:
     m, n = made.equation.inputs[0].type.shape
     a, k = made.in_fortran_order(m, n, made.inputs[0]), min(m, n)
     s, job = Matrix(made.memory(k), k), "N" if full is None else "A" if full else "S"
@@ -250,7 +250,7 @@ def _svd(made: Library, full: bool | None = None) -> None:
 
 
 @RULES.rule(pinv)
-def _pinv(made: Library) -> None:
+def _pinv(made: LibraryWriter) -> None:
     """The transpose of U S^-1 V^H in Fortran's order, without the singular values below rtol times
     the largest.
     """
@@ -283,7 +283,7 @@ def _pinv(made: Library) -> None:
 
 
 def _factorisation(graph: Graph, equation: Equation) -> Kernel:
-    made = Library(graph, equation)
+    made = LibraryWriter(graph, equation)
     made.terms += terms(equation)
     return made.kernel(RULES)
 
@@ -298,7 +298,7 @@ BLAS = Rules()
 """What writes an equation on large matrices beside factorisations."""
 
 
-def _for_matrices(made: Library, body: Callable[..., None]) -> None:
+def _for_matrices(made: LibraryWriter, body: Callable[..., None]) -> None:
     """`body(*inputs, output)` for the matrices of stacks in C order."""
     code, atoms = made.code, (*made.equation.inputs, *made.equation.outputs)
     shapes = [atom.type.shape for atom in atoms]
@@ -313,7 +313,7 @@ def _for_matrices(made: Library, body: Callable[..., None]) -> None:
 
 
 @BLAS.rule(dot_general)
-def _product(made: Library, contract: Any, batch: Any) -> None:
+def _product(made: LibraryWriter, contract: Any, batch: Any) -> None:
     stack, type = len(batch[0]), made.output.type
     shapes = [atom.type.shape for atom in (*made.equation.inputs, *made.equation.outputs)]
     (a, b, (m, n)), (i, j) = [shape[stack:] for shape in shapes], [x - stack for (x,) in contract]
@@ -330,7 +330,7 @@ def _product(made: Library, contract: Any, batch: Any) -> None:
 
 
 @BLAS.rule(transpose)
-def _transpose(made: Library, axes: Any) -> None:
+def _transpose(made: LibraryWriter, axes: Any) -> None:
     type_ = made.equation.inputs[0].type
     rows, columns = type_.shape[-2:]
     _for_matrices(made, lambda x, out: made.fill(out.transpose, x, rows, columns))
@@ -338,7 +338,7 @@ def _transpose(made: Library, axes: Any) -> None:
 
 
 @BLAS.rule(solve)
-def _solve(made: Library, triangle: str) -> None:
+def _solve(made: LibraryWriter, triangle: str) -> None:
     """By blocks, as `substitution`, so that most of the work are products."""
     code = made.code
     (n, k), (a, b) = made.equation.inputs[1].type.shape, made.inputs
@@ -368,7 +368,7 @@ def _solve(made: Library, triangle: str) -> None:
 
 
 @BLAS.rule(cholesky_pullback)
-def _cholesky_pullback(made: Library) -> None:
+def _cholesky_pullback(made: LibraryWriter) -> None:
     """By halves, as NumPy's program: the cotangents become those of the symmetric matrix."""
     code, n = made.code, made.rows
     y, ct = made.inputs
@@ -454,7 +454,7 @@ def _blas_refusal(equation: Equation) -> Refusal | None:
 
 
 def _by_blas(graph: Graph, equation: Equation) -> Kernel:
-    return Library(graph, equation).kernel(BLAS)
+    return LibraryWriter(graph, equation).kernel(BLAS)
 
 
 LARGE = dict.fromkeys(BLAS, Single(_blas_refusal, _by_blas))

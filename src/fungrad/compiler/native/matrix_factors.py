@@ -20,7 +20,7 @@ from fungrad.compiler.native.elementary_functions import FUNCTIONS
 from fungrad.compiler.native.factorisations import Matrix, cofactors_of, sign_and_log, terms
 from fungrad.compiler.native.generators import Single
 from fungrad.compiler.native.kernel import Kernel
-from fungrad.compiler.native.lapack import WORK, Library, integer_type
+from fungrad.compiler.native.lapack import WORK, LibraryWriter, integer_type
 from fungrad.compiler.native.llvm_ir import Operand, Value
 from fungrad.compiler.numpy_backend import shared_factors
 from fungrad.compiler.numpy_backend.program_calls import called, program_call
@@ -100,7 +100,7 @@ def _name(primitive: Any) -> str:
     return f"{primitive.name}_by_lapack"
 
 
-class Factors(Library):
+class Factors(LibraryWriter):
     """The function of such an equation.
 
     Attributes:

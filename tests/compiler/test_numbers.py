@@ -132,7 +132,7 @@ def test_values_gradients_and_hessians(name):
 
 @pytest.mark.slow
 @given(random_programs(scalar=False))
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_random_programs(random_program):
     args = random_program.args
     positions = tuple(range(len(args)))

@@ -57,8 +57,12 @@ def scheduler(request: Any) -> Iterator[None]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scheduler", "chunk"),
+    [("synchronous", 100), ("synchronous", 530), ("threads", 7)],
+    indirect=["scheduler"],
+)
 @pytest.mark.usefixtures("scheduler")
-@pytest.mark.parametrize("chunk", [100, 530, 7])
 def test_equal_to_in_memory(chunk: int) -> None:
     loss = fg.dask.value_and_grad(logistic, data=(1, 2))
     arrays = lazy(chunk)

@@ -102,10 +102,10 @@ def differences(f, p):
 def test_derivatives_of_cost_functions(name):
     function, start = COSTS[name]
     p = np.array(list(start.values()))
-    found = exact.gradient(function)(*p)
-    np.testing.assert_allclose(found, differences(function, p), rtol=1e-6, atol=1e-5)
+    gradient = exact.gradient(function)
+    np.testing.assert_allclose(gradient(*p), differences(function, p), rtol=1e-6, atol=1e-5)
     second = exact.hessian(function)(*p)
-    expected = differences(exact.gradient(function), p)
+    expected = differences(gradient, p)
     np.testing.assert_allclose(second, expected, rtol=1e-5, atol=1e-5 * np.max(np.abs(second)))
     np.testing.assert_array_equal(exact.g2(function)(*p), np.diag(second))
 

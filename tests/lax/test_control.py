@@ -555,9 +555,7 @@ def _deep(kind, depth):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "depth"), [("fori_loop", 21), ("scan", 18), ("scan", 21), ("cond", 18)]
-)
+@pytest.mark.parametrize(("kind", "depth"), [("fori_loop", 21), ("scan", 21), ("cond", 18)])
 def test_more_loops_in_each_other_than_blocks_of_pythons(kind, depth):
     f = _deep(kind, depth)
     times = 2 if kind == "scan" else 1

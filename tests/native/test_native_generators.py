@@ -97,7 +97,8 @@ def test_kernels_of_one_equation_are_one_table() -> None:
 def test_refusals_are_caught_in_one_place() -> None:
     found = []
     for path in sorted(ROOT.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if "Refused" in text else ():
             if isinstance(node, ast.ExceptHandler) and node.type is not None:
                 if "Refused" in ast.unparse(node.type):
                     found.append(path.relative_to(ROOT).as_posix())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
+from typing import Any
 
 import mpmath as mp
 import numpy as np
@@ -27,6 +29,13 @@ def true_digits(program: Program) -> float:
         return min(full, max(0.0, float(-mp.log10(error / size)))) if error else full
 
 
+@functools.cache
+def report_of(name: str) -> Any:
+    """What is found for a program of the tables."""
+    program = {**LOSSES, **ACCURATE}[name]
+    return fg.digits(program.f)(*program.args)
+
+
 def marked(program: Program) -> list[str]:
     """The lines of a program that lose most."""
     lines = inspect.getsource(program.f).splitlines()
@@ -37,7 +46,7 @@ def test_estimates_of_lossy_programs_agree_with_the_truth() -> None:
     assert len(LOSSES) >= 40
     apart = {}
     for name, program in LOSSES.items():
-        apart[name] = abs(fg.digits(program.f)(*program.args).digits - true_digits(program))
+        apart[name] = abs(report_of(name).digits - true_digits(program))
     assert sum(d <= 1 for d in apart.values()) >= len(LOSSES) - 3, apart
     assert all(d <= 2 for n, d in apart.items() if not LOSSES[n].chaotic), apart
 
@@ -46,7 +55,7 @@ def test_the_line_that_loses_most_is_named() -> None:
     wrong = {}
     for name, program in LOSSES.items():
         lines = marked(program)
-        first = fg.digits(program.f)(*program.args).lines[0]
+        first = report_of(name).lines[0]
         if lines and first.text not in lines:
             wrong[name] = first
     assert len(wrong) <= 3, wrong
@@ -54,8 +63,7 @@ def test_the_line_that_loses_most_is_named() -> None:
 
 @pytest.mark.parametrize("name", ACCURATE)
 def test_accurate_programs_are_called_so(name: str) -> None:
-    program = ACCURATE[name]
-    report = fg.digits(program.f)(*program.args)
+    report = report_of(name)
     assert report.digits > full_digits(np.asarray(report.outputs[0].value).dtype) - 1, report
     assert all(line.lost < 1 for line in report.lines), report
 
@@ -101,9 +109,14 @@ def wave_by_fori(x):
     return fg.lax.fori_loop(0, 2000, step, (x, 0.0))[0]
 
 
+@pytest.fixture(scope="module")
+def expected() -> Any:
+    return fg.digits(wave_in_python)(2.0)
+
+
 @pytest.mark.parametrize("f", [wave, wave_by_while, wave_by_fori, fg.jit(wave)])
-def test_loops_are_analysed_like_python_loops(f) -> None:
-    expected, found = fg.digits(wave_in_python)(2.0), fg.digits(f)(2.0)
+def test_loops_are_analysed_like_python_loops(f, expected) -> None:
+    found = fg.digits(f)(2.0)
     assert found.digits == pytest.approx(expected.digits, abs=0.1)
     sines = [line for line in found.lines if "np.sin" in line.text]
     reference = [line for line in expected.lines if "np.sin" in line.text]
@@ -218,13 +231,13 @@ def test_memory_of_a_scan_grows_by_bytes_a_step() -> None:
 def test_the_advice_fits() -> None:
     for name, program in LOSSES.items():
         words = [line.split("# loses")[1].strip() for line in marked(program)]
-        causes = [advice.cause for advice in fg.digits(program.f)(*program.args).advice]
+        causes = [advice.cause for advice in report_of(name).advice]
         assert not any(words) or set(words) & set(causes), (name, words, causes)
 
 
 def test_accurate_programs_get_no_advice() -> None:
-    for program in ACCURATE.values():
-        assert not fg.digits(program.f)(*program.args).advice
+    for name in ACCURATE:
+        assert not report_of(name).advice
 
 
 @pytest.mark.parametrize(

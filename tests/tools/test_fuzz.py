@@ -85,7 +85,7 @@ def test_what_no_tolerance_covers_is_left_out(oracle, seed):
 
 @pytest.mark.slow
 def test_a_few_hundred_programs_agree():
-    tally = campaign(seeds("tests", 0, 250))
+    tally = campaign(seeds("tests", 0, 150))
     assert not tally.found, "\n".join(map(str, tally.found))
     agreed = {oracle for oracle, how in tally.oracles if how == "agree"}
     assert agreed == {name for name, (weight, _) in ORACLES.items() if weight}
@@ -93,7 +93,7 @@ def test_a_few_hundred_programs_agree():
 
 @pytest.mark.slow
 def test_a_few_hundred_programs_agree_with_their_walked_graphs():
-    tally = campaign(seeds("tests", 0, 150, compiler=True))
+    tally = campaign(seeds("tests", 0, 80, compiler=True))
     assert not tally.found, "\n".join(map(str, tally.found))
     assert {oracle for oracle, how in tally.oracles if how == "agree"} == set(COMPILER)
     plain = campaign(seeds("tests", 0, 0))
@@ -103,7 +103,7 @@ def test_a_few_hundred_programs_agree_with_their_walked_graphs():
 @pytest.mark.slow
 def test_some_programs_agree_with_native_code():
     pytest.importorskip("llvmlite")
-    tally = campaign(seeds("tests", 0, 60), native=True)
+    tally = campaign(seeds("tests", 0, 35), native=True)
     assert not tally.found, "\n".join(map(str, tally.found))
     assert {oracle for oracle, how in tally.oracles if how == "agree"} == set(NATIVE)
 

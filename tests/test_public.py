@@ -86,7 +86,7 @@ import importlib.util, numpy as np, fungrad as fg, sys
 for size in (3, 1_000_000):
     fg.jit(fg.grad(lambda x: np.sum(np.exp(x[1:]) * x[:-1])))(np.ones(size))
 for name in ("control_flow.while_loop", "control_flow.scan", "compiler.passes.loops.dce_licm",
-             "compiler.passes.jacobian_sparsity", "compiler.numpy_backend.loop_codegen",
+             "compiler.passes.jacobian_sparsity", "compiler.numpy_backend.array_control_flow",
              "compiler.scalar.control_flow_rules", "primitives.linalg.lapack_calls"):
     name = f"fungrad.{name}"
     assert importlib.util.find_spec(name) and name not in sys.modules, name

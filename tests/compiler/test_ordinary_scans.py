@@ -350,6 +350,16 @@ def test_results_do_not_share_memory_with_rows_of_stacks():
         agree(again, want)
 
 
+def test_results_of_loops_are_arrays_of_their_own():
+    """An argument that a loop returns as it is, a row of xs, one value for two carries."""
+    start, xs = np.ones(300), np.ones((5, 300))
+    left = lax.while_loop(lambda c: c[0] < 0.0, np.sin, start)
+    row, _ = lax.scan(lambda c, x: (x[::-1], None), start, xs)
+    pair, _ = lax.scan(lambda c, x: ((c[0] + x,) * 2, None), (start, start), xs)
+    assert not np.shares_memory(left, start) and not np.shares_memory(row, xs)
+    assert not np.shares_memory(*pair)
+
+
 @pytest.mark.parametrize(
     "read",
     [

@@ -556,16 +556,14 @@ def slope(rate, xs):
     """
     a = np.float64(0.0)
     b = np.empty(4)
-    for step in range(4):
-        c = xs[step]
+    for c, step in zip(xs, range(4)):
         d = rate * a
         e = d + c
         b[step] = a
         a = e
     f = np.zeros(())
     g = np.float64(1.0)
-    for step_2 in reversed(range(4)):
-        h = b[step_2]
+    for h in b[::-1]:
         i = g * h
         g = g * rate
         f = f + i

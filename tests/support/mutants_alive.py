@@ -10,7 +10,4 @@ ALIVE: dict[str, str] = {
     ),
     "loops/residual_rematerialisation: expensive equations are recomputed": _COST,
     "loops/dce_licm: larger arrays are hoisted": _COST,
-    "numpy_backend/loop_codegen: what a buffer holds dies before it is read": (
-        "equivalent in numbers: dot and LAPACK's ufuncs copy where their output overlaps an input"
-    ),
 }

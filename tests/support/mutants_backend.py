@@ -30,6 +30,7 @@ MUTANTS = (
     *of(
         "compiler/loop_ir/printer.py", ("test_loop_ir.py",),
         ("a value that is read later hands its name on", "last_uses(nodes, kept)", "last_uses(nodes, ())"),
+        ("what the next iteration reads hands its name on", "{*later, *block.inputs}", "{*later}"),
     ),
     *of(
         "compiler/loop_ir/program.py", ("test_loop_ir.py",),
@@ -39,29 +40,8 @@ MUTANTS = (
         ("a value that others read is renamed", "if made is None or touches[source] != 2:", "if made is None:"),
     ),
     *of(
-        "compiler/numpy_backend/loop_memory.py", SCANS,
-        ("a buffer is free one equation too early", "for base in self.liveness.ended[self.at]:",
-         "for base in self.liveness.ended[min(self.at + 1, len(self.liveness.ended) - 1)]:"),
-        ("buffers of other dtypes are alike", "return variable.type.shape, variable.type.dtype",
-         "return variable.type.shape"),
-        ("what changes is viewed once", "        if source.invariant:\n            return self.hoisted",
-         "        if source.rows is None:\n            return self.hoisted"),
-    ),
-    *of(
-        "compiler/numpy_backend/loop_codegen.py", SCANS,
-        ("a scan backwards begins at the front", "{{0}}[{-self.backwards}]", "{{0}}[0]"),
-    ),
-    *of(
-        "compiler/numpy_backend/loop_codegen.py", SCANS,
-        ("a carry may be a view of another value",
-         "own = after in self.definitions and owns(self.definitions[after])", "own = True"),
-        ("a carry may be a row of a stack",
-         "row = isinstance(after, Variable) and self.targets.get(after) in self.stack_of", "row = False"),
-        ("a view of a step's own memory is hoisted", "source.memory is FRESH or not", "not"),
-        ("a reshaped copy is a view", "if equation.primitive is reshape and source.memory is not BUFFER:", "if False:"),
-        ("what a buffer holds dies before it is read", "        if write is write_ufunc:\n            self.release()\n",
-         "        self.release()\n"),
-        ("what is read later is dropped", "self.freed(touched([move]))", "self.freed(())"),
+        "compiler/numpy_backend/array_control_flow.py", SCANS,
+        ("a scan writes no rows", "            elif row is not made.handle:\n", "            elif False:\n"),
     ),
     *of(
         "compiler/numpy_backend/array_lowering.py", ("test_in_place.py", _K, *BACKEND),

@@ -134,10 +134,6 @@ class CostModel:
     """The most elements of a sum of products over the rows: k-means 100x10000x16."""
     shared_product_terms: int = 3_200_000
     """Threads share tiles with a product of at least so many terms: attention 256x64."""
-    freed_array: int = 1 << 10
-    """A scan frees an array of at least so many elements before the next iteration replaces it:
-    LSTM 50x32x64x128.
-    """
     searched_constant: int = 1 << 16
     """The most elements of a constant that is tested for being zero: staging."""
 

@@ -61,9 +61,9 @@ class Lowered:
 
     @property
     def program(self) -> str:
-        """The loop IR of the program that runs, with one node (Alloc, View, Call, Copy, For, While,
-        Move, Free, Return) per line, in the order of `source`. Code on Python numbers is shown by
-        `source` only.
+        """The loop IR of the program that runs, with one node (Call, Copy, For, While, Move, Free,
+        Return) per line, in the order of `source`. Code on Python numbers is shown by `source`
+        only.
 
         >>> import numpy as np, fungrad as fg
         >>> def decay(x, rates):
@@ -75,12 +75,11 @@ class Lowered:
             Return  return [v0]
         <BLANKLINE>
         # scan of run
-        def scan(v0, x_0):
-            Alloc   b_0 = empty((500,), float64)
-            for v1 in x_0:
-                Call    sin(v0, b_0)
-                Call    v2 = b_0 * v1
-                Move    v0 = v2
+        def scan(v0, v1):
+            for v2 in v1:
+                Call    v3 = sin(v0)
+                Call    v0 = v3 * v2
+            Free    del v1
             Return  return [v0]
         """
         return "\n\n".join([backend.programs(part) for part in self.parts])

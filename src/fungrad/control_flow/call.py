@@ -30,6 +30,7 @@ from fungrad.retracing.inlining import Expansion, TooMany
 from fungrad.support.garbage import uncollected
 from fungrad.tracing.interpreter import evaluate
 from fungrad.tracing.trace import typeof
+from fungrad.transforms.arguments import owned
 from fungrad.transforms.engine.batching import Unbatched
 
 Runner = Callable[..., Sequence[Any]]
@@ -175,7 +176,8 @@ def whole_loop_or_steps(
             )
 
         runner = memoised(body, key, make)
-        return steps(*args, **params) if runner is None else tuple(runner(*args))
+        results = steps(*args, **params) if runner is None else runner(*args)
+        return tuple(owned(results, args))
 
     return eval
 

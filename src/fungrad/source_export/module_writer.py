@@ -63,6 +63,8 @@ class _Names(Printer):
       reserved: names that are taken.
     """
 
+    reuses = False
+
     def __init__(self, values: Values, reserved: Sequence[str]) -> None:
         super().__init__({})
         self._reserved = {*reserved, "ast", "np", "os", "re", "sys", "v"}
@@ -173,7 +175,7 @@ class ExportedModule:
         coalesce(function.nodes, Counter([*touched(function.nodes), *handles(outputs)]))
         names = _Names(self.values, [p.split("=")[0].strip("* ") for p in parameters])
         given = list(parameters) or list(map(names.text, arguments))
-        body = names.block(function.nodes, (), reuse=False)
+        body = names.block(function.nodes, ())
         results = list(map(names.text, outputs))
         for i, atom in enumerate(graph.outputs):  # a result is the caller's to write into
             if any(v is atom and isinstance(x, np.ndarray) for v, x in graph.constants):

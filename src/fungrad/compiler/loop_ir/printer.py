@@ -7,11 +7,12 @@ array without `del`. The function keeps its text; its callees are in its globals
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from fungrad.compiler.loop_ir.program import Block, Free, Local, Move, Program, Return
+from fungrad.compiler.loop_ir.program import Block, Local, Move, Program, Return
 from fungrad.compiler.self_check.checked_program import checked
 from fungrad.control_flow.call import built
 from fungrad.ir.graph import Graph, last_uses
@@ -38,6 +39,9 @@ class Printer:
       kinds: whether to print the kind of each node before its line.
     """
 
+    reuses = True
+    """Whether names of dead values are reused, and values deleted after their last use."""
+
     def __init__(self, symbols: dict[Local, str], kinds: bool = False) -> None:
         self.kinds = kinds
         self.names: dict[Local, str] = dict(symbols)
@@ -48,8 +52,7 @@ class Printer:
     def function(self, program: Program) -> list[str]:
         """The lines of a function."""
         names = [self.name(v) for v in program.parameters]
-        kept = program.symbols
-        lines = self.block(program.nodes, kept, program.reuse)
+        lines = self.block(program.nodes, program.symbols)
         return [f"def {program.name}({', '.join(names)}):", *indented(lines)]
 
     def name(self, value: Local) -> str:
@@ -65,24 +68,28 @@ class Printer:
         self.counts[stem] = count + 1
         return f"{stem}{count}"
 
-    def block(self, nodes: Sequence[Any], kept: Collection[Local], reuse: bool) -> list[str]:
-        """The lines of nodes; `kept` are the values that are read after them."""
+    def block(
+        self, nodes: Sequence[Any], kept: Collection[Local], inside: bool = False
+    ) -> list[str]:
+        """The lines of nodes; `kept` are the values that are read after them. Those `inside` of a
+        loop delete nothing: their names are set again soon.
+        """
         lines: list[str] = []
-        if not reuse:
-            for node in nodes:
-                lines += self.node(node)
-            return lines
-        for node, dead in zip(nodes, last_uses(nodes, kept), strict=True):
+        uses = last_uses(nodes, kept) if self.reuses else itertools.repeat([])
+        for at, (node, dead) in enumerate(zip(nodes, uses, strict=False)):
+            if isinstance(node, Block):
+                lines += self.nested(node, {*kept, *[v for n in nodes[at + 1 :] for v in n.inputs]})
             left = self.reuse_names(node, dead)
-            lines += self.node(node)
-            if left and not isinstance(node, (Free, Return)):
+            if not isinstance(node, Block):
+                lines += self.node(node)
+            if left and not inside and not isinstance(node, Return):
                 lines.append(self.line("Free", f"del {', '.join(map(self.name, left))}"))
         return lines
 
     def reuse_names(self, node: Any, dead: Sequence[Local]) -> Sequence[Local]:
         """Reuses names of dead values for a node's outputs; returns the dead values left over."""
         names, free = self.names, self.free
-        made = [v for v in node.outputs if v not in dead]
+        made = [v for v in node.outputs if v not in dead and v not in names]
         left = []
         for old in dead:
             if made and old not in node.outputs:
@@ -97,27 +104,26 @@ class Printer:
 
     def node(self, node: Any) -> list[str]:
         """The lines of a node."""
-        if isinstance(node, Block):
-            return self.nested(node)
-        if isinstance(node, Move) and not node.outputs:
-            return []
         names, name = self.names, self.name
         inputs = [names.get(v) or name(v) for v in node.inputs]
-        line = node.line(inputs, [names.get(v) or name(v) for v in node.outputs])
+        outputs = [names.get(v) or name(v) for v in node.outputs]
+        if isinstance(node, Move) and outputs == inputs:
+            return []
+        line = node.line(inputs, outputs)
         return [self.line(type(node).__name__, line) if self.kinds else line]
 
     def line(self, kind: str, text: str) -> str:
         """A line, after the kind of its node if kinds are printed."""
         return f"{kind:<8}{text}" if self.kinds else text
 
-    def nested(self, block: Block) -> list[str]:
-        """The lines of a statement with blocks. These reuse no names: the next iteration of a loop
-        may read them.
+    def nested(self, block: Block, later: Collection[Local]) -> list[str]:
+        """The lines of a statement with blocks. What one of them reads from outside may be read
+        again in the next iteration of a loop, or in another block.
         """
-        lines = []
+        lines, kept = [], {*later, *block.inputs}
         for head, nodes in block.parts:
             lines.append(self.expression(head))
-            lines += indented(self.block(nodes, (), reuse=False) or ["pass"])
+            lines += indented(self.block(nodes, kept, True) or ["pass"])
         return lines
 
     def expression(self, expression: Any) -> str:

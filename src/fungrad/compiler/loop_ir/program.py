@@ -12,32 +12,18 @@ from typing import Any
 
 from fungrad.support.lazy import Record
 
-FRESH, INVARIANT, BUFFER, ROW = "fresh", "invariant", "buffer", "row"
-"""The memory of a value in a loop's body: new in each iteration, the same in all iterations, a
-buffer of the loop (also the same in all, and contiguous), or a row of a stack.
-"""
-
 
 class Local:
-    """A value of a program: computed, allocated or a parameter. Locals are compared by identity.
+    """A value of a program: computed or a parameter. Locals are compared by identity.
 
     Args:
       stem: the beginning of its name.
-      memory: the kind of its memory.
-      rows: if it is a row, the expression of the stack that the loop iterates over.
     """
 
-    __slots__ = ("memory", "rows", "stem")
+    __slots__ = ("stem",)
 
-    def __init__(self, stem: str = "v", memory: str = FRESH, rows: Expression | None = None):
+    def __init__(self, stem: str = "v") -> None:
         self.stem = stem
-        self.memory = memory
-        self.rows = rows
-
-    @property
-    def invariant(self) -> bool:
-        """Whether its memory is the same in all iterations of the loop."""
-        return self.memory is INVARIANT or self.memory is BUFFER
 
 
 class Expression(Record):
@@ -111,18 +97,6 @@ class Node:
         """The line of Python, given the names of inputs and outputs."""
         made = self.text.format(*names)
         return f"{', '.join(outputs)}{',' * self.unpack} = {made}" if outputs else made
-
-
-class Alloc(Node):
-    """Memory without values."""
-
-    __slots__ = ()
-
-
-class View(Node):
-    """Another view of the memory of its input."""
-
-    __slots__ = ()
 
 
 class Call(Node):
@@ -269,24 +243,13 @@ def coalesce(nodes: list[Any], touches: Counter[Local]) -> None:
                 nodes[at] = Move(left)
 
 
-class Free(Node):
-    """Drops values."""
-
-    __slots__ = ()
-
-    def __init__(self, values: Sequence[Local]) -> None:
-        super().__init__(f"del {', '.join(f'{{{i}}}' for i in range(len(values)))}", values)
-
-
 class Program(Record):
     """A function: its parameters and its nodes, the last of which is a Return.
 
-    `symbols` are the global values: the constants of a Graph. `reuse` says whether its outermost
-    block deletes values after their last use and reuses their names.
+    `symbols` are the global values: the constants of a Graph.
     """
 
     name: str
     parameters: Sequence[Local]
     nodes: Sequence[Any]
     symbols: dict[Local, str]
-    reuse: bool = False

@@ -20,7 +20,6 @@ import numpy as np
 from fungrad.compiler.cost_model import costs
 from fungrad.compiler.loop_ir.printer import defined, printed
 from fungrad.compiler.loop_ir.program import (
-    INVARIANT,
     Argument,
     Call,
     Copy,
@@ -47,10 +46,8 @@ from fungrad.runtime import buffer_pool, kernels
 from fungrad.support.forks import cached_property
 
 Runner = Callable[..., Any]
-LowerLoop = Callable[[Equation, bool], Runner | None]
-"""Takes the equation of a loop, and whether its outputs may be views of one array; returns a
-function that runs the loop on arrays, or None.
-"""
+LowerLoop = Callable[[Equation], Runner | None]
+"""Takes the equation of a loop; returns a function that runs the loop on arrays, or None."""
 _KEYWORD = ("maximum", "minimum")
 """Ufuncs that need `out` as a keyword."""
 
@@ -142,20 +139,26 @@ class ArrayLowering:
       graph: the Graph.
       lower_loop: lowers the loops among its equations.
       carried: the number of its outputs, the first ones, that are in new memory; all without it.
+      symbols: the constants of the program that it is a part of.
     """
 
-    def __init__(self, graph: Graph, lower_loop: LowerLoop, carried: int | None = None) -> None:
+    def __init__(
+        self, graph: Graph, lower_loop: LowerLoop, carried: int | None = None,
+        symbols: Symbols | None = None,
+    ) -> None:  # fmt: skip
         self.graph = graph
         self.lower_loop = lower_loop
-        self.symbols = Symbols()
+        self.symbols = symbols or Symbols()
         self.constant = self.symbols.constant
         self.nodes: list[Any] = []
         self.values: dict[Atom, Local] = {v: Local() for v in graph.inputs}
         self.globals: dict[Local, str] = {}
         """The constants of the Graph, with their names."""
         for variable, array in graph.constants:
-            self.values[variable] = local = Local(memory=INVARIANT)
+            self.values[variable] = local = Local()
             self.globals[local] = self.constant("a", array)
+        self.targets: dict[Atom, Local] = {}
+        """The memory in which ufuncs compute values."""
         self._own: set[Variable] = set()
         carried = len(graph.outputs) if carried is None else carried
         self.liveness = AliasLiveness(graph, carried)
@@ -237,6 +240,11 @@ class ArrayLowering:
         """Adds the node of an equation."""
         primitive: Any = equation.primitive
         operands = self.operands(equation)
+        target = self.targets.get(equation.outputs[0]) if equation.outputs else None
+        if target is not None:
+            self.values[equation.outputs[0]] = target
+            self.call(*self.ufunc(equation, operands, target))
+            return
         if primitive is scatter:
             self._own.add(equation.outputs[0])
         elif primitive is index_add and self.add_in_place(equation, operands):
@@ -317,7 +325,7 @@ class ArrayLowering:
         steps = functools.partial(primitive.eval, **equation.params)
         loop = of_equation(equation, steps) if structural(primitive) else None
         if loop is None:
-            loop = self.lower_loop(equation, True)
+            loop = self.lower_loop(equation)
         return self.constant(primitive.name, loop or steps)
 
 
@@ -335,7 +343,7 @@ def lowered(graph: Graph, lower_loop: LowerLoop, carried: int | None = None) -> 
     lowering.lower()
     end = Return(listed([lowering.expression(atom) for atom in graph.outputs]))
     nodes = [*lowering.nodes, end]
-    return lowering.runner(Program("run", parameters, nodes, lowering.globals, reuse=True))
+    return lowering.runner(Program("run", parameters, nodes, lowering.globals))
 
 
 def tile_program(graph: Graph) -> Runner:

@@ -29,7 +29,7 @@ class NumpyBackend(CheckedBackend):
 
     def loop(self, equation: Equation, steps: Runner) -> Runner | None:
         """The loop as a Python loop, on numbers or on arrays."""
-        return of_equation(equation, steps) or lower_loop(equation, False)
+        return of_equation(equation, steps) or lower_loop(equation)
 
 
 def source(graph: Graph) -> str:
@@ -54,21 +54,13 @@ def build(graph: Graph) -> Runner:
 
 
 array_control_flow: Any = Module("fungrad.compiler.numpy_backend.array_control_flow")
-loop_codegen: Any = Module("fungrad.compiler.numpy_backend.loop_codegen")
 
 
-def lower_loop(equation: Equation, shared: bool) -> Runner | None:
+def lower_loop(equation: Equation) -> Runner | None:
     """The program of a loop or branch on arrays; None if it has none, or if running its steps one
     by one is as fast.
-
-    Args:
-      equation: an equation of any primitive.
-      shared: whether outputs may be views of one array.
     """
-    module = equation.primitive.module
-    runner: Runner | None = None
-    if module == "fungrad.control_flow.scan":
-        runner = loop_codegen.lower(equation, shared, lower_loop)
-    elif module.startswith("fungrad.control_flow."):
-        runner = array_control_flow.lower(equation)
+    if not equation.primitive.module.startswith("fungrad.control_flow."):
+        return None
+    runner: Runner | None = array_control_flow.lower(equation, lower_loop)
     return runner

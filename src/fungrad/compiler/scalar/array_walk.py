@@ -143,15 +143,12 @@ class ArrayControlFlow:
     def scan(
         self, length: int, reverse: bool, reads: Any, makes: Any, step: Callable[[], None]
     ) -> None:
-        at = Local("step") if makes is None else makes[0]
-
-        def write() -> None:
-            for row, x in reads:
-                self.set([row], "{}[{}]", [x, at])
-            step()
-
-        steps = Expression(f"reversed(range({length}))" if reverse else f"range({length})")
-        self.nodes.append(For(steps, [Iterator((at,), steps)], self.block(write)))
+        order = "[::-1]" if reverse else ""
+        steps = Expression(f"range({length}){order}")
+        iterators = [Iterator((row,), self.expression("{}" + order, [x])) for row, x in reads]
+        if makes is not None:
+            iterators.append(Iterator((makes[0],), steps))
+        self.nodes.append(For(steps, iterators, self.block(step)))
 
     def while_loop(self, condition: Callable[[], Array], body: Callable[[], None]) -> None:
         tests: list[Argument] = []

@@ -25,19 +25,6 @@ _DIVERGED = "Eigenvalues did not converge"
 _NO_SVD = "SVD did not converge"
 
 
-def _written(public: Function, count: int) -> Function:
-    """A function of `count` arrays that also takes an array to write its result into."""
-
-    def run(*args: Any) -> Any:
-        result = public(*args[:count])
-        if len(args) == count:
-            return result
-        args[count][...] = result
-        return args[count]
-
-    return run
-
-
 def _direct(public: Function, gufunc: Any, message: str) -> Function:
     """The same function, without NumPy's overhead around LAPACK.
 
@@ -48,8 +35,6 @@ def _direct(public: Function, gufunc: Any, message: str) -> Function:
     """
     from numpy._core.umath import _extobj_contextvar, _make_extobj
 
-    otherwise = _written(public, gufunc.nin)
-
     def call(error: str, flag: int) -> None:
         raise np.linalg.LinAlgError(message)
 
@@ -59,7 +44,7 @@ def _direct(public: Function, gufunc: Any, message: str) -> Function:
     def run(*args: Any) -> Any:
         for a in args:
             if a.dtype not in _DTYPES:
-                return otherwise(*args)
+                return public(*args)
         if not message:
             return gufunc(*args)
         token = set_errors(errors)
@@ -84,7 +69,7 @@ def _fastest(public: Function, name: str, message: str = "") -> Function:
     found = _by_ufuncs(
         lambda ufuncs: _direct(public, getattr(ufuncs, name), message), public, regular, singular
     )
-    return functools.wraps(public)(found or _written(public, count))
+    return public if found is None else functools.wraps(public)(found)
 
 
 def _by_ufuncs(
@@ -147,7 +132,7 @@ def _plain_qr(a: Any) -> Any:
 
 
 solve = _fastest(np.linalg.solve, "solve", SINGULAR)
-"""`solve(a, b)`, or `solve(a, b, out)`, for matrices b."""
+"""`solve(a, b)` for matrices b."""
 inv = _fastest(np.linalg.inv, "inv", SINGULAR)
 cholesky = _fastest(np.linalg.cholesky, "cholesky_lo", _NOT_POSITIVE)
 det = _fastest(np.linalg.det, "det")

@@ -30,7 +30,7 @@ from benchmarks.replay import corpus
 from benchmarks.timing import least_cpu_times
 from fungrad.compiler.passes import pipeline
 from fungrad.compiler.passes.loops import loop_fission
-from fungrad.compiler.passes.simplify import driver, reassociation
+from fungrad.compiler.passes.simplify import arithmetic, driver, reassociation
 from fungrad.inspect.trip_counts import bodies_of
 
 GROUPS = ("cases/", "everyday/", "gradbench/", "functions/")
@@ -42,7 +42,7 @@ FREE = ("reshape", "transpose", "broadcast_to", "getitem")
 
 def rules() -> dict[str, Any]:
     """The rules by their reasons."""
-    found = (*driver.RULES, *driver.ELEMENTWISE, *driver.KERNELS,
+    found = (*driver.RULES, *driver.ELEMENTWISE, *arithmetic.KERNELS,
              *reassociation.REGROUPED)  # fmt: skip
     return {rule.reason: rule for rule in found}
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Reassociation, Verification
+from fungrad.support.choices import one_of
 from fungrad.support.lazy import Module
 from fungrad.support.snapshots import snapshot
 from fungrad.tracing import interception, tracing_check
@@ -15,12 +16,10 @@ from fungrad.tracing.tracing_check import TracingCheck
 if TYPE_CHECKING:
     from fungrad.compiler import backend_choice, background, branch_guards
     from fungrad.compiler.passes.simplify import driver
-    from fungrad.compiler.self_check import setting as verification
     from fungrad.host import opaque_calls
     from fungrad.runtime import blas_threads, thread_pool
 else:
     opaque_calls = Module("fungrad.host.opaque_calls")
-    verification = Module("fungrad.compiler.self_check.setting")
     backend_choice = Module("fungrad.compiler.backend_choice")
     background = Module("fungrad.compiler.background")
     branch_guards = Module("fungrad.compiler.branch_guards")
@@ -115,11 +114,11 @@ class Config:
         >>> fg.config.kernels
         'auto'
         """
-        return driver.setting()
+        return driver.Kernels.chosen
 
     @kernels.setter
     def kernels(self, value: str) -> None:
-        driver.choose(value)
+        driver.Kernels.chosen = one_of(driver.SETTINGS, value, "fg.config.kernels")
 
     @property
     def reassociate(self) -> bool:
@@ -154,11 +153,12 @@ class Config:
         >>> fg.config.branches
         'guard'
         """
-        return branch_guards.state.branches
+        return branch_guards.Branches.chosen
 
     @branches.setter
     def branches(self, value: str) -> None:
-        branch_guards.choose(value)
+        chosen = one_of(branch_guards.CHOICES, value, "fg.config.branches")
+        branch_guards.Branches.chosen = chosen
 
     @property
     def verify(self) -> str:
@@ -179,7 +179,7 @@ class Config:
 
     @verify.setter
     def verify(self, value: str) -> None:
-        verification.choose(value)
+        Verification.runs = one_of(Verification.CHOICES, value, "fg.config.verify")
         for listener in backend_choice.state.listeners:
             listener()
 
@@ -201,7 +201,7 @@ class Config:
 
     @verify_tracing.setter
     def verify_tracing(self, value: str) -> None:
-        tracing_check.choose(value)
+        TracingCheck.runs = one_of(tracing_check.CHOICES, value, "fg.config.verify_tracing")
 
     @property
     def opaque(self) -> str:

@@ -49,7 +49,6 @@ MUTANTS = (
          " or x not in self._own:"),
         ("an array of the user's is added to", " or x not in self._own or self.uses[x] != 1:",
          " or self.uses[x] != 1:"),
-        ("counts overflow", "for i in axes]) < 256:", "for i in axes]) < 2**60:"),
         ("numbers of two dtypes are one", "key = (dtype, repr(number))", "key = repr(number)"),
         ("what is read later is written over", "if atom in self.made and atom in self.liveness.ended[self.at]:", "if atom in self.made:"),
         ("an array of the user's is written over", "if atom in self.made and atom in self.liveness.ended[self.at]:", "if atom in self.liveness.ended[self.at]:"),
@@ -58,8 +57,6 @@ MUTANTS = (
     *of(
         "runtime/kernels.py", (_K, *BACKEND),
         ("equal infinities differ by NaN", "    if unsure:", "    if False:"),
-        ("small squares vanish", "if not (smallest > _SQUARED[out.dtype.char] and largest < np.inf):", "if not largest < np.inf:"),
-        ("large squares overflow", "smallest > _SQUARED[out.dtype.char] and largest < np.inf)", "smallest > _SQUARED[out.dtype.char])"),
         ("the error function ends with its grid", "if not (x.size and -_SATURATED < x.min() and x.max() < _SATURATED):", "if False:"),
         ("the error function of -0.0 is 0.0", "    table[0] = -0.0", "    table[0] = 0.0"),
         ("a sum of terms keeps -0.0", "return ufunc(out, 0.0, out=out) if ufunc is np.add else out", "return out"),

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fungrad.control_flow.call import Backend, Runner, use
-from fungrad.errors import ArgumentError, MissingExtraError
+from fungrad.errors import MissingExtraError
 from fungrad.ir.graph import Equation, Graph
+from fungrad.support.choices import one_of
 from fungrad.support.forks import cached_property
 from fungrad.support.lazy import Module, find_spec, loaded
 
@@ -87,8 +88,7 @@ def choose(setting: str) -> None:
       ArgumentError: if there is no such setting.
       MissingExtraError: for "native" if llvmlite is not installed.
     """
-    if setting not in SETTINGS:
-        raise ArgumentError(f'fg.config.backend is "auto", "numpy" or "native", not {setting!r}.')
+    one_of(SETTINGS, setting, "fg.config.backend")
     if setting == "native" and not installed():
         raise MissingExtraError(
             "fungrad.config.backend = 'native' needs llvmlite: pip install 'fungrad[native]'."

@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fungrad.control_flow.call import Backend, Runner, with_backend
-from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Graph
 from fungrad.support import forks
+from fungrad.support.choices import one_of
 from fungrad.support.lazy import Module
 
 checked_program: Any = Module("fungrad.compiler.self_check.checked_program")
@@ -52,9 +52,7 @@ def choose(setting: str) -> None:
     Raises:
       ArgumentError: if there is no such setting.
     """
-    if setting not in SETTINGS:
-        raise ArgumentError(f'fg.config.build is "now" or "background", not {setting!r}.')
-    state.setting = setting
+    state.setting = one_of(SETTINGS, setting, "fg.config.build")
     if setting == "now":
         _builder.finish()
 

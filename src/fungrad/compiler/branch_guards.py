@@ -18,8 +18,8 @@ import numpy as np
 
 from fungrad.compiler.guard_trace import GuardTrace, PathAgain, Question, impure
 from fungrad.control_flow.call import Runner, call, compiled, compiled_key, run
-from fungrad.errors import ArgumentError, BranchError, RetraceWarning
-from fungrad.ir.graph import Atom, Graph, Literal, Variable
+from fungrad.errors import BranchError, RetraceWarning
+from fungrad.ir.graph import Atom, Graph, Variable
 from fungrad.retracing.fingerprint import fingerprint
 from fungrad.retracing.graph_transforms import drop_dead
 from fungrad.retracing.staging import Staged
@@ -44,30 +44,10 @@ further call compiles the programs of so many questions.
 """
 
 
-class _State:
-    branches = "guard"
+class Branches:
+    """The setting `fg.config.branches`, for functions without a choice."""
 
-
-state = _State()
-"""Holds the setting `fg.config.branches`."""
-
-
-def checked(value: str | None, name: str) -> str | None:
-    """The value of a setting or argument of this name, checked.
-
-    Raises:
-      ArgumentError: if it is not "error" or "guard" (or None, for an argument).
-    """
-    if value is None and name != "fg.config.branches":
-        return None
-    if value not in CHOICES:
-        raise ArgumentError(f'{name} has to be "error" or "guard", not {value!r}.')
-    return value
-
-
-def choose(value: str) -> None:
-    """Sets the choice for functions without one, from their next trace on."""
-    state.branches = str(checked(value, "fg.config.branches"))
+    chosen = "guard"
 
 
 def chosen(branches: str | None) -> str:
@@ -79,7 +59,7 @@ def chosen(branches: str | None) -> str:
         if isinstance(trace, GuardTrace):
             return "guard"
         trace = trace.parent
-    return state.branches
+    return Branches.chosen
 
 
 class UnguardedTrace(GraphTrace):
@@ -96,38 +76,27 @@ class GuardedProgram:
     Args:
       make: makes the Graph, when it is first needed.
       returns: the numbers of its outputs.
-      patience: how often it is computed equation by equation before it is compiled.
-      compute: computes the outputs so from the arguments, without the Graph.
+      patience: how often it is evaluated before it is compiled.
     """
 
-    __slots__ = ("_compute", "_graph", "_make", "_patience", "_runners", "returns")
-
     def __init__(
-        self,
-        make: Callable[[], Graph],
-        returns: tuple[int, ...] = (),
-        patience: int = 0,
-        compute: Callable[[Sequence[Any]], Sequence[Any]] | None = None,
+        self, make: Callable[[], Graph], returns: tuple[int, ...] = (), patience: int = 0
     ) -> None:
         self._make = make
-        self._graph: Graph | None = None
         self._patience = patience
-        self._compute = compute
         self.returns = returns
         self._runners: dict[Any, Runner] = {}
 
-    @property
+    @forks.cached_property
     def graph(self) -> Graph:
         """The Graph."""
-        if self._graph is None:
-            self._graph = self._make()
-        return self._graph
+        return self._make()
 
     def run(self, args: Sequence[Any]) -> Sequence[Any]:
         """The outputs on arrays."""
-        if self._patience > 0 and self._compute is not None:
+        if self._patience > 0:
             self._patience -= 1
-            return self._compute(args)
+            return evaluate(self.graph, args)
         key = compiled_key(self.graph)
         runner = self._runners.get(key)
         if runner is not None:
@@ -179,24 +148,6 @@ class PathSection:
             )
         )
 
-    def compute(self, outputs: tuple[Atom, ...], args: Sequence[Any]) -> list[Any]:
-        """The values of outputs, equation by equation."""
-        values: dict[Atom, Any] = dict(zip(self._inputs, args, strict=True))
-        constants = self._constants
-        for equation in self.equations:
-            inputs = [
-                atom.value
-                if isinstance(atom, Literal)
-                else values[atom]
-                if atom in values
-                else constants[atom]
-                for atom in equation.inputs
-            ]
-            result = equation.primitive(*inputs, **equation.params)
-            results = result if equation.primitive.multiple else (result,)
-            values.update(zip(equation.outputs, results, strict=True))
-        return [values[atom] for atom in outputs]
-
 
 class QuestionNode(PathSection):
     """A question, the program that computes its value, and the next node or leaf by answer."""
@@ -229,12 +180,7 @@ class QuestionNode(PathSection):
         returns = tuple(sorted({*given, *numbers}))
         if self.equations and (self.program is None or returns != given):
             outputs = tuple([self.defines[n] for n in returns])
-            self.program = GuardedProgram(
-                lambda: self.graph(outputs),
-                returns,
-                self.patience,
-                lambda args: self.compute(outputs, args),
-            )
+            self.program = GuardedProgram(lambda: self.graph(outputs), returns, self.patience)
 
 
 class Leaf(PathSection):

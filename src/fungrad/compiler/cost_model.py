@@ -78,10 +78,6 @@ class CostModel:
     """The most elements that slices write, per equation of a Graph whose writes are forwarded: each
     takes memory then: staging.
     """
-    searched_operands: int = 8
-    """The most definitions that a recursive rule follows upwards; further ones gain little and use
-    Python's stack: staging of long chains.
-    """
     nested_rules: int = 4
     """The deepest nesting of rules whose equations match rules again. Without a limit, rules along
     a chain of equations would rewrite all of it for each of them: staging of long chains.

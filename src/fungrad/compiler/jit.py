@@ -8,6 +8,7 @@ import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from operator import is_not
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
@@ -19,15 +20,15 @@ from fungrad.compiler.branch_guards import MAX_PATHS, Paths, TakenPath, Unguarde
 from fungrad.compiler.captured_state import CapturedState, warn_of_changes
 from fungrad.compiler.guard_trace import Question
 from fungrad.compiler.lowered import CacheInfo, Lowered
-from fungrad.compiler.self_check.setting import checked_runs
 from fungrad.control_flow.call import call, compiled, run
 from fungrad.errors import ArgumentError, RetraceWarning, TracingError
 from fungrad.ir.canonical import DOUBLE, canonical
-from fungrad.ir.graph import Graph
+from fungrad.ir.graph import Graph, Verification
 from fungrad.ir.types import Type
 from fungrad.retracing import interned
 from fungrad.retracing.staging import Staged, check_rows, stage_tree
 from fungrad.support import forks, pytree
+from fungrad.support.choices import one_of
 from fungrad.support.garbage import uncollected
 from fungrad.support.lazy import Module, Record
 from fungrad.tracing.aliasing import is_scalar_array, with_memory
@@ -81,6 +82,9 @@ def _forget_programs() -> None:
 
 backend_choice.state.listeners.append(_forget_programs)
 background.listeners.append(_forget_programs)
+
+_compared: ContextVar[tuple[Jitted, ...]] = ContextVar("fungrad_compared", default=())
+"""The functions whose programs are compared now: their calls by themselves compare nothing."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -177,7 +181,7 @@ class Jitted(OfFunction):
         if current() is not EVAL:
             return self._call(args, kwargs)
         if kwargs or self._has_static:
-            return self._of_names(args, kwargs)
+            return self._of_trees(args, kwargs)
         key: list[Any] = []
         for arg in args:
             kind = type(arg)
@@ -189,7 +193,7 @@ class Jitted(OfFunction):
             elif kind in SCALARS:
                 key.append(kind)
             else:
-                return self._of_trees(args)
+                return self._of_trees(args, kwargs)
         program = self._direct.get(tuple(key))
         if program is None:
             given = [canonical(arg) for arg in args]
@@ -207,38 +211,30 @@ class Jitted(OfFunction):
             return tuple(owned(out, args))
         return _apart(out[0], args)
 
-    def _of_trees(self, args: tuple[Any, ...]) -> Any:
-        """The fast path for lists, tuples and dicts of plain arguments."""
+    def _of_trees(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The fast path for lists, tuples and dicts of plain arguments, for keyword and static
+        arguments.
+        """
         if self._hits >= self._state.due:
             self._has_dropped()
         leaves: list[Any] = []
         key: list[Any] = []
-        if not plain(args, leaves, key):
-            return self._call(args, {})
-        found = self._direct.get(tuple(key))
-        if found is None:
-            if any(map(is_not, map(canonical, leaves), leaves)):
-                return self(*pytree.map(canonical, args))
-            return self._call(args, {}, tuple(key), trees=True)
-        return self._found(found, leaves)
-
-    def _of_names(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The fast path for keyword and static arguments."""
-        if self._hits >= self._state.due:
-            self._has_dropped()
-        form = self._forms.get((len(args), *kwargs)) or self._form(len(args), tuple(kwargs))
-        values = (*args, *kwargs.values()) if kwargs else args
-        leaves: list[Any] = []
-        key: list[Any] = [form]
-        for place, static in form.places:
-            arg = values[place]
-            if static:
-                key.append(static_key(arg))
-            elif type(arg) is ndarray and arg.dtype is DOUBLE:
-                leaves.append(arg)
-                key.append(arg.shape)
-            elif not plain((arg,), leaves, key):
+        if not kwargs and not self._has_static:
+            if not plain(args, leaves, key):
                 return self._call(args, kwargs)
+        else:
+            form = self._forms.get((len(args), *kwargs)) or self._form(len(args), tuple(kwargs))
+            values = (*args, *kwargs.values()) if kwargs else args
+            key.append(form)
+            for place, static in form.places:
+                arg = values[place]
+                if static:
+                    key.append(static_key(arg))
+                elif type(arg) is ndarray and arg.dtype is DOUBLE:
+                    leaves.append(arg)
+                    key.append(arg.shape)
+                elif not plain((arg,), leaves, key):
+                    return self._call(args, kwargs)
         try:
             found = self._direct.get(tuple(key))
         except TypeError:  # a static argument that is not hashable, which the general path names
@@ -249,7 +245,12 @@ class Jitted(OfFunction):
                 positional, named = joined(static, *pytree.map(canonical, dynamic))
                 return self(*positional, **named)
             return self._call(args, kwargs, tuple(key), trees=True)
-        return self._found(found, leaves)
+        self._hits += 1
+        program, structure = found
+        out = program(*leaves)
+        if type(out) is not tuple:  # native programs return new arrays
+            out = owned(out, leaves)
+        return out[0] if structure is pytree.LEAF else pytree.unflatten(structure, out)
 
     def _form(self, count: int, names: tuple[str, ...]) -> CallForm:
         """What calls with so many positional arguments and these names have in common."""
@@ -257,15 +258,6 @@ class Jitted(OfFunction):
         places = [(i, i in static_at) for i in range(count)]
         places += [(count + names.index(name), name in static_names) for name in sorted(names)]
         return self._forms.setdefault((count, *names), CallForm(places))
-
-    def _found(self, found: Any, leaves: list[Any]) -> Any:
-        """The result of a program that the fast path found."""
-        self._hits += 1
-        program, structure = found
-        out = program(*leaves)
-        if type(out) is not tuple:  # native programs return new arrays
-            out = owned(out, leaves)
-        return out[0] if structure is pytree.LEAF else pytree.unflatten(structure, out)
 
     @boundary
     @_runs_eagerly
@@ -429,7 +421,7 @@ class Jitted(OfFunction):
         it. Returns whether they were dropped.
         """
         state = self._state
-        changed = state.changed(self._hits)
+        changed = [] if self in _compared.get() else state.changed(self._hits)
         if not changed:
             return False
         compared = [
@@ -439,12 +431,12 @@ class Jitted(OfFunction):
             for program in _programs(entry)
             if state.affecting(program[0].graph, changed)
         ]
-        self._state = CapturedState(self._f, self._verify)  # a call of f by f compares nothing
+        token = _compared.set((*_compared.get(), self))
         try:
             with uncollected():
                 outdated = any(branch_guards.is_outdated(*program) for program in compared)
         finally:
-            self._state = state
+            _compared.reset(token)
         if outdated:
             self.cache_clear()
             warn_of_changes(self._f, changed)
@@ -786,8 +778,10 @@ def jit(
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     if not isinstance(reassociate, bool | None):
         raise ArgumentError(f"reassociate has to be True or False, not {reassociate!r}.")
-    branch_guards.checked(branches, "branches")
-    checked_runs(verify, "verify")
+    if branches is not None:
+        one_of(branch_guards.CHOICES, branches, "branches")
+    if verify is not None:
+        one_of(Verification.CHOICES, verify, "verify")
     if not isinstance(max_paths, int) or max_paths < 1:
         raise ArgumentError(f"max_paths has to be a whole number of 1 or more, not {max_paths!r}.")
     if f is None:

@@ -47,12 +47,13 @@ from fungrad.host.external import External
 from fungrad.ir.graph import Source
 from fungrad.primitives.movement.reshape_broadcast_cast import number
 from fungrad.support import forks, pytree
+from fungrad.support.choices import one_of
 from fungrad.support.snapshots import snapshot
 from fungrad.tracing import opaque_mode
 from fungrad.tracing.code_origin import is_ours, origin
 from fungrad.tracing.concrete_answers import whole
 from fungrad.tracing.created_arrays import Writable, Written, tracer_of
-from fungrad.tracing.opaque_mode import checked, chosen, mode, replaced_code
+from fungrad.tracing.opaque_mode import MODES, chosen, mode, replaced_code
 from fungrad.tracing.quantity_trees import Attributes
 from fungrad.tracing.random_states import random_states, restore
 from fungrad.tracing.reachable_values import Walk, contents, own_attributes
@@ -778,7 +779,7 @@ def choose(value: str) -> None:
     Raises:
       ArgumentError: if there is no such mode.
     """
-    opaque_mode.opaque.setting = checked(value, "The setting opaque")
+    opaque_mode.opaque.setting = one_of(MODES, value, "The setting opaque")
     opaque_mode.opaque.attempt = attempt
 
 
@@ -805,7 +806,7 @@ class opaque:
     """
 
     def __init__(self, mode: str) -> None:
-        self._mode = checked(mode, "The mode of fg.opaque")
+        self._mode = one_of(MODES, mode, "The mode of fg.opaque")
         self._tokens: list[Any] = []
 
     def __enter__(self) -> opaque:

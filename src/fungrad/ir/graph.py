@@ -140,6 +140,7 @@ class Reassociation:
 class Verification:
     """The setting `fg.config.verify`, for Graphs whose `verify` is None."""
 
+    CHOICES = ("first", "always", "never")
     runs = os.environ.get("FUNGRAD_VERIFY", "first")
 
 

@@ -31,8 +31,6 @@ _TO_GRID, _IN_GRID = _numbers(1.5 * 2.0**43, _POINTS - 1)
 """Adding the first rounds a number to a multiple of 1/512, whose index is in the lowest bits."""
 (_LOG_SLOPE,) = _numbers(math.log(2.0 / math.sqrt(math.pi)))
 """The logarithm of the derivative of the error function at 0."""
-_SQUARED = {"d": 1e-280, "f": 1e-30}
-"""Larger sums of squares are accurate."""
 _SATURATED = 6.0
 """From here on the error function is 1 in double precision."""
 
@@ -51,19 +49,6 @@ def logaddexp(x: Any, y: Any, out: Any, t: Any) -> None:
         np.exp(t, out=t)
     np.log1p(t, out=t)
     np.add(out, t, out=out)
-
-
-def hypot(x: Any, y: Any, out: Any, t: Any) -> None:
-    """Writes sqrt(x^2 + y^2); t is scratch."""
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        np.multiply(x, x, out=t)
-        np.multiply(y, y, out=out)
-        np.add(t, out, out=out)
-    smallest, largest = out.min(initial=1.0), out.max(initial=1.0)
-    if not (smallest > _SQUARED[out.dtype.char] and largest < np.inf):
-        np.hypot(x, y, out=out)
-        return
-    np.sqrt(out, out=out)
 
 
 def erf(x: Any, out: Any, d: Any, y: Any, t: Any, s: Any) -> None:
@@ -107,19 +92,6 @@ def _error_function() -> Any:
     table = np.array([math.erf(i / 512) for i in (*range(half), *range(-half, 0))])
     table[0] = -0.0  # keeps the sign of an added zero
     return table
-
-
-SPARSE = 32
-"""One of so many elements of a mask is copied by itself in less time than both choices are read."""
-
-
-def chosen(mask: Any, x: Any, y: Any, out: Any) -> Any:
-    """`np.where(mask, x, y)`; writes it into `out` if few elements are x, and y is a number."""
-    if np.ndim(y) or SPARSE * np.count_nonzero(mask) > np.size(mask):
-        return np.where(mask, x, y)
-    out.fill(y)
-    np.copyto(out, x, where=mask)
-    return None
 
 
 FEW = 7

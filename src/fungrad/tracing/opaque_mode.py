@@ -11,7 +11,6 @@ from contextvars import ContextVar
 from types import CodeType
 from typing import Any
 
-from fungrad.errors import ArgumentError
 from fungrad.support.hooks import Hooks
 
 MODES = ("error", "differences")
@@ -37,14 +36,3 @@ chosen: ContextVar[str | None] = ContextVar("fungrad_opaque", default=None)
 def mode() -> str:
     """The present mode."""
     return chosen.get() or opaque.setting
-
-
-def checked(value: Any, name: str) -> str:
-    """A mode, if it is one.
-
-    Raises:
-      ArgumentError: if there is no such mode.
-    """
-    if value not in MODES:
-        raise ArgumentError(f'{name} has to be "error" or "differences", not {value!r}.')
-    return str(value)

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fungrad.errors import ArgumentError, TracingError
+from fungrad.errors import TracingError
 from fungrad.ir.graph import Source
 from fungrad.support.garbage import uncollected
 from fungrad.support.snapshots import snapshot
@@ -55,19 +55,6 @@ class TracingCheck:
     """The setting `fg.config.verify_tracing`."""
 
     runs = "foreign"
-
-
-def choose(value: str) -> None:
-    """Sets which first calls are compared.
-
-    Raises:
-      ArgumentError: if there is no such choice.
-    """
-    if value not in CHOICES:
-        raise ArgumentError(
-            f'fg.config.verify_tracing has to be "foreign", "always" or "never", not {value!r}.'
-        )
-    TracingCheck.runs = value
 
 
 comparing: ContextVar[bool] = ContextVar("fungrad_comparing", default=False)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import keyword
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -110,10 +109,6 @@ class Symbols:
         if short and type_.size >= costs.small_array:
             function = self.constant("by_terms", kernels.by_terms)
             return f"{function}({self.constant(ufunc.__name__, ufunc)}, {x})"
-        counted = type_.dtype == np.bool_ and ufunc is np.add and type_.size >= costs.small_array
-        if counted and math.prod([type_.shape[i] for i in axes]) < 256:
-            small, large = self.dtype(np.dtype(np.uint8)), self.dtype(np.dtype(np.intp))
-            return f"{self.constant('add', np.add)}.reduce({x}, {axes}, {small}).astype({large})"
         axis = axes[0] if len(axes) == 1 else None if len(axes) == type_.ndim else axes
         return f"{self.constant(ufunc.__name__, ufunc)}.reduce({x}, {axis})"
 

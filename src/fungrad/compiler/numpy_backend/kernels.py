@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from fungrad.compiler.cost_model import costs
-from fungrad.compiler.passes.simplify.driver import setting
+from fungrad.compiler.passes.simplify.driver import Kernels
 from fungrad.ir.graph import Equation
 from fungrad.primitives.elementwise import ufuncs
-from fungrad.primitives.elementwise.family import select
 from fungrad.runtime import kernels
 from fungrad.support.lazy import Record
 
@@ -40,18 +39,14 @@ class NumpyKernel(Record):
         return out if result is None else result
 
 
-KERNELS: dict[Any, NumpyKernel] = {
-    ufuncs.logaddexp: NumpyKernel(kernels.logaddexp, 1, True),
-    ufuncs.hypot: NumpyKernel(kernels.hypot, 1, True),
-    select: NumpyKernel(kernels.chosen, 0, True),
-}
+KERNELS: dict[Any, NumpyKernel] = {ufuncs.logaddexp: NumpyKernel(kernels.logaddexp, 1, True)}
 """The kernel of a primitive; `fungrad.extend.kernel` puts others here."""
 
 
 def kernel(equation: Equation) -> NumpyKernel | None:
     """The kernel of an equation; None if NumPy is called."""
     known = KERNELS.get(equation.primitive)
-    if known is None or setting() == "numpy":
+    if known is None or Kernels.chosen == "numpy":
         return None
     type_ = equation.outputs[0].type
     if not type_.shape or type_.size < costs.small_array:

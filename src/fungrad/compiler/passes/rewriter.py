@@ -94,8 +94,6 @@ class Writer:
         """The nesting depth of rules that are writing."""
         self.covered: dict[Atom, int] = {}
         """The number of elements added to zeros to make a value, as far as a rule counted them."""
-        self.unsigned: set[Atom] = set()
-        """Values that a rule has found to have no -0.0."""
         self.equations: list[Equation] = []
 
     # --- definitions and uses of values -----------------------------------------------------------

@@ -20,10 +20,8 @@ from fungrad.compiler.passes.simplify import (
     shapes_and_constants,
     slices,
 )
-from fungrad.compiler.passes.simplify.power_forms import KERNELS
 from fungrad.compiler.passes.simplify.reassociation import REGROUPED
 from fungrad.compiler.passes.simplify.shapes_and_constants import ELEMENTWISE, of_column_and_row
-from fungrad.errors import ArgumentError
 from fungrad.ir.graph import Graph
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.support.lazy import imported
@@ -32,29 +30,15 @@ SETTINGS = ("auto", "numpy")
 """Whether compiled functions may compute by other operations than NumPy's, or by NumPy's alone."""
 
 
-class _State:
-    setting = "auto"
+class Kernels:
+    """The setting `fg.config.kernels`."""
 
-
-def setting() -> str:
-    """The setting of the kernels of compiled functions."""
-    return _State.setting
+    chosen = "auto"
 
 
 def choices(graph: Graph) -> tuple[str, bool]:
     """The settings that the optimised Graph depends on: a part of its key."""
-    return setting(), graph.reassociates
-
-
-def choose(value: str) -> None:
-    """Sets the kernels of functions compiled from now on.
-
-    Raises:
-      ArgumentError: if there is no such setting.
-    """
-    if value not in SETTINGS:
-        raise ArgumentError(f"The kernels have to be one of {', '.join(SETTINGS)}, not {value!r}.")
-    _State.setting = value
+    return Kernels.chosen, graph.reassociates
 
 
 def _by_primitive(rules: Iterable[Rule]) -> dict[Any, tuple[Rule, ...]]:
@@ -76,7 +60,9 @@ MOVES = (
 """The rules of equations that move elements: they do not depend on the values of numbers."""
 _SYSTEMS = "fungrad.primitives.linalg.solve"
 _RULES_FOR_SYSTEMS = "fungrad.compiler.passes.simplify.factors"
-_EXACT, _KERNELS, _REGROUPED, _MOVES = map(_by_primitive, (RULES, KERNELS, REGROUPED, MOVES))
+_EXACT, _KERNELS, _REGROUPED, _MOVES = map(
+    _by_primitive, (RULES, arithmetic.KERNELS, REGROUPED, MOVES)
+)
 
 
 @functools.cache
@@ -95,7 +81,9 @@ def rules_of(primitive: Any, kernels: bool, regroup: bool) -> tuple[Rule, ...]:
 
 def rules_for(graph: Graph) -> Callable[[Any], tuple[Rule, ...]]:
     """The rules of each primitive in a Graph."""
-    return functools.partial(rules_of, kernels=setting() != "numpy", regroup=graph.reassociates)
+    return functools.partial(
+        rules_of, kernels=Kernels.chosen != "numpy", regroup=graph.reassociates
+    )
 
 
 def simplify(graph: Graph) -> Graph:

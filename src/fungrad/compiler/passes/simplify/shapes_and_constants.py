@@ -20,7 +20,7 @@ from fungrad.compiler.passes.patterns import (
     rule,
 )
 from fungrad.compiler.passes.rewriter import Writer, exchanged
-from fungrad.compiler.passes.value_facts import loose, unsigned, with_zeros_added
+from fungrad.compiler.passes.value_facts import loose, with_zeros_added
 from fungrad.ir.graph import Atom, Equation, Literal
 from fungrad.primitives.contraction.dot_general import dot_general
 from fungrad.primitives.elementwise.family import add, broadcast_shapes, mul, neg, sub
@@ -198,8 +198,8 @@ def all_in_order(writer: Writer, equation: Equation, x: Atom) -> Atom | None:
 def _added_in_place(writer: Writer, equation: Equation) -> Atom | None:
     """Adds (or subtracts) only the scattered part of an array that is zero elsewhere.
 
-    The zeros are 0.0: x - 0.0 is x, but x + 0.0 changes -0.0 to 0.0. A sum is rewritten if x or the
-    part has no -0.0, or if the sign of a zero does not matter.
+    The zeros are 0.0: x - 0.0 is x, but x + 0.0 changes -0.0 to 0.0. A sum is rewritten if the sign
+    of a zero does not matter.
     """
     x, y = equation.inputs
     minus = equation.primitive is sub
@@ -213,11 +213,9 @@ def _added_in_place(writer: Writer, equation: Equation) -> Atom | None:
         first, second, x = None, first, y
     if second is None or (minus and x is y):
         return None
+    if not (minus or loose(equation)):
+        return None
     values = second.inputs[0]
-    if not minus:
-        if not (loose(equation) or unsigned(writer, x) or unsigned(writer, values)):
-            return None
-        x = with_zeros_added(writer, equation, x)
     if minus:
         values = writer.add(equation, neg, values)
     return writer.add(equation, index_add, x, values, index=second.params["index"])

@@ -33,12 +33,12 @@ def native(name: str, dtype: Any, arity: int, registers: int) -> Callable[..., N
     lanes = max(host().vector_bytes // size, 1) * registers
     module = Module()
     names = [("ptr", f"p{i}") for i in range(arity + 1)]
-    code = Function(module, "f", "void", [*names, ("i64", "times")], lanes=lanes)
+    code = Function(module, "f", "void", [*names, ("i64", "times")])
     *pointers, times = code.parameters
     type = type_of(dtype)
 
     def step(i: Value) -> None:
-        xs = [code.load(code.at(p, i, type), type) for p in pointers[:-1]]
+        xs = [code.load(code.at(p, i, type), type, lanes) for p in pointers[:-1]]
         code.store(apply(code, PRIMITIVES[name], xs, dtype), code.at(pointers[-1], i, type))
 
     code.for_range(0, times, lambda _: code.for_range(0, COUNT, step, lanes))

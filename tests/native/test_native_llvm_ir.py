@@ -63,14 +63,14 @@ def test_one_of_two_blocks_runs() -> None:
 @pytest.mark.parametrize(("type", "dtype"), [("double", np.float64), ("float", np.float32)])
 def test_lanes_compute_what_numpy_does(lanes: int, type: str, dtype: type) -> None:
     module = Module()
-    code = Function(module, "f", "void", [("ptr", "x"), ("ptr", "y")], lanes=lanes)
+    code = Function(module, "f", "void", [("ptr", "x"), ("ptr", "y")])
     source, target = code.parameters
-    x = code.load(source, type)
+    x = code.load(source, type, lanes)
     rare = code.compare("ogt", x, 2.0)
     (y,) = code.rarely(
         rare, [code.div(1.0, x)], lambda: [code.select(rare, code.neg(x), code.div(1.0, x))]
     )
-    code.store(code.add(code.mul(y, y), code.sub(x, code.splat(code.lane(x, 0)))), target)
+    code.store(code.add(code.mul(y, y), code.sub(x, code.splat(code.lane(x, 0), lanes))), target)
     code.ret()
     f = compiled(module, "f", None, ctypes.c_void_p, ctypes.c_void_p)
     for shift in (0.0, 1.0):
@@ -85,12 +85,12 @@ def test_functions_of_scalars_run_lane_by_lane() -> None:
     module = Module()
     twice = Function(module, "twice", "double", [("double", "x")], attributes="internal")
     twice.ret(twice.add(twice.parameters[0], twice.parameters[0]))
-    code = Function(module, "f", "void", [("ptr", "x")], lanes=4)
+    code = Function(module, "f", "void", [("ptr", "x")])
     (place,) = code.parameters
-    x = code.load(place, "double")
+    x = code.load(place, "double", 4)
     some = code.any(code.compare("ogt", x, 2.5))
     every = code.all(code.compare("ogt", x, 2.5))
-    both = code.add(code.call_lanes("twice", [x]), code.convert("sitofp", code.iota(), "double"))
+    both = code.add(code.call_lanes("twice", [x]), code.convert("sitofp", code.iota(4), "double"))
     code.store(both, place)
     flags = code.at(place, 4, "double")
     code.store(code.convert("uitofp", some, "double"), flags)

@@ -30,7 +30,7 @@ _VALUES = "test_native_functions.py::test_special_values_are_those_of_numpy"
 MUTANTS = (
     *of(
         f"{_NATIVE}rows.py", (_ALONG,),
-        ("a lane of the last group is lost", 'return code.compare("sge", code.iota()', 'return code.compare("sgt", code.iota()'),
+        ("a lane of the last group is lost", 'return code.compare("sge", code.iota(lanes)', 'return code.compare("sgt", code.iota(lanes)'),
         ("lanes that were counted count again", "step({**counters, loop: at}, short, fresh)",
          "step({**counters, loop: at}, short, None)"),
         ("the last item of a unit is lost", '"smin", [code.add(first, self.per), self.items]',

@@ -32,7 +32,7 @@ def element_loop(
 ) -> Callable[..., Any]:
     """`f(*arrays)`: `rule(code, *values)` for each element; their number is one of the lanes."""
     module = Module()
-    code = Function(module, "f", "void", [("ptr", "arrays"), ("i64", "n")], lanes=lanes)
+    code = Function(module, "f", "void", [("ptr", "arrays"), ("i64", "n")])
     arrays, n = code.parameters
     pointers = [code.load(code.at(arrays, i, "ptr"), "ptr", 1) for i in range(len(inputs) + 1)]
 
@@ -40,7 +40,7 @@ def element_loop(
         values = []
         for pointer, dtype in zip(pointers, inputs, strict=False):
             memory = _in_memory(type_of(dtype))
-            value = code.load(code.at(pointer, i, memory), memory)
+            value = code.load(code.at(pointer, i, memory), memory, lanes)
             values.append(value if memory != "i8" else code.compare("ne", value, 0))
         result, memory = rule(code, *values), _in_memory(type_of(output))
         if memory == "i8":

@@ -215,17 +215,15 @@ class _Convolution:
         def row(x: Value, y: Value) -> None:
             def term(k: Value) -> None:
                 factor = code.load(code.at(y, k, self.type), self.type, 1)
-                at, code.lanes = code.sub(start, k), lanes
-                factor = code.splat(factor)
+                at, factor = code.sub(start, k), code.splat(factor, lanes)
                 for place, total in zip(places, sums, strict=True):
                     pointer = code.at(code.at(x, at, self.type), place, self.type)
                     if not ends:
-                        self._add(total, code.load(pointer, self.type), factor)
+                        self._add(total, code.load(pointer, self.type, lanes), factor)
                         continue
-                    index = code.add(code.splat(at), code.add(code.iota(), place))
+                    index = code.add(code.splat(at, lanes), code.add(code.iota(lanes), place))
                     within = code.compare("ult", index, self.long)
                     self._add(total, code.load_where(within, pointer, self.type), factor, within)
-                code.lanes = 1
 
             code.for_range(low, high, term)
 
@@ -265,20 +263,15 @@ class _Convolution:
             sums = self._zeros(len(results))
 
             def step(k: Value, where: Value | None = None) -> None:
-                code.lanes = lanes
-                factors = code.reverse(code.load(code.at(y, k, self.type), self.type))
+                factors = code.reverse(code.load(code.at(y, k, self.type), self.type, lanes))
                 at = code.at(x, code.sub(self.short - lanes, k), self.type)
                 for i, total in zip(results, sums, strict=True):
-                    self._add(
-                        total, code.load(code.at(at, i, self.type), self.type), factors, where
-                    )
-                code.lanes = 1
+                    x_part = code.load(code.at(at, i, self.type), self.type, lanes)
+                    self._add(total, x_part, factors, where)
 
             code.for_range(0, whole * lanes, step, lanes)
             if rest:  # the last terms; the lanes above are added up before
-                code.lanes = lanes
-                new = code.compare("slt", code.iota(), rest)
-                code.lanes = 1
+                new = code.compare("slt", code.iota(lanes), rest)
                 step(code.constant(self.short - lanes, "i64", 1), new)
             for total, part in zip(totals, sums, strict=True):
                 code.set(total, code.add(code.get(total), code.get(part)))

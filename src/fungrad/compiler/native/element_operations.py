@@ -114,9 +114,7 @@ def _function(code: Function, primitive: Any, xs: Sequence[Value]) -> Value:
     symbol = code.module.symbol((primitive, known.full), f"{primitive.name}_{known.type}{lanes}")
     if symbol not in code.module.functions:
         given = [(known.full, f"x{n}") for n in range(len(xs))]
-        inner = Function(
-            code.module, symbol, known.full, given, lanes=known.lanes, attributes="internal"
-        )
+        inner = Function(code.module, symbol, known.full, given, attributes="internal")
         inner.ret(rule(inner, *inner.parameters))
     return Value(code.call(symbol, known.full, xs).text, known.type, known.lanes)
 

@@ -262,9 +262,8 @@ class Body:
 
     def value(self, atom: Atom, index: IndexMap) -> Value:
         """A value at an index: in all lanes, or one number that they share."""
-        lanes = self.lanes_at(index)
-        self.code.lanes = lanes
         if isinstance(atom, Literal):
+            lanes = self.lanes_at(index)
             return self.code.constant(atom.value, type_of(atom.type.dtype), lanes)
         found = self.found((atom, index))
         if found is None:
@@ -285,8 +284,7 @@ class Body:
                 continue
             stack.pop()
             if self.found((atom, index)) is None:
-                lanes = self.code.lanes = self.lanes_at(index)
-                self.memo[atom, index] = self._made(atom, index, lanes)
+                self.memo[atom, index] = self._made(atom, index, self.lanes_at(index))
 
     def found(self, key: Key) -> Value | None:
         """A value that this Body, or an outer one, has computed already."""
@@ -296,11 +294,6 @@ class Body:
                 return body.memo[key]
             body = body.outer
         return None
-
-    def spread(self, x: Value, lanes: int) -> Value:
-        """One number in all lanes."""
-        self.code.lanes = lanes
-        return self.code.splat(x)
 
     def _made(self, atom: Atom, index: IndexMap, lanes: int) -> Value:
         type = type_of(atom.type.dtype)
@@ -317,7 +310,7 @@ class Body:
             return self.code.lane(self.value(piece.atom, piece.index_map), below.number)
         folded = reduction(equation)
         if folded is not None:
-            values = [self.spread(self.value(p.atom, p.index_map), lanes) for p in below]
+            values = [self.code.splat(self.value(p.atom, p.index_map), lanes) for p in below]
             terms = [folded.term(self.code, [x]) for x in values]
             if folded.operation is add:  # NumPy begins with 0.0: no sum is -0.0
                 terms.insert(0, folded.start(self.code, lanes))
@@ -333,14 +326,13 @@ class Body:
         array, length = self.source.arrays.get(table), table.type.size
         if array is None:
             raise Refused("a search in computed values", "layout", equation)
-        x = self.spread(self.value(piece.atom, piece.index_map), lanes)
+        x = self.code.splat(self.value(piece.atom, piece.index_map), lanes)
         position = code.constant(0, "i64", lanes)
         for step in [1 << n for n in reversed(range(length.bit_length()))]:
             beyond = code.add(position, step)
             at = code.mul(code.sub(code.intrinsic("umin", [beyond, length]), 1), size_of(x.type))
             y = self._collected([code.at(self.pointer(array), code.lane(at, lane))
                                  for lane in range(lanes)], x.type)  # fmt: skip
-            code.lanes = lanes
             small, large = (y, x) if equation.params["side"] == "left" else (x, y)
             last = code.binary("and", code.compare("uno", large, large),
                                code.compare("ord", small, small))  # fmt: skip
@@ -363,8 +355,7 @@ class Body:
         for value, piece in zip(values, pieces, strict=True):
             if isinstance(piece.atom, Literal):
                 value = self.code.constant(piece.atom.value, value.type, lanes)
-            operands.append(self.spread(value, lanes))
-        self.code.lanes = lanes
+            operands.append(self.code.splat(value, lanes))
         return apply_equation(self.code, equation, operands)
 
     def _moved(self, moved: Moved, type: str, lanes: int) -> Value:
@@ -381,7 +372,7 @@ class Body:
                     continue
                 old = code.constant(0, type, 1)
             wide = max(x.lanes, old.lanes)
-            old, x = self.spread(old, wide), self.spread(x, wide)
+            old, x = self.code.splat(old, wide), self.code.splat(x, wide)
             new = code.add(old, x) if piece.adds else x
             result = new if counts is None else code.select(counts, new, old)
         return code.constant(0, type, 1) if result is None else result
@@ -451,7 +442,6 @@ class Body:
         """The index that an index array gives, counted from the front and within the axis."""
         code = self.code
         i = convert(code, self.value(along.array, along.index_map), "i64")
-        code.lanes = i.lanes
         i = code.select(code.compare("slt", i, 0), code.add(i, along.length), i)
         return code.intrinsic("umin", [i, along.length - 1])
 
@@ -472,8 +462,7 @@ class Body:
             else:
                 i = code.add(code.mul(self.counters[along.loop], along.step), along.offset)
                 if along.loop == self.last:
-                    code.lanes = lanes
-                    i = code.add(code.splat(i), code.mul(code.iota(), along.step))
+                    i = code.add(code.splat(i, lanes), code.mul(code.iota(lanes), along.step))
             if i.lanes == 1:
                 pointer = code.at(pointer, code.mul(i, stride), type)
             else:
@@ -581,7 +570,7 @@ class Body:
 
     def store(self, x: Value, array: int, shape: Sequence[int], index: IndexMap) -> None:
         lanes = self.lanes_at(index)
-        x, type = self.spread(x, lanes), x.type
+        x, type = self.code.splat(x, lanes), x.type
         stride = self.stride(shape, index)
         combined = lanes > 1 and stride > 1 and self.waiting is not None
         record = self.record(shape, index, stride) if combined else None
@@ -602,7 +591,7 @@ class Body:
         """Stores lanes at their own indices, one after the other; `join` makes the new element of
         the old one and a lane."""
         code, lanes = self.code, self.lanes_at(index)
-        x = self.spread(x, lanes)
+        x = self.code.splat(x, lanes)
         if lanes > 1 and self.scattered(shape, index):
             parts = [(code.lane(x, lane), at) for lane, at in enumerate(
                 self.addresses(array, x.type, shape, index, lanes))]  # fmt: skip
@@ -611,7 +600,6 @@ class Body:
         else:
             raise Refused("a strided write by an index array", "layout")
         for one, at in parts:
-            code.lanes = one.lanes
             code.write(one if join is None else join(code.read(at, one.type, one.lanes), one), at)
 
     def near(

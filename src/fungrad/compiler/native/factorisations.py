@@ -287,9 +287,7 @@ class Writer:
     ) -> None:  # fmt: skip
         """Subtracts a multiple of a row of a matrix of the same width from a row."""
         code = self.code
-        lanes, code.lanes = code.lanes, x.lanes
-        by = code.splat(code.neg(factor))
-        code.lanes = lanes
+        by = code.splat(code.neg(factor), x.lanes)
 
         def once(j: Value) -> None:
             place = self.at(x, to, j)
@@ -302,9 +300,7 @@ class Writer:
     def divide(self, x: Matrix, row: Operand, number: Value, start: Operand = 0) -> None:
         """Divides a row by a number."""
         code = self.code
-        code.lanes = x.lanes
-        by = code.splat(number)
-        code.lanes = 1
+        by = code.splat(number, x.lanes)
 
         def once(j: Value) -> None:
             place = self.at(x, row, j)
@@ -314,11 +310,8 @@ class Writer:
 
     def lanes_below(self, count: Value) -> Value:
         """The mask of the first lanes of a vector."""
-        code = self.code
-        lanes, code.lanes = code.lanes, self.widest
-        found = code.compare("slt", code.iota(), code.splat(count))
-        code.lanes = lanes
-        return found
+        code, lanes = self.code, self.widest
+        return code.compare("slt", code.iota(lanes), code.splat(count, lanes))
 
     def row_sum(
         self, start: Operand, stop: Operand, term: Callable[[Callable[..., Value]], Value]

@@ -85,7 +85,7 @@ class LaneNest(BoxNest):
         code, (piece, *_) = body.code, root.pieces
         x = convert(
             code,
-            body.spread(body.value(piece.atom, piece.index_map), self.lanes),
+            code.splat(body.value(piece.atom, piece.index_map), self.lanes),
             code.get(total).type,
         )
         code.set(total, adds(code, x.type)(code.get(total), x))

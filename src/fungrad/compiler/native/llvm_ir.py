@@ -174,12 +174,10 @@ class Function:
       name: its symbol.
       result: the LLVM type that it returns, or "void".
       parameters: their LLVM types, with all lanes, and names.
-      lanes: the default lanes of `constant`, `load` and `splat`.
       attributes: the attributes before the result type, such as "internal".
 
     Attributes:
       parameters: the parameters as Values.
-      lanes: the present default number of lanes.
       block: the label of the basic block that is written.
       overflown: the basic block for integer overflow; "" if integers wrap.
       copies, written: the most inlined copies of a scalar elementary function, and the number so
@@ -193,12 +191,10 @@ class Function:
         result: str,
         parameters: Sequence[tuple[str, str]],
         *,
-        lanes: int = 1,
         attributes: str = "",
     ) -> None:
         self.module = module
         self.name = name
-        self.lanes = lanes
         self.block = "entry"
         self.overflown = ""
         self.copies, self.written = tuned.number_copies, Counter[Any]()
@@ -267,10 +263,10 @@ class Function:
         """Removes lines that no other one depends on."""
         self._lines[lines] = [""] * len(self._lines[lines])
 
-    def new(self, text: str, type: str, lanes: int | None = None) -> Value:
+    def new(self, text: str, type: str, lanes: int = 1) -> Value:
         """Adds an instruction; returns its value."""
         self._count += 1
-        found = Value(f"%v{self._count}", type, self.lanes if lanes is None else lanes)
+        found = Value(f"%v{self._count}", type, lanes)
         self._types[found.text] = found.full
         self._lines.append(f"  {found.text} = {text}")
         return found
@@ -405,9 +401,8 @@ class Function:
         index = self.of(index, "i64", 1)
         return self.new(f"getelementptr {type}, ptr {pointer.text}, i64 {index.text}", "ptr", 1)
 
-    def load(self, pointer: Value, type: str, lanes: int | None = None, align: int = 0) -> Value:
+    def load(self, pointer: Value, type: str, lanes: int = 1, align: int = 0) -> Value:
         """Loads the lanes at a pointer; the default alignment is the size of an element."""
-        lanes = self.lanes if lanes is None else lanes
         align = align or size_of(type)
         text = f"load {of_lanes(type, lanes)}, ptr {pointer.text}, align {align}"
         return self.new(text, type, lanes)
@@ -423,7 +418,7 @@ class Function:
     def store(self, value: Value, pointer: Value, align: int = 0) -> None:
         self.raw(f"store {value}, ptr {pointer.text}, align {align or size_of(value.type)}")
 
-    def read(self, pointer: Value, type: str, lanes: int | None = None) -> Value:
+    def read(self, pointer: Value, type: str, lanes: int = 1) -> Value:
         """`load`, also of bools, which are bytes in memory."""
         if type != "i1":
             return self.load(pointer, type, lanes)
@@ -446,9 +441,8 @@ class Function:
 
     # Constants and lanes.
 
-    def constant(self, number: Any, type: str, lanes: int | None = None) -> Value:
+    def constant(self, number: Any, type: str, lanes: int = 1) -> Value:
         """A number in all lanes."""
-        lanes = self.lanes if lanes is None else lanes
         text = literal(number, type)
         return Value(text if lanes == 1 else f"splat ({type} {text})", type, lanes)
 
@@ -456,21 +450,21 @@ class Function:
         """An operand as a Value; numbers get this type and these lanes."""
         return x if isinstance(x, Value) else self.constant(x, type, lanes)
 
-    def splat(self, x: Value) -> Value:
-        """A scalar in all lanes."""
-        if self.lanes == 1 or x.lanes > 1:
+    def splat(self, x: Value, lanes: int) -> Value:
+        """A scalar in so many lanes."""
+        if lanes == 1 or x.lanes > 1:
             return x
-        full = of_lanes(x.type, self.lanes)
-        one = self.new(f"insertelement {full} poison, {x}, i32 0", x.type)
-        mask = f"<{self.lanes} x i32> zeroinitializer"
-        return self.new(f"shufflevector {one}, {full} poison, {mask}", x.type)
+        full = of_lanes(x.type, lanes)
+        one = self.new(f"insertelement {full} poison, {x}, i32 0", x.type, lanes)
+        mask = f"<{lanes} x i32> zeroinitializer"
+        return self.new(f"shufflevector {one}, {full} poison, {mask}", x.type, lanes)
 
-    def iota(self, type: str = "i64") -> Value:
-        """0, 1, 2, ... along the lanes."""
-        if self.lanes == 1:
+    def iota(self, lanes: int, type: str = "i64") -> Value:
+        """0, 1, 2, ... along so many lanes."""
+        if lanes == 1:
             return self.constant(0, type)
-        numbers = ", ".join([f"{type} {literal(n, type)}" for n in range(self.lanes)])
-        return Value(f"<{numbers}>", type, self.lanes)
+        numbers = ", ".join([f"{type} {literal(n, type)}" for n in range(lanes)])
+        return Value(f"<{numbers}>", type, lanes)
 
     def lane(self, x: Value, place: int) -> Value:
         """One lane as a scalar."""
@@ -651,7 +645,7 @@ class Function:
         name = f"{symbol}_{lanes}"
         if name not in self.module.functions:
             given = [(x.full, f"x{n}") for n, x in enumerate(operands)]
-            inner = Function(self.module, name, full, given, lanes=1, attributes="internal")
+            inner = Function(self.module, name, full, given, attributes="internal")
             inner.rare()
             memory = [inner.variable(type, lanes) for _ in operands]
             for at, x in zip(memory, inner.parameters, strict=True):

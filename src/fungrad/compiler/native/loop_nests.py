@@ -251,7 +251,6 @@ class Nest:
                 i: Value, lanes: int, at: int = at, room: int = room, type: str = type,
                 to: Value = to,
             ) -> None:  # fmt: skip
-                code.lanes = lanes
                 parts = [code.read(code.at(code.at(scratch, at + k * room), i, type), type, lanes)
                          for k in range(self.copies)]  # fmt: skip
                 code.write(functools.reduce(adds(code, type), parts), code.at(to, i, type))
@@ -308,7 +307,7 @@ class Nest:
             array = self.source.outputs + root.number
             body.store(x, array, piece.atom.type.shape, piece.index_map)
             return
-        values = [body.spread(body.value(p.atom, p.index_map), body.lanes) for p in root.pieces]
+        values = [code.splat(body.value(p.atom, p.index_map), body.lanes) for p in root.pieces]
         variable = self.vectors[self.sum_of(root)]
         reduction.add(code, variable, reduction.term(code, values), counted)
 
@@ -319,7 +318,7 @@ class Nest:
         index = index_of(write.equation, piece.index_map)
         x = convert(code, body.value(piece.atom, piece.index_map), type_of(type_.dtype))
         if counted is not None and write.adds:
-            x = code.select(counted, body.spread(x, body.lanes), 0)
+            x = code.select(counted, code.splat(x, body.lanes), 0)
         if x.lanes > 1 and body.lanes_at(index) == 1:
             total = reduction(write.equation)
             assert total is not None
@@ -484,10 +483,10 @@ class BoxNest(Nest):
             body = Body(self.source, self.maps, code, counters, outer.box, lanes, outer)
             counted = None
             if not exact and (self.sums or self.writes) and lanes > 1:
-                code.lanes = lanes
-                counted = code.compare("sge", code.iota(), code.splat(code.sub(i, at)))
+                places, fresh = code.iota(lanes), code.splat(code.sub(i, at), lanes)
+                counted = code.compare("sge", places, fresh)
                 if self.across and first:
-                    mine = code.compare("slt", code.iota(), code.splat(code.sub(high, at)))
+                    mine = code.compare("slt", places, code.splat(code.sub(high, at), lanes))
                     counted = code.binary("and", counted, mine)
             self.body(body, counted)
 

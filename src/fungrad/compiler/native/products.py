@@ -205,8 +205,7 @@ class _Product:
                 if key not in known:
                     lanes = part.lanes if self.lane.steps[n] else 1
                     x = code.load(self._pointer(at, part, n), self.type, lanes)
-                    code.lanes = part.lanes
-                    known[key] = code.splat(x)
+                    known[key] = code.splat(x, part.lanes)
                 pair.append(known[key])
             x = code.get(total)
             if self.type in FLOATS:

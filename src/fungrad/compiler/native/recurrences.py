@@ -155,12 +155,10 @@ class _Recurrence:
         """The elements of an operand, of the type of the result."""
         code, type = self.code, type_of(self.equation.inputs[n].type.dtype)
         x = code.read(code.at(self.pointers[n], at, type), type, self.lanes)
-        code.lanes = self.lanes
         return convert(code, x, self.type)
 
     def _next(self, y: Value, xs: Sequence[Value]) -> Value:
         code, kind = self.code, "f" if self.type in FLOATS else "i"
-        code.lanes = self.lanes
         if self.equation.primitive is linear_recurrence:
             return code.add(code.mul(xs[0], y), xs[1])
         operation: Callable[[Function, Value, Value], Value]

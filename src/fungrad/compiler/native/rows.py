@@ -216,7 +216,7 @@ class RowNest(Nest):
                     if self.phase[key] == now:
                         x = all_of.value(piece.atom, piece.index_map)
                         if key in self.shared_by:
-                            x = all_of.spread(x, self.group)
+                            x = code.splat(x, self.group)
                             code.write(x, code.at(self.buffers, self.shared_by[key]))
                 elif self.phase[key] == now - 1:
                     type = type_of(piece.atom.type.dtype)
@@ -289,8 +289,7 @@ class RowNest(Nest):
 
     def fresh_lanes(self, code: Function, known: Value, lanes: int) -> Value:
         """The mask of the lanes that the step before, which overlaps this one, has not counted."""
-        code.lanes = lanes
-        return code.compare("sge", code.iota(), code.splat(known))
+        return code.compare("sge", code.iota(lanes), code.splat(known, lanes))
 
     def _work(self, now: int) -> tuple[list[tuple[Key, Reduction]], list[Root], list[Key]]:
         """The reductions, roots and buffered values of a phase."""
@@ -335,7 +334,7 @@ class RowNest(Nest):
                 piece = self.demanded[key]
                 terms = self.source.reads(self.maps, piece.atom, piece.index_map, None)
                 for body, variable in zip(bodies, own, strict=True):
-                    values = [body.spread(body.value(p.atom, p.index_map), lanes) for p in terms]
+                    values = [code.splat(body.value(p.atom, p.index_map), lanes) for p in terms]
                     found.add(code, variable, found.term(code, values), fresh)
             for piece in [p for root in roots for p in root.pieces]:  # all loads before the stores
                 for body in bodies:
@@ -392,7 +391,7 @@ class RowNest(Nest):
         pointer = code.at(start, at, type)
         if x is None:
             return code.read(pointer, type, body.lanes)
-        x = body.spread(x, body.lanes)
+        x = code.splat(x, body.lanes)
         code.write(x, pointer)
         return x
 

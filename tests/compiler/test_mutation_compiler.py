@@ -24,7 +24,6 @@ from mutation_compiler import (
 ERROR_FUNCTION = "runtime/kernels: the error function of -0.0 is 0.0"
 # The quickest of several parts: all of them take minutes, see CONTRIBUTING.md.
 QUICK = (
-    ERROR_FUNCTION,
     "native/scratch_layout: arrays that are live at one time share memory",
     "loops/reroll: exponents are numbers as others",
 )

@@ -390,3 +390,21 @@ def test_qr_of_dependent_columns_is_not_finite() -> None:
 def test_empty_matrices() -> None:
     for f in (of_qr, of_svd, of_eigh):
         assert fg.jit(fg.grad(f))(np.zeros((0, 0))).shape == (0, 0)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_transposes_and_checks_of_odd_sizes(dtype: Any) -> None:
+    """Neither rows nor columns fill vectors; the last number of all is checked, too."""
+    rng = np.random.default_rng(4)
+    a = (rng.normal(size=(100, 27, 27)) + 9.0 * np.eye(27)).astype(dtype)
+    b = rng.normal(size=(100, 27, 1)).astype(dtype)
+    gradient = fg.grad(lambda a, b: of_triangle(np.tril(a), b), argnums=(0, 1))
+    compiled = fg.jit(gradient)
+    assert not compiled.lower(a, b).refused
+    for found, wanted in zip(compiled(a, b), gradient(a, b), strict=True):
+        np.testing.assert_allclose(
+            found, wanted, 0, 100 * np.finfo(dtype).eps * np.abs(wanted).max()
+        )
+    a[-1, -1, -1] = np.inf
+    with pytest.raises(ValueError, match=r"infinit|infs"):
+        compiled(a, b)

@@ -17,6 +17,7 @@ import numpy as np
 from fungrad.compiler.cost_model import tuned
 from fungrad.compiler.native.block_sums import JOINING, Reduction
 from fungrad.compiler.native.element_operations import convert, type_of
+from fungrad.compiler.native.element_values import transposed
 from fungrad.compiler.native.elementary_functions import FUNCTIONS
 from fungrad.compiler.native.generators import Single, unfit
 from fungrad.compiler.native.kernel import GIVEN_UP, Kernel, kernel_function, kernel_of, pointers_to
@@ -253,14 +254,41 @@ class Writer:
 
     def fill(self, to: Matrix, x: Matrix, rows: int, columns: int) -> None:
         """Writes the elements of a matrix into another one."""
-        if to.turned != x.turned:
-            self.tiles(rows, columns, lambda i, j: self.put(to, i, j, self.get(x, i, j)))
-        elif x.turned:
+        if x.turned:
             self.fill(to.transpose, x.transpose, columns, rows)
+        elif to.turned:
+            self.turn(to, x, rows, columns)
         elif to.type == x.type and to.width == x.width == columns:
             self.code.copy(to.pointer, x.pointer, size_of(x.type) * rows * columns)
         else:
             self.each(rows, columns, lambda i, j: self.put(to, i, j, self.get(x, i, j)))
+
+    def turn(self, to: Matrix, x: Matrix, rows: int, columns: int) -> None:
+        """The same into a turned matrix: by squares of vectors, a line of memory at a time."""
+        code, lanes = self.code, self.widest
+        high, wide = rows - rows % lanes, columns - columns % _TILE if rows >= lanes else 0
+
+        def square(i: Value, j: Value) -> None:
+            given = [code.load(self.at(x, code.add(i, n), j), x.type, lanes) for n in range(lanes)]
+            both = transposed(code, [convert(code, row, to.type) for row in given])
+            for n in range(lanes):
+                code.store(code.part(both, n * lanes, lanes), self.at(to, i, code.add(j, n)))
+
+        def line(i: Value, j: Value) -> None:
+            for n in range(0, _TILE, lanes):
+                square(i, code.add(j, n))
+
+        def one(i: Value, j: Value) -> None:
+            self.put(to, i, j, self.get(x, i, j))
+
+        if wide:
+            code.for_range(
+                0, wide, lambda j: code.for_range(0, high, lambda i: line(i, j), lanes), _TILE
+            )
+        if wide < columns:
+            code.for_range(wide, columns, lambda j: code.for_range(0, rows, lambda i: one(i, j)))
+        if wide and high < rows:
+            code.for_range(high, rows, lambda i: code.for_range(0, wide, lambda j: one(i, j)))
 
     def lower(self, x: Matrix) -> Matrix:
         """A copy of the lower triangle."""
@@ -612,15 +640,12 @@ def _from_diagonal(made: Writer, offset: int, shape: tuple[int, int]) -> None:
 @LIGHT.rule(finite)
 def _finite(made: Writer, solution: bool = False) -> None:
     (x,), out = made.inputs, made.output
-
-    def check(i: Value, j: Value) -> None:
-        number = made.get(x, i, j)
-        made.must(made.code.compare("oeq", made.code.sub(number, number), 0.0))
-        made.put(out, i, j, number)
-
     size = made.equation.inputs[0].type.size
+    row = Matrix(x.pointer, size, x.type)
     made.terms += 10.0 * size
-    made.each(size // x.width, x.width, check)
+    zero = made.row_sum(0, size, lambda get: made.code.sub(get(row, 0), get(row, 0)))
+    made.must(made.code.compare("oeq", zero, 0.0))
+    made.code.copy(out.pointer, x.pointer, size_of(x.type) * size)
 
 
 def beside(rules: Rules) -> dict[Any, Single]:

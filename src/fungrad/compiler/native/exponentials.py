@@ -209,13 +209,15 @@ def cosh(code: Function, x: Value) -> Value:
 def tanh(code: Function, x: Value) -> Value:
     """(v + r) / (2 w + v + r), of e^(2 |x|) = 2^k e^r, w = 2^-k and v = 1 - w + (e^r - 1 - r)."""
     a = at_most(code, code.fabs(x), 22.0)
-    k, r, low = reduced(code, code.add(a, a))
+    twice = code.add(a, a)
+    n, k = nearest(code, twice, LOG2E)
+    r, low = code.fma(n, -LN2[0], twice), code.mul(n, -LN2[1])  # r is exact
     w = power_of_two(code, code.sub(0, k))
     tail = code.fma(code.mul(r, r), code.polynomial(EXP, r), low)
     more = code.add(1.0, w)
     d = fast_sum(code, more, code.add(r, tail))
-    n, rest = fast_sum(code, code.fma(w, -2.0, more), r)
-    return code.copysign(quotient(code, (n, code.add(rest, tail)), d), x)
+    m, rest = fast_sum(code, code.fma(w, -2.0, more), r)
+    return code.copysign(quotient(code, (m, code.add(rest, tail)), d), x)
 
 
 def sigmoid(code: Function, x: Value) -> Value:

@@ -160,6 +160,10 @@ def cbrt(code: Function, x: Value, single: bool = False) -> Value:
     return code.copysign(code.select(odd, a, y), x)
 
 
+_INVERSE = 0x7FCE623822FC16E6
+"""Less the bits of s it is those of 1 / (2 s), to 6 %."""
+
+
 def hypot(code: Function, x: Value, y: Value) -> Value:
     """sqrt(x^2 + y^2), scaled by a power of two, with the rounding errors of squares and sum."""
     a, b = code.fabs(x), code.fabs(y)
@@ -172,8 +176,10 @@ def hypot(code: Function, x: Value, y: Value) -> Value:
     large, small = code.mul(large, scale), code.mul(small, scale)
     (p, p_low), (q, q_low) = product(code, large, large), product(code, small, small)
     h, low = fast_sum(code, p, q)
-    s, s_low = root(code, (h, code.add(low, code.add(p_low, q_low))))
-    r = code.mul(code.add(s, s_low), back)
+    s = code.sqrt(h)
+    left = code.add(code.fma(code.neg(s), s, h), code.add(low, code.add(p_low, q_low)))
+    inverse = code.as_float(code.sub(_INVERSE, code.as_integer(s)))
+    r = code.mul(code.fma(left, inverse, s), back)
     endless = code.binary("or", code.compare("oeq", a, INFINITY), code.compare("oeq", b, INFINITY))
     return code.select(endless, INFINITY, r)
 

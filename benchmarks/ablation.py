@@ -49,7 +49,7 @@ def rules() -> dict[str, Any]:
 
 TOGETHER = {
     "rules: signs": ("- -x", "-x * y", "x + -y"),
-    "rules: selects": ("a condition or its", "a select of", "neg and mul apply", "complementary"),
+    "rules: selects": ("a select of", "neg and mul apply", "complementary"),
     "rules: slices": ("slice_axis is", "a pad is", "a slice of a"),
     "rules: scatters": ("the zeros of a scatter", "slices that cover"),
     "rules: shapes": ("a cast or reshape", "an identity", "the last of two", "one permutation",

@@ -71,11 +71,6 @@ EXAMPLES = {
     "- -x is x": (lambda x: np.negative(-x) + 3.0, (SPECIAL,), ["add"]),
     "-x * y is -(x * y)": (lambda x, y: -((-x) * y), (SPECIAL, OTHER), ["mul"]),
     "x + -y is x - y": (lambda x, y: y + (-x), (SPECIAL, OTHER), ["sub"]),
-    "a condition or its negation always holds": (
-        lambda x, y: (np.where(np.logical_or(~(x > 0.0), x > 0.0), x, y),
-                      np.where(np.logical_or(x > 0.0, np.logical_not(x > 0.0)), y, 0.0)),
-        (SPECIAL, OTHER), [],
-    ),
     "a select of a select is one": (
         lambda x, y: np.where(
             x > 0.0, np.where(x > 0.0, x, y), np.where(x > 0.0, x * y, y + 1.0),
@@ -161,10 +156,6 @@ FORBIDDEN = {
     "x + -y is x - y": [
         (lambda x: x - (-x), np.arange(3, dtype=np.uint8) * 1),
         (lambda x: -np.real(x) + x * complex(0.0, -1.0), np.array([0j, complex(-0.0, 0.0)])),
-    ],
-    "a condition or its negation always holds": [
-        (lambda x: np.where(np.logical_or(~(x > 0.0), x > 0.0), 1.0, x), OTHER),
-        (lambda x: np.where(np.logical_or(~(x > 0.0), x > 1.0), x, 1.0), OTHER),
     ],
     "a select of a select is one": [
         (lambda x: np.where(x > 1.0, np.where(x > 0.0, x, 1.0), 2.0), OTHER),

@@ -43,8 +43,6 @@ MUTANTS = (
     ),
     *of(
         "compiler/passes/simplify/select.py", NUMBERS,
-        ("a condition or another choose all", "made((logical_not, invert), CONDITION), CONDITION)",
-         "made((logical_not, invert), X), CONDITION)"),
         ("what is not chosen overflows",
          "return all(isinstance(a, Literal) and abs(a.value) <= 1 for a in numbers)",
          "return True"),

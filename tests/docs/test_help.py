@@ -19,7 +19,7 @@ MODULES = {
     "nn": 30,
     "optimizers": 15,
     "random": 30,
-    "scipy.integrate": 8,
+    "scipy.integrate": 2,
     "scipy.linalg": 40,
     "scipy.ndimage": 20,
     "scipy.signal": 15,

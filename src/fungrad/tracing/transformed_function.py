@@ -31,32 +31,29 @@ def boundary(f: F) -> F:
 
     @functools.wraps(f)
     def public(*args: Any, **kwargs: Any) -> Any:
-        return called_publicly(f, args, kwargs, *begin_reporting())
+        before = settings()
+        found = reporting.get(before)
+        if found is None or current() is not EVAL:
+            before, found = begin_reporting()
+        try:
+            set_settings(found)
+            if opaque.attempt is not None:
+                return opaque.attempt(f, args, kwargs)
+            return f(*args, **kwargs)
+        except Exception as error:
+            raise shortened(error)  # noqa: B904 - the same error, without our frames
+        finally:
+            try:
+                if settings() is found:
+                    set_settings(before)
+                else:  # the function has changed them
+                    end_reporting((before, found))
+            except BaseException:  # an interrupt has cut it short
+                if settings() is found:
+                    set_settings(before)
+                raise
 
     return cast(F, public)
-
-
-def called_publicly(f: Callable[..., Any], args: Any, kwargs: Any, before: Any, found: Any) -> Any:
-    """`f(*args, **kwargs)` under the settings `found`, which report NumPy's warnings; errors leave
-    it without fungrad's own frames. The settings are those `before` again afterwards.
-    """
-    try:
-        set_settings(found)
-        if opaque.attempt is not None:
-            return opaque.attempt(f, args, kwargs)
-        return f(*args, **kwargs)
-    except Exception as error:
-        raise shortened(error)  # noqa: B904 - the same error, without our frames
-    finally:
-        try:
-            if settings() is found:
-                set_settings(before)
-            else:  # the function has changed them
-                end_reporting((before, found))
-        except BaseException:  # an interrupt has cut it short
-            if settings() is found:
-                set_settings(before)
-            raise
 
 
 class OfFunction:
@@ -153,12 +150,9 @@ class TransformedFunction(OfFunction):
         self._verb = verb
         self._options = args, kwargs
 
+    @boundary
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        before = settings()
-        found = reporting.get(before)
-        if found is None or current() is not EVAL:
-            before, found = begin_reporting()
-        return called_publicly(self._run, args, kwargs, before, found)
+        return self._run(*args, **kwargs)
 
     def __repr__(self) -> str:
         of = getattr(self, "__qualname__", None) or repr(self._f)

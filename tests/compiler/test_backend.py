@@ -715,7 +715,7 @@ def test_the_source_shows_what_a_program_calls():
         return fg.lax.while_loop(lambda c: c[0] < 10.0, lambda c: np.sin(c) + 2.0 * c, x)
 
     text = fg.jit(doubled).lower(np.ones(100_000)).source
-    assert "    while cond(v1)[0]:\n" in text and "# cond of run.while_loop\n" in text
+    assert "    while cond(v0)[0]:\n" in text and "# cond of run.while_loop\n" in text
     assert "# body of run.while_loop" in text and "sin(" in text
 
 

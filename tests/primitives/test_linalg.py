@@ -63,10 +63,6 @@ def test_lapack_is_what_numpy_calls(dtype, shape):
         ):  # fmt: skip
             assert type(x) is type(y) and x.dtype == y.dtype
             np.testing.assert_array_equal(x, y)
-        if name in ("solve", "inv", "cholesky"):
-            place = np.empty_like(theirs)
-            assert getattr(lapack_calls, name)(*args, place) is place
-            np.testing.assert_array_equal(place, theirs)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
@@ -98,13 +94,10 @@ def test_lapack_is_called_directly_where_numpy_has_the_parts(name):
 @pytest.mark.parametrize("name", LAPACK)
 def test_without_numpys_own_parts_linalg_is_called(name, monkeypatch):
     public = getattr(np.linalg, name)
-    given = [positive("fallback", (3, 3), REAL, True)] * (1 + (name == "solve"))
     monkeypatch.setitem(sys.modules, "numpy.linalg._umath_linalg", None)
     monkeypatch.delattr(np.linalg, "_umath_linalg")
-    without = lapack_calls._fastest(public, name, "Singular matrix")
-    assert "gufunc" not in without.__code__.co_freevars
-    np.testing.assert_array_equal(without(*given), public(*given))
-    assert lapack_calls._fastest(public, "no such name").__wrapped__ is public
+    assert lapack_calls._fastest(public, name, "Singular matrix") is public
+    assert lapack_calls._fastest(public, "no such name") is public
 
 
 @pytest.mark.parametrize("wrong", [

@@ -57,7 +57,7 @@ def test_gradients_of_long_chains_of_factors_stay_linear():
         graph = fg.make_jaxpr(gradient)(x)
         counts.append(len(optimised(graph).equations))
         np.testing.assert_allclose(fg.jit(gradient)(x), gradient(x), rtol=1e-11)
-    assert counts[1] < 2.1 * counts[0] and counts[0] < 12 * 50
+    assert counts[1] < 2.1 * counts[0] and counts[0] <= 12 * 50
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128, np.float64])

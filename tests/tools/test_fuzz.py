@@ -166,7 +166,7 @@ def nan_lost(x):
 
 FAULTS = {
     "wrong sign": ("differences", lambda: mutated("tanh", "jvp: argument 0 wrong sign")),
-    "a dropped term": ("transposes", lambda: mutated("mul", "partials: argument 1 dropped")),
+    "a dropped term": ("transposes", lambda: mutated("mul", "partials: argument 0 dropped")),
     "a small factor": ("transposes", lambda: mutated("reduce_sum", "vjp: argument 0 off by 0.1%")),
     "one example for all": ("vmap", lambda: mutated("sin", "first example for all")),
     "a factored sum": ("jit", factoring),

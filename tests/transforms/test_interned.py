@@ -28,6 +28,17 @@ def test_equal_graphs_are_one():
     assert interned(first) is interned(second) is first
 
 
+def test_constants_may_be_numbers():
+    graph = recorded(np.arange(3.0), 2.0)
+    variable = graph.constants[0][0]
+
+    def with_constant(value):
+        return graph.replace(constants=((variable, value),))
+
+    assert interned(with_constant(0.5)) is interned(with_constant(0.5))
+    assert interned(with_constant(0.0)) is not interned(with_constant(-0.0))
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -151,11 +151,15 @@ def key_of_graph(graph: Graph) -> Hashable:
 
 
 def is_short(constant: Any) -> bool:
-    """Whether a constant is compared by its bits: it has at most 4 kB, and no objects."""
+    """Whether a constant is compared by its bits: a number, or an array of at most 4 kB."""
+    if not isinstance(constant, np.ndarray):
+        return isinstance(constant, (complex, float, int, np.generic))
     return constant.nbytes <= 4096 and not constant.dtype.hasobject
 
 
 def _bits(constant: Any) -> Hashable:
+    if not isinstance(constant, np.ndarray):
+        return key_part(constant)
     return (constant.strides, constant.tobytes())
 
 

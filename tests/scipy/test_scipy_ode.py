@@ -156,7 +156,7 @@ def test_by_everything(gradient, span):
 def test_second_order():
     def final(stiffness, y0, gradient="direct"):
         return solve_ivp(
-            pendulum, (0.0, 0.4), y0, t_eval=np.array([0.1, 0.4]), args=(stiffness,),
+            pendulum, (0.0, 0.4), y0, "RK23", t_eval=np.array([0.1, 0.4]), args=(stiffness,),
             gradient=gradient, rtol=1e-7, atol=1e-7,
         ).y  # fmt: skip
 
@@ -243,9 +243,20 @@ def test_eager_derivatives_by_single_steps_are_those_of_a_scan(options, monkeypa
 
 
 @functools.cache
-def gradients_by_the_eighth_order():
-    of = fg.grad(loss, (0, 1))
-    return of(1.3, START, "DOP853"), of(2.0, 2 * START, "DOP853")
+def gradients_by_differences():
+    """Of the loss, by SciPy's solver, at (1.3, START) and at (2.0, 2 * START)."""
+
+    def plain(p):
+        given = (pendulum, (0.0, 0.4), p[1:], "DOP853", np.linspace(0, 0.4, 3))
+        found = scipy.integrate.solve_ivp(*given, args=(p[0],), rtol=1e-13, atol=1e-13)
+        return np.sum(found.y**2)
+
+    def slopes(stiffness, y0):
+        p, eps = np.array([stiffness, *y0]), 1e-5
+        slope = [(plain(p + eps * e) - plain(p - eps * e)) / (2 * eps) for e in np.eye(3)]
+        return slope[0], np.array(slope[1:])
+
+    return slopes(1.3, START), slopes(2.0, 2 * START)
 
 
 def test_solvers_of_scipy_have_the_adjoint_alone():
@@ -259,12 +270,12 @@ def test_solvers_of_scipy_have_the_adjoint_alone():
     ("method", "gradient"),
     [
         *[(method, "direct") for method in METHODS],
-        *[(method, "adjoint") for method in ("RK45", "DOP853", "Radau", "BDF", "LSODA")],
+        *[(method, "adjoint") for method in ("DOP853", "Radau", "BDF", "LSODA")],
     ],
 )
 def test_all_transforms_agree(method, gradient):
     tolerance, rtol = 1e-7, 2e-5
-    expected, second = gradients_by_the_eighth_order()
+    expected, second = gradients_by_differences()
 
     def gradients(stiffness, y0):
         return fg.grad(loss, (0, 1))(stiffness, y0, method, gradient, tolerance)

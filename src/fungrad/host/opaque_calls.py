@@ -602,20 +602,26 @@ def _replaced() -> Iterator[None]:
 # --- from an error to a boundary ------------------------------------------------------------------
 
 
-def _functions_of(frame: FrameType) -> list[FunctionType]:
-    """The functions that run the code of a frame: one, or the closures of one definition.
+def _functions_of(frames: Sequence[FrameType]) -> dict[int, list[FunctionType]]:
+    """The functions that run the code of each frame, by its identity: one, or the closures of one
+    definition.
 
     The garbage collector knows them all, but for those that gc.freeze() has hidden: these are
-    looked for by their names, and among the caller's values.
+    looked for by their names, and among the caller's values. It reads every object of the process,
+    so that all frames share one search.
     """
-    code = frame.f_code
+    codes = {id(frame.f_code): frame.f_code for frame in frames}
+    found: dict[int, dict[int, FunctionType]] = {key: {} for key in codes}
     with _lock:  # another thread may replace one
-        near = gc.get_referrers(code)
+        near = gc.get_referrers(*codes.values())
         if gc.get_freeze_count():
-            near += _near(frame)
-        found = [f for f in near if type(f) is FunctionType and f.__code__ is code]
-        found += [r.function for r in _installed.values() if r.code is code]
-    return list({id(f): f for f in found if MARK not in vars(f)}.values())
+            near += [item for frame in frames for item in _near(frame)]
+        pairs = [(f.__code__, f) for f in near if type(f) is FunctionType]
+        pairs += [(r.code, r.function) for r in _installed.values()]
+    for code, f in pairs:
+        if id(code) in found and MARK not in vars(f):
+            found[id(code)][id(f)] = f
+    return {key: list(functions.values()) for key, functions in found.items()}
 
 
 def _near(frame: FrameType) -> list[Any]:
@@ -640,22 +646,27 @@ FEW = 8
 """The most closures of one definition that become a boundary: more are those of a decorator."""
 
 
-def _candidates(error: BaseException) -> list[tuple[float, int, CodeType, list[FunctionType]]]:
+_Candidate = tuple[float, int, CodeType, list[FunctionType]]
+
+
+def _candidates(error: BaseException) -> list[_Candidate]:
     """The functions between the transform and an error: the numbers that go in, the depth as a
     negative number, the code, and its functions.
     """
-    found: list[tuple[float, int, CodeType, list[FunctionType]]] = []
-    depth = 0
+    frames: list[FrameType] = []
     traceback = error.__traceback__
     while traceback is not None:
-        frame = traceback.tb_frame
-        code, file = frame.f_code, frame.f_code.co_filename
+        code, file = traceback.tb_frame.f_code, traceback.tb_frame.f_code.co_filename
+        foreign = origin(file) not in ("fungrad", "numpy", "python") and file != _BOUNDARY
+        if foreign and not code.co_flags & _NO_CALL:
+            frames.append(traceback.tb_frame)
         traceback = traceback.tb_next
-        if origin(file) in ("fungrad", "numpy", "python") or file == _BOUNDARY:
-            continue
-        if code.co_flags & _NO_CALL:
-            continue
-        functions = _functions_of(frame)
+    functions_of = _functions_of(frames)
+    found: list[_Candidate] = []
+    depth = 0
+    for frame in frames:
+        code = frame.f_code
+        functions = functions_of[id(code)]
         if not 0 < len(functions) <= FEW:
             continue
         depth += 1
@@ -669,9 +680,10 @@ def _candidates(error: BaseException) -> list[tuple[float, int, CodeType, list[F
     return found
 
 
-def _next_boundary(error: BaseException, dropped: set[CodeType]) -> Boundary | None:
+def _next_boundary(
+    error: BaseException, candidates: Sequence[_Candidate], dropped: set[CodeType]
+) -> Boundary | None:
     """The next boundary to be tried after an error; None if none is left."""
-    candidates = _candidates(error)
     traced = any(c[0] < np.inf for c in candidates)
     found = [c for c in candidates if traced and c[2] not in dropped]
     if not found:
@@ -697,12 +709,13 @@ def _untried_boundary(
     """The next boundary that was neither tried nor called: an error of one that was called came
     from inside or beside of it. The others are dropped.
     """
-    found = _next_boundary(error, dropped)
+    candidates = _candidates(error)
+    found = _next_boundary(error, candidates, dropped)
     while found is not None:
         if found.code not in tried and found.calls == calls.get(found, found.calls):
             return found
         dropped.add(found.code)
-        found = _next_boundary(error, dropped)
+        found = _next_boundary(error, candidates, dropped)
     return None
 
 

@@ -136,7 +136,8 @@ MINIMA = {
 
 SEARCHED = (
     "brenth", "ridder", "bisect", "toms748", "full output", "secant", "root_scalar",
-    "minimize L-BFGS-B", "minimize Nelder-Mead", "fmin", "lm",
+    "newton", "root", "minimize L-BFGS-B", "minimize Nelder-Mead", "minimize SLSQP", "fmin",
+    "lm",
 )  # fmt: skip
 """Cases with the equation of another one: what does not depend on the search is compared there."""
 

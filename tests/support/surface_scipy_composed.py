@@ -63,7 +63,7 @@ INTEGRATE: dict[str, Case] = {
     ),
     "quad": Case((RATE,), lambda f, k: f(lambda x: np.exp(-k * x), 0.0, 1.0)[0]),
     "solve_ivp": Case(
-        (draw(2), RATE), lambda f, y, k: f(falling(k), (0.0, 0.1), y, t_eval=[0.1], **TIGHT).y
+        (draw(2), RATE), lambda f, y, k: f(falling(k), (0.0, 0.02), y, t_eval=[0.02], **TIGHT).y
     ),
 }
 

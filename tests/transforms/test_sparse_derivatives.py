@@ -75,21 +75,30 @@ The list only shrinks: one that is no longer wide has to leave it.
 """
 
 
-def dense_jacobian(f: Callable[..., Any], x: np.ndarray) -> np.ndarray | None:
-    """The Jacobian, or None where there is none: the rules' own tests have that."""
+REFUSED = (fg.errors.FungradError, np.linalg.LinAlgError)
+
+
+def dense(derivative: Callable[..., Any], x: np.ndarray) -> np.ndarray | None:
+    """A derivative at x, or None where there is none: the rules' own tests have that."""
     try:
-        value = f(x)
-        if value is None or not value.size:
-            return None
-        return np.reshape(fg.jacobian(f)(x), (-1, x.size))
-    except (fg.errors.FungradError, np.linalg.LinAlgError):
+        return np.reshape(derivative(x), (-1, x.size))
+    except REFUSED:
         return None
 
 
-def missing(dense: np.ndarray, pattern: Any) -> bool:
+def dense_jacobian(f: Callable[..., Any], x: np.ndarray) -> np.ndarray | None:
+    """The Jacobian, or None where there is none."""
+    try:
+        value = f(x)
+    except REFUSED:
+        return None
+    return None if value is None or not value.size else dense(fg.jacobian(f), x)
+
+
+def missing(entries: np.ndarray, pattern: Any) -> bool:
     """Whether an entry beyond rounding (that of the largest one) is not in the pattern."""
-    largest = np.max(np.abs(dense), initial=0.0, where=np.isfinite(dense))
-    return bool(np.any((np.abs(dense) > 2e-16 * largest) & ~pattern.toarray()))
+    largest = np.max(np.abs(entries), initial=0.0, where=np.isfinite(entries))
+    return bool(np.any((np.abs(entries) > 2e-16 * largest) & ~pattern.toarray()))
 
 
 @pytest.mark.slow
@@ -98,21 +107,21 @@ def missing(dense: np.ndarray, pattern: Any) -> bool:
 def test_patterns_hold_what_differs_from_zero(name: str) -> None:
     wide = []
     for number, argument, f, x in cases(name):
-        dense = dense_jacobian(f, x)
-        if dense is None:
+        jacobian = dense_jacobian(f, x)
+        if jacobian is None:
             continue
         pattern = fg.sparse.jacobian_pattern(f, x)
-        assert not missing(dense, pattern), (name, number, argument)
-        if pattern.nnz != np.count_nonzero(dense):
+        assert not missing(jacobian, pattern), (name, number, argument)
+        if pattern.nnz != np.count_nonzero(jacobian):
             wide.append((number, argument))
 
         def loss(x: Any, f: Any = f) -> Any:
             return np.sum(np.sin(f(x)))
 
-        dense = dense_jacobian(fg.jacobian(loss), x)
-        if dense is not None:
+        hessian = dense(fg.hessian(loss), x)
+        if hessian is not None:
             pattern = fg.sparse.hessian_pattern(loss, x)
-            assert not missing(dense, pattern), (name, number, argument, "Hessian")
+            assert not missing(hessian, pattern), (name, number, argument, "Hessian")
     assert bool(wide) == (name in WIDE), wide
 
 

@@ -6,9 +6,10 @@
     python -m benchmarks.third_party --json FILE         the findings as JSON, too
 
 `third_party_cases.py` has the functions. Every derivative is compared with central differences of
-plain NumPy by Richardson's extrapolation, whose error is estimated, and vmap with a loop. A result
-is right, wrong, unjudged if the differences are not known well enough, or refused: an error was
-raised. Exit status 1 if one is wrong.
+plain NumPy by Richardson's extrapolation, whose error is estimated, and vmap with a loop; a Hessian
+times a vector with differences of the gradient, which is compared itself. A result is right, wrong,
+unjudged if the differences are not known well enough, or refused: an error was raised. Exit status
+1 if one is wrong.
 """
 
 from __future__ import annotations
@@ -140,7 +141,8 @@ def measured(f: Callable[[Any], Any], x: Any, first: float = FIRST) -> dict[str,
     jacobian, doubt = differences(f, fresh(x))
     rng = np.random.default_rng(11)
     weights = rng.normal(size=numbers(f(fresh(x))).shape)
-    along = rng.normal(size=np.shape(x)) if np.ndim(x) else 0.7
+    sizes = np.maximum(np.abs(x), LEAST)
+    along = sizes * rng.choice([-1.0, 1.0], np.shape(x)) * rng.uniform(0.5, 1.5, np.shape(x))
     scaled = [0.985 * np.asarray(x), np.asarray(x), 1.01 * np.asarray(x)]
     total = lambda t: np.sum(weights * f(t))  # noqa: E731
     whole = lambda: (jacobian, doubt)  # noqa: E731
@@ -154,8 +156,8 @@ def measured(f: Callable[[Any], Any], x: Any, first: float = FIRST) -> dict[str,
             ],
         ),
         "order 2": (
-            lambda: fg.hessian(total)(fresh(x)),
-            lambda: differences(fg.grad(total), fresh(x)),
+            lambda: np.tensordot(fg.hessian(total)(fresh(x)), along, np.ndim(x)),
+            lambda: differences(lambda step: fg.grad(total)(x + step * along), 0.0),
         ),
         "jit": (lambda: fg.jit(fg.jacrev(f))(fresh(x)), whole),
         "guard": (lambda: fg.jit(fg.jacrev(f), branches="guard")(fresh(x)), whole),

@@ -115,6 +115,31 @@ def test_an_array_that_is_written_between_calls_is_another_constant():
     )
 
 
+def test_loops_over_other_arrays_share_their_graphs():
+    index = np.array([2, 0, 1])
+
+    def by_loops(matrix, x):
+        y = scan(lambda c, _: (np.sin(matrix @ c[index]), None), x, length=3)[0]
+        y = while_loop(lambda c: np.sum(c * matrix[0]) < 9.0, lambda c: c + abs(matrix @ c), y)
+        return np.sum(y)
+
+    def plain(matrix, x):
+        for _ in range(3):
+            x = np.sin(matrix @ x[index])
+        while np.sum(x * matrix[0]) < 9.0:
+            x = x + abs(matrix @ x)
+        return np.sum(x)
+
+    kept = []
+    for k in range(3):
+        matrix = np.eye(3) + 0.1 * (k + np.arange(9.0)).reshape(3, 3)
+        assert np.isclose(by_loops(matrix, X), plain(matrix, X), rtol=1e-12)
+        assert np.allclose(fg.grad(by_loops, 1)(matrix, X), fg.grad(plain, 1)(matrix, X))
+        assert np.allclose(fg.grad(by_loops)(matrix, X), fg.grad(plain)(matrix, X))
+        kept.append(set(module._graphs))
+    assert kept[0] == kept[1] == kept[2]
+
+
 def test_adjoints_of_differential_equations_are_compiled_once():
     def energy(y0):
         found = solve_ivp(

@@ -17,7 +17,7 @@ from fungrad.retracing.interned import interned
 from fungrad.retracing.staging import Staged, names_of, stage_tree, types_of
 from fungrad.support import pytree
 from fungrad.tracing.source_location import user_line
-from fungrad.tracing.trace import typeof
+from fungrad.tracing.trace import current, typeof
 
 
 def strong_leaf(value: Any, type_: Type) -> Any:
@@ -205,8 +205,28 @@ def carry_body(
     names = [*names_of(treedef, "carry"), *names_of(extra_def, "x")]
 
     def stage(types: Sequence[Type]) -> Staged:
-        staged = stage_tree(f, call, whole, [*types, *extra_types], names, what, rows=set())
-        return staged._replace(graph=interned(staged.graph))
+        return shared(stage_tree(f, call, whole, [*types, *extra_types], names, what, rows=set()))
 
     staged, types = _settled(stage, types)
     return staged, [strong_leaf(x, t) for x, t in zip(leaves, types, strict=True)], treedef, types
+
+
+def shared(staged: Staged) -> Staged:
+    """A part of a loop with the Graph of the first that was equal. In eager functions, the arrays
+    of floats that it closes over are captured values, so that other numbers make no other Graph.
+    """
+    graph = staged.graph
+    if not current().records and staged.kept is None:
+        closed_over = [(v, x) for v, x in graph.constants if _is_data(x)]
+        if closed_over:
+            count = len(staged.captured)
+            inputs = (*graph.inputs[:count], *[v for v, _ in closed_over], *graph.inputs[count:])
+            rest = tuple([(v, x) for v, x in graph.constants if not _is_data(x)])
+            graph = graph.replace(inputs=inputs, constants=rest)
+            staged = staged._replace(captured=[*staged.captured, *[x for _, x in closed_over]])
+    return staged._replace(graph=interned(graph))
+
+
+def _is_data(constant: Any) -> bool:
+    """Whether a constant is an array of numbers that no index or shape depends on."""
+    return isinstance(constant, np.ndarray) and constant.dtype.kind in "fc"

@@ -19,7 +19,7 @@ from fungrad.control_flow.loop_reverse import check_checkpoint
 from fungrad.errors import ArgumentError, StructureMismatchError
 from fungrad.ir.graph import Graph, Variable
 from fungrad.ir.types import Type
-from fungrad.lax.carry_types import carry_body, check_same, check_tree, strong_leaf
+from fungrad.lax.carry_types import carry_body, check_same, check_tree, shared, strong_leaf
 from fungrad.numpy.protocol.implements import as_array
 from fungrad.retracing.graph_transforms import stage_variant
 from fungrad.retracing.interned import interned
@@ -93,10 +93,11 @@ def while_loop(
 def _condition(cond_fun: Callable[[Any], Any], treedef: Any, types: Sequence[Type]) -> Staged:
     """The staged condition of a while_loop, checked to be one boolean."""
     names = names_of(treedef, "carry")
-    cond = stage_tree(
-        cond_fun, cond_fun, treedef, types, names, "the condition of while_loop", rows=set()
+    cond = shared(
+        stage_tree(
+            cond_fun, cond_fun, treedef, types, names, "the condition of while_loop", rows=set()
+        )
     )
-    cond = cond._replace(graph=interned(cond.graph))
     if len(cond.types) != 1 or cond.types[0].shape != () or cond.types[0].dtype != np.bool_:
         raise StructureMismatchError(
             f"The condition {describe(cond_fun)} of while_loop has to return one "
